@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 
 _STARTING = (
     'where to begin with a new checkpoint: \'{"flights": {"0": 7}}\', earliest or latest; partitions that are not '
-    "named begin where the table ends (default: all do)"
+    "named begin where the table ends (default: where the table ends)"
 )
 _READ_MODE = (
     "dropmalformed: skip damaged record batches; permissive: read a time that does not fit Spark's timestamps as null; "
-    "failfast: end the job for both (default: failfast, or permissive with --serde-mode permissive)"
+    "failfast: end the job for either (default: failfast, or permissive with --serde-mode permissive)"
 )
 _BAD_RECORDS = (
     "a Delta table for records that do not decode or, with --mode upsert, have no key: their bytes, offset, and the "
@@ -55,10 +55,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     for command in (to_table, to_topic):
         _add_common(command)
     to_table.add_argument(
-        "--mode", default="append", choices=[each.value for each in Mode], help="one row per record or per key (append)"
+        "--mode",
+        default="append",
+        choices=[each.value for each in Mode],
+        help="append: one row per record; upsert: one row per key (default: append)",
     )
     to_table.add_argument(
-        "--max-offsets-per-trigger", metavar="N", help="records per micro-batch, about (default: all)"
+        "--max-offsets-per-trigger", metavar="N", help="about how many records per micro-batch (default: all)"
     )
     to_table.add_argument("--starting-offsets", metavar="JSON", help=_STARTING)
     to_table.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
@@ -66,9 +69,15 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     to_topic.add_argument(
         "--bad-records", metavar="TOPIC", help="a topic for rows that --topic refuses (default: fail)"
     )
-    to_topic.add_argument("--key", metavar="COLUMN", help="the key, if the table was not exported from a topic")
+    to_topic.add_argument(
+        "--key", metavar="COLUMN", help="the column with the key, if the table was not exported from a topic"
+    )
     to_topic.add_argument("--keep-partitions", action="store_true", help="write to the partition in column _partition")
-    to_topic.add_argument("--starting-version", metavar="N", help="first table version (default: a snapshot first)")
+    to_topic.add_argument(
+        "--starting-version",
+        metavar="N",
+        help="the first table version to copy (default: first a snapshot of the table)",
+    )
     to_topic.add_argument("--max-files-per-trigger", metavar="N", help="files per micro-batch (default: 1,000)")
     to_topic.add_argument("--partitions", type=int, metavar="N", help="partitions of a new topic (default: 1)")
     to_topic.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of a new topic")
@@ -81,19 +90,19 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     add("--topic", required=True, help="the topic")
     add("--table", required=True, metavar="PATH", help="the Delta table")
     add("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint, from which it resumes")
-    add("--every", metavar="TIME", help="continue until stopped, with a micro-batch every '10 seconds'")
+    add("--every", metavar="TIME", help="continue until stopped, with a micro-batch every TIME, such as '10 seconds'")
     add_value_arguments(command)
 
 
 class Query(NamedTuple):
-    """The query that a command line describes; ``write`` is for foreachBatch."""
+    """The query that a command line describes: ``stream`` is its input, ``write`` its function for foreachBatch."""
 
     stream: DataFrame
     write: Callable[[DataFrame, int], object]
 
 
 def query(spark: SparkSession, options: argparse.Namespace) -> Query:
-    """Returns the query. Raises InvalidConfigError, and the errors of the sources and sinks."""
+    """Returns the query for the options. Raises InvalidConfigError, and the errors of the sources and sinks."""
     serde = _serde(options)
     return _to_table(spark, options, serde) if options.direction == "to-table" else _to_topic(spark, options, serde)
 
@@ -107,7 +116,7 @@ def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def _starting(spark: SparkSession, options: argparse.Namespace) -> str:
-    """Returns where the query begins if no micro-batch is committed yet; only Spark knows, so it is set every time."""
+    """Returns the option ``startingOffsets``; it is set at every start, as Spark uses it until a batch is committed."""
     ends = starting_offsets(spark, options.table, options.log_dir, options.topic)
     if options.starting_offsets is None:
         return ends
@@ -129,14 +138,16 @@ def _has_batches(checkpoint: str, folder: str) -> bool:
 
 
 def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
-    """Returns the offsets in ``text``, completed by the ends of the table for partitions that it does not name.
+    """Returns the offsets in ``text`` as JSON; partitions that it does not name start where the table ends (``ends``).
 
-    Raises InvalidConfigError if rows would be in the table twice.
+    Raises InvalidConfigError for an unknown partition, and if the table would get rows twice.
     """
     bound = bound_at_offsets("--starting-offsets", text)
     asked = dict.fromkeys(ends, bound.end) if isinstance(bound, AtEnd) else cast(AtOffsets, bound).offsets
     if unknown := asked.keys() - ends.keys():
-        raise InvalidConfigError(f"--starting-offsets: there is no partition {', '.join(map(str, sorted(unknown)))}")
+        raise InvalidConfigError(
+            f"--starting-offsets: the topic has no partition {', '.join(map(str, sorted(unknown)))}"
+        )
     for partition, offset in asked.items():
         if options.mode == Mode.APPEND.value and offset != LATEST and offset < ends[partition]:
             raise InvalidConfigError(
@@ -166,7 +177,7 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
-    """Returns advice about an error that a single record caused, on a new line; otherwise an empty text."""
+    """Returns advice about an error that a single record caused, with a newline before it; "" for other errors."""
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):

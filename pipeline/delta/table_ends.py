@@ -1,8 +1,8 @@
-"""The end of a table, and whether its rows came from the log at hand.
+"""The last rows of an exported table, and whether they came from the log that is given now.
 
-The last row from a partition has the same time as the record at its offset. If it does not, or if the log ends below,
-the log was restored from a backup, or the topic was deleted and created again: a query that begins where the table ends
-would skip what was written since.
+The last row from each partition must have the same time as the record at the row's offset. If it does not, or if the
+log ends below this offset, the log was restored from a backup, or the topic was deleted and created again. A query that
+begins where the table ends would then skip records that were written since.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...storage import CorruptionError, Isolation, LogManager, LogReader, Progre
 
 
 class LastRow(NamedTuple):
-    """The row with the largest offset among those from one partition."""
+    """The row with the largest offset among the rows from one partition."""
 
     partition: int
     offset: int
@@ -30,10 +30,10 @@ def last_rows(rows: DataFrame) -> list[LastRow]:
 
 
 def check_same_log(manager: LogManager, topic: str, last: LastRow, path: str) -> None:
-    """Raises ProgressMismatchError if the log lacks the record of the table's last row, or has another at its offset.
+    """Raises ProgressMismatchError if the log ends below the table's last row, or has another record at its offset.
 
-    Accepts a record that was deleted, compacted or damaged. Raises UnknownTopicOrPartitionError for a row from a
-    partition that is not in the log directory.
+    Accepts a log in which this record was deleted, compacted or damaged. Raises UnknownTopicOrPartitionError for a row
+    from a partition that is not in the log directory.
     """
     row = f"table {path} has a row from offset {last.offset} of {topic}-{last.partition}"
     with manager.open_reader(topic, last.partition) as reader:

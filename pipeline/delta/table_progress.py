@@ -1,8 +1,8 @@
-"""The progress of a query with a Delta table, and whether the query may continue.
+"""The progress of a query that writes to a Delta table, and whether the query may continue.
 
-Delta stores the query's name (``txnAppId``) and micro-batch (``txnVersion``) with each commit, and silently skips a
-micro-batch that is not above the last one. So a query that is not the one its name stands for, or whose checkpoint was
-set back, would lose rows: it is refused. The table has a property that says which query a ``txnAppId`` stands for.
+With each commit, Delta stores the query's name (``txnAppId``) and the micro-batch (``txnVersion``). It silently skips a
+micro-batch whose number is not above the last one. So if another query uses the name, or if the query's checkpoint was
+set back, rows would be lost; such a query is refused. A property of the table records the query of each ``txnAppId``.
 
 Outside a classic streaming query, the query is not known, and nothing is refused.
 """
@@ -31,7 +31,7 @@ def properties_of(session: SparkSession, path: str) -> dict[str, str]:
 
 
 def set_properties(session: SparkSession, path: str, properties: Mapping[str, str]) -> None:
-    """Sets properties in a separate commit, unless there are none to set."""
+    """Sets properties of the table in a commit of their own; does nothing if there are none to set."""
     if properties:
         pairs = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in properties.items())
         escaped = path.replace("`", "``")
@@ -44,12 +44,12 @@ def _quoted(text: str) -> str:
 
 
 def query_property(run: Run) -> dict[str, str]:
-    """Returns the table property that identifies the query; none if the query's name is its id."""
+    """Returns the table property that records the query of ``txnAppId``; {} if the ``txnAppId`` is the query's id."""
     return {} if run.app_id == run.query_id or not run.query_id else {_QUERY + run.app_id: run.query_id}
 
 
 class TableProgress:
-    """Checks a micro-batch of a query against the progress stored in the table at ``path``."""
+    """Compares a micro-batch of a query with the query's progress in the table at ``path``."""
 
     def __init__(self, session: SparkSession, path: str, run: Run, version: int) -> None:
         self._path = path
@@ -63,22 +63,23 @@ class TableProgress:
 
     @property
     def is_there(self) -> bool:
-        """Whether the table has this micro-batch, which Spark repeats if it does not know that it was committed."""
+        """Whether the table has this micro-batch: Spark repeats one if it has not recorded that it was finished."""
         return self._done == self._version
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Raises if Delta would skip rows that are not in the table.
+        """Raises an error if Delta would skip rows that are not in the table; ``properties`` are the table's.
 
-        Raises InvalidConfigError for another query with this name, or a second write of the version in one run;
-        ProgressMismatchError for a version below the table's.
+        Raises InvalidConfigError if another query used this name, or for a second write of the version in one run, and
+        ProgressMismatchError if the table has a later version.
         """
         run, done = self._run, self._done
         wrote = properties.get(_QUERY + run.app_id, "")
         if done is not None and wrote and wrote != run.query_id:
             raise InvalidConfigError(
                 f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, but this is "
-                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat them. To start over "
-                "on purpose, use another txnAppId, or none; tables.starting_offsets returns where the table ends"
+                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat these batches. To "
+                "start over on purpose, use another txnAppId, or none; tables.starting_offsets returns where the table "
+                "ends"
             )
         if run.query_id and _committed.get(self._id) == (run.run_id, self._version):
             raise InvalidConfigError(
@@ -93,7 +94,7 @@ class TableProgress:
             )
 
     def note(self) -> None:
-        """Stores that this process has written the micro-batch to the table."""
+        """Stores, in the memory of this process, that it has written the micro-batch to the table."""
         _committed[self._id] = (self._run.run_id, self._version)
 
     @property
@@ -101,7 +102,7 @@ class TableProgress:
         return self._path, self._run.app_id
 
     def check_there(self, rows: DataFrame) -> None:
-        """Raises ProgressMismatchError if the table lacks some of ``rows``, a repeated micro-batch."""
+        """Raises ProgressMismatchError if the table lacks some of ``rows``, the rows of a repeated micro-batch."""
         ends, wanted = (ends_of(each) for each in (rows.sparkSession.read.format("delta").load(self._path), rows))
         if missing := {part: offset for part, offset in wanted.items() if offset > ends.get(part, -1)}:
             raise ProgressMismatchError(
@@ -113,7 +114,7 @@ class TableProgress:
 
 
 def ends_of(rows: DataFrame) -> dict[int, int]:
-    """Returns the largest offset of each partition among the rows of a table."""
+    """Returns the largest offset of each partition among ``rows``, which have the columns of a table."""
     return dict(map(tuple, rows.groupBy("_partition").agg(F.max("_offset")).collect()))
 
 

@@ -1,4 +1,4 @@
-"""The rows of an exported table: converting records, their schema, and adding new fields to a table."""
+"""The rows of an exported table: converts records to rows, and adds new fields to a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COORDINATES = {
     "_timestamp": "timestamp",
     "_headers": "headers",
 }
-DELETED = "_deleted"  # an additional column while a micro-batch is merged
+DELETED = "_deleted"  # marks tombstones while a micro-batch is merged; not a column of the table
 
 
 def to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
-    """Converts records to rows of a table; ``more`` may name a column that marks tombstones."""
+    """Returns records as rows of a table. ``more`` may name one more column, which is true for tombstones."""
     coordinates = [F.col(source).alias(name) for name, source in COORDINATES.items()]
     coordinates += [F.col("value").isNull().alias(name) for name in more]
     if serde is None:
@@ -31,7 +31,7 @@ def to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
 
 
 def nullable(schema: StructType) -> StructType:
-    """Returns ``schema`` with nulls allowed everywhere, as in a table: a tombstone has no values."""
+    """Returns ``schema`` with nulls allowed in all fields, since the row of a tombstone has no values."""
     return StructType([StructField(each.name, _nullable(each.dataType)) for each in schema.fields])
 
 
@@ -50,8 +50,8 @@ def _nullable(kind: DataType) -> DataType:
 def in_table(session: SparkSession, path: str, rows: DataFrame) -> DataFrame:
     """Returns ``rows`` with the columns of the Delta table at ``path``, in the table's order.
 
-    First adds fields that the table lacks, whatever the session's settings; they are null in its existing rows. Raises
-    InvalidConfigError if ``rows`` lack a column, or have it with another type.
+    First adds fields of ``rows`` that the table lacks, even if the session's settings forbid it; they are null in
+    existing rows. Raises InvalidConfigError if ``rows`` lack a column of the table, or have it with another type.
     """
     found, given = session.read.format("delta").load(path).schema, _without_deleted(rows.schema)
     if _brings_fields(found, given, path):
@@ -66,13 +66,17 @@ def _without_deleted(schema: StructType) -> StructType:
 
 
 def _add_fields(session: SparkSession, path: str, schema: StructType) -> None:
-    """Adds fields with a commit without rows."""
+    """Adds the fields of ``schema`` that the table lacks, in a commit without rows."""
     writer = session.createDataFrame([], schema).write.format("delta").option("mergeSchema", "true")
     writer.mode("append").save(path)
 
 
 def _brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> bool:
-    """Whether ``rows`` have fields that ``table`` lacks; compares names ignoring case, as Spark does."""
+    """Whether ``rows`` have fields that ``table`` lacks; compares names ignoring case, as Spark does.
+
+    Raises InvalidConfigError if ``rows`` lack a field, or have it with another type. ``path`` is the table's path, and
+    ``at`` the field that is compared, for the message.
+    """
     match table, rows:
         case StructType(), StructType():
             return _struct_brings_fields(table, rows, path, at)

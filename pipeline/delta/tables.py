@@ -1,7 +1,8 @@
 """Copies topics to Delta tables, and the changes of a table to records: docs/tables.md.
 
-A row has the columns of the decoded value, or ``value``, and those of ``COORDINATES``, which say where it comes from. A
-micro-batch is one Delta commit with ``txnAppId`` and ``txnVersion``; one that is already in the table is skipped.
+A row has the columns of the decoded value, or a column ``value``, and the columns of ``COORDINATES``, which have the
+record's key, headers, time, partition and offset. A micro-batch is one Delta commit with ``txnAppId`` and
+``txnVersion``; a micro-batch that is already in the table is skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of
 
 
 class Mode(Enum):
-    """The records of a topic that a table has."""
+    """Which records of a topic a table has."""
 
     APPEND = "append"  # one row per record
     UPSERT = "upsert"  # the newest record of each key, unless that is a tombstone
@@ -48,17 +49,18 @@ def table_sink(
     """Returns a function for ``writeStream.foreachBatch`` that writes each record once to the Delta table at ``path``.
 
     The stream must have the columns of ``format("commitlog")`` with ``includeHeaders``. ``serde`` decodes values to
-    columns; without it, the column ``value`` has their bytes. A field that the table lacks is added to it, and is null
-    in existing rows. With ``mode="upsert"`` the table has the newest record of each key (see ``upserts``): tombstones
-    delete, and a record without a key fails the query.
+    columns; without it, the column ``value`` has their bytes. A field that the table lacks is added to the table, and
+    is null in existing rows. With ``mode="upsert"`` the table has the newest record of each key (see ``upserts``):
+    tombstones delete rows, and a record without a key fails the query.
 
-    A value that does not decode fails the query. With ``badRecords``, the path of another Delta table, it is written
-    there with its bytes and the reason instead, as is a record without a key in mode upsert.
+    A value that does not decode fails the query. With ``badRecords``, the path of another Delta table, the record is
+    written there with its bytes and the reason instead, and so is a record without a key in mode upsert.
 
     ``txnAppId`` names the writer, by default the query's id; the batch id is the ``txnVersion``. Two queries need two
     names. Raises InvalidConfigError for an unknown mode, and for values with fields named as in ``COORDINATES``. The
-    function raises it for a table of the other mode, or with columns that the values lack or have with another type
-    (``table_rows``), and for a ``txnAppId`` of another query or a checkpoint that was set back (``table_progress``).
+    returned function raises InvalidConfigError for a table of the other mode, for a table with columns that the values
+    lack or have with another type, and for a ``txnAppId`` of another query; and ProgressMismatchError for a checkpoint
+    that was set back.
     """
     modes = [each.value for each in Mode]
     if mode not in modes:
@@ -66,16 +68,16 @@ def table_sink(
         raise InvalidConfigError(f"mode = {mode!r}{hint}; a table is written with {' or '.join(modes)}")
     if serde is not None and (taken := [field.name for field in serde.type if field.name in (*COORDINATES, DELETED)]):
         raise InvalidConfigError(
-            f"values have the fields {', '.join(taken)}, which are columns that every table has: rename them"
+            f"values have the fields {', '.join(taken)}, but a table has columns of these names: rename the fields"
         )
     bad = None if badRecords is None else absolute(badRecords)
     if bad == absolute(path):
-        raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another one")
+        raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another table")
     return TableSink(absolute(path), Mode(mode), serde, txnAppId, bad)
 
 
 def absolute(path: str) -> str:
-    """Makes ``path`` absolute, since Delta takes a relative one for a table's name. Keeps one with a scheme."""
+    """Returns ``path`` as an absolute path, or unchanged if it has a scheme: Delta reads a relative one as a name."""
     return path if urlsplit(path).scheme else os.path.abspath(path)
 
 
@@ -90,10 +92,10 @@ class TableSink:
     bad_records: str | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Commits the records; does nothing if this version was committed before.
+        """Commits the records to the table; does nothing if this version was committed before.
 
-        After a crash, the bad records are on disk all or not at all, and likewise, after them, the others. Spark
-        repeats the micro-batch, and records that are there already are skipped.
+        Bad records are committed first, to their own table, and then the others. After a crash, each table has all its
+        records or none. Spark then repeats the micro-batch, and records that a table has already are skipped.
         """
         run = Run.of(records.sparkSession, self.app_id)
         if self.bad_records is None:
@@ -124,7 +126,11 @@ class TableSink:
         progress.note()
 
     def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
-        """Creates the table if needed, and stores the query in it. Raises InvalidConfigError for another's table."""
+        """Creates the table if it is missing, and stores mode and query in its properties.
+
+        Returns the query's progress in the table, and the table's properties. Raises the errors of
+        :meth:`TableProgress.check`, and InvalidConfigError for a table of the other mode.
+        """
         session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
         if not DeltaTable.isDeltaTable(session, self.path):
             builder = DeltaTable.createIfNotExists(session).location(self.path)
@@ -135,7 +141,8 @@ class TableSink:
         found = properties_of(session, self.path)
         if found.get(_MODE_PROPERTY, self.mode.value) != self.mode.value:
             raise InvalidConfigError(
-                f"table {self.path} was created with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}"
+                f"table {self.path} was created with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}: use that "
+                "mode, or write to another table"
             )
         progress = TableProgress(session, self.path, run, batch_id)
         progress.check(found)
@@ -144,9 +151,9 @@ class TableSink:
 
 
 def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str) -> str:
-    """Returns the option ``startingOffsets`` to begin where the table ends: after the largest offsets of its rows.
+    """Returns the option ``startingOffsets`` with which a query begins after the largest offsets of the table's rows.
 
-    Set it at every start: it applies until a micro-batch is committed, and Spark asks again if the first one failed.
+    Set it at every start: it applies until a micro-batch is committed, and Spark uses it again if the first one failed.
     Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError if
     the table's last rows did not come from this log (``table_ends``).
     """
@@ -162,21 +169,25 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
 def changes_to_records(
     changes: DataFrame, *, serde: Serde | None = None, key: str | None = None, keep_partitions: bool = False
 ) -> DataFrame:
-    """Converts the change feed of a table to rows for ``commitlog_sink``; a deleted row becomes a tombstone.
+    """Returns the change feed of a table as rows for ``commitlog_sink``; a deleted row becomes a tombstone.
 
-    A table of :func:`table_sink` has keys and, without ``serde``, values; for any other table, ``key`` names the column
-    with the key. ``serde`` encodes the columns of its schema. The old row of an update is skipped, so a key must not
-    change. With ``keep_partitions``, a record is written to the partition in its column ``_partition``. Records of a
-    key, and of a partition, are in the order of Delta's versions and then of their offsets. The records of a key that
-    is in several partitions are in the order of their times. (Without ``keep_partitions``, they then keep their order
-    among the records of other keys in only one of these partitions.)
+    A table of :func:`table_sink` has the columns ``_key`` and, if it was written without a serde, ``value``. For any
+    other table, ``key`` names the column with the key. ``serde`` encodes the columns of its schema. The old row of an
+    update is skipped, so a key must not change. With ``keep_partitions``, a record is written to the partition in its
+    column ``_partition``.
+
+    Records of a key, and of a partition, are in the order of Delta's versions and then of their offsets. If a key is in
+    several partitions, its records are in the order of their times. (Without ``keep_partitions``, they then keep their
+    order among the records of other keys in only one of these partitions.)
 
     Raises InvalidConfigError if a column is missing.
     """
     key = key or "_key"
     names = [*(["value"] if serde is None else [field.name for field in serde.type]), key, *_CHANGE_COLUMNS]
     if missing := [name for name in names if name not in changes.columns]:
-        raise InvalidConfigError(f"the changes lack {', '.join(missing)}; they have {', '.join(changes.columns)}")
+        raise InvalidConfigError(
+            f"the changes lack the columns {', '.join(missing)}; they have {', '.join(changes.columns)}"
+        )
     is_deleted = F.col("_change_type") == "delete"
     fields = {
         "key": F.col(key) if changes.schema[key].dataType == BinaryType() else F.col(key).cast("string"),
@@ -195,10 +206,11 @@ def changes_to_records(
 
 
 def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions: bool) -> DataFrame:
-    """Sorts changes, in each version deletions before insertions, because a row may be replaced that way.
+    """Returns changes in the order in which to write them, each task's sorted.
 
-    One task sorts all records of a key, and all others of their partition. Times count as if they never decreased
-    within a partition, so that sorting by time keeps the partition's order.
+    In each version, deletions come before insertions, because a row may be replaced by both. All records of a key, and
+    all others of their partition, are in one task. Sorting by time keeps the order of each partition, because a
+    record's time counts as the largest time up to it in its partition.
     """
     after = changes.where("_change_type <> 'update_preimage'")
     if "_offset" not in changes.columns or "_timestamp" not in changes.columns:
@@ -212,7 +224,7 @@ def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions:
 
 
 def _encoded(serde: Serde) -> Column:
-    """Encodes values; in a table of mode append, a row without any value is a tombstone."""
+    """Returns the encoded values; null, a tombstone, for a row in which all columns are null."""
     fields = [F.col(f"`{field.name}`") for field in serde.type]
     value = encoded(F.struct(*fields), serde)
     return F.when(F.coalesce(*[field.isNotNull() for field in fields]), value)

@@ -1,4 +1,4 @@
-"""Bad records that a table rejects, in a table of their own: their bytes, position in the log, and the reason.
+"""Bad records, which a table rejects, in a table of their own: bytes, partition and offset, and the reason.
 
 A record is bad if its serde cannot decode the value, or, in mode upsert, if it has no key.
 """
@@ -37,7 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> DataFrame:
-    """Adds the columns ``decoded``, if there is a serde, and ``reason``, which is null for a good record."""
+    """Returns ``records`` with a column ``reason``, null for a good record, and with a serde a column ``decoded``.
+
+    With ``by_key``, a record without a key is bad too.
+    """
     reason = F.lit(None).cast("string")
     if serde is not None:
         decoded = records.withColumn("outcome", _decoded_or_reason(F.col("value"), serde))
@@ -49,7 +52,7 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
 
 
 def keep_bad(records: DataFrame, path: str, version: int) -> None:
-    """Adds the records with a reason to the Delta table at ``path``, unless it has them already."""
+    """Adds the records with a reason to the Delta table at ``path``, except those that it has already."""
     bad = records.where(F.col(REASON).isNotNull()).select(*[F.col(old).alias(new) for new, old in COLUMNS.items()])
     count = bad.count()
     if not count:
@@ -76,9 +79,9 @@ def _decoded_or_reason(values: Column, serde: Serde) -> Column:
 
 
 def decoded_or_reasons(serde: Serde, values: pa.Array) -> list[tuple[pa.Array, str | None]]:
-    """Decodes ``values`` into structs, in pieces, in order; a value that does not decode is a null with the reason.
+    """Returns ``values`` in pieces, in order: structs and None, or a null and why this value does not decode.
 
-    Tries all at once and, if that fails, each half, so that a few bad values cost little more than none.
+    Decodes all values at once and, if that fails, each half on its own, so that a few bad values cost little time.
     """
     try:
         return [(serde.decode(values), None)]

@@ -1,12 +1,12 @@
-"""Tables with the newest record of each key, and which record that is.
+"""Tables with the newest record of each key.
 
-Within a partition, the record with the larger offset is newer, as for compaction. A key may be in several partitions if
-the topic was enlarged; between partitions, the record with the later time is newer, and for equal times the one with
-the larger partition number.
+Within a partition, the record with the larger offset is newer, as in compaction. A key may be in several partitions if
+partitions were added to the topic; between partitions, the record with the later time is newer, and for equal times the
+one with the larger partition number.
 
 A key whose newest record is a tombstone has no row. An older record of the key may still arrive, from another partition
-or when records are read again. So a second table, ``_commitlog_deleted`` in the folder of the first, has the newest
-tombstone of each key that had one.
+or when records are read again. So a second table, ``_commitlog_deleted`` in the first table's folder, has the newest
+tombstone of each key that ever had one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,12 @@ _TXN = "spark.databricks.delta.write."  # the prefix of Delta's writer options a
 
 
 def _deleted_keys(path: str) -> str:
-    """Returns the path of the tombstones of the table at ``path``; Delta ignores folders that begin with ``_``."""
+    """Returns the path of the table of tombstones; Delta ignores folders whose name begins with ``_``."""
     return f"{path.rstrip('/')}/_commitlog_deleted"
 
 
 def newest_of_each_key(records: DataFrame) -> DataFrame:
-    """Returns the newest record of each key: the newest one per partition first, then the newest of these.
-
-    The query fails for a record without a key.
-    """
+    """Returns the newest record of each key. The query fails for a record without a key."""
     message = F.format_string(f"offset %d of partition %d {NO_KEY}", "offset", "partition")
     key = F.when(F.col("key").isNull(), F.raise_error(message).cast("binary")).otherwise(F.col("key"))
     of_partition = F.max_by(F.struct(*records.columns), "offset").alias("record")
@@ -45,10 +42,11 @@ def newest_of_each_key(records: DataFrame) -> DataFrame:
 
 
 def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str, version: int | None) -> None:
-    """Merges the newest record of each key into the table at ``path``; a version it has already changes nothing.
+    """Merges ``rows``, the newest record of each key, into the table at ``path``.
 
-    Without ``version``, merges in any case; records that the table has already change nothing either. After a crash,
-    the tombstones may be stored, and the table has either all the records or none.
+    A ``version`` that the table has already changes nothing. With None for it, merges in any case, and records that
+    the table has already change nothing. After a crash, the tombstones may be stored already; the table has either all
+    the records or none of them.
     """
     session, newest = rows.sparkSession, rows.persist()
     try:
@@ -86,7 +84,7 @@ def _not_deleted_since(rows: DataFrame, deleted: DataFrame) -> DataFrame:
 
 
 def _merge(rows: DataFrame, path: str) -> None:
-    """Merges rows. A row has the coordinates of its record, so a record that is not newer changes nothing."""
+    """Merges rows into the table; a record that is not newer than the row of its key changes nothing."""
     columns = {name: f"new.`{name}`" for name in rows.columns if name != DELETED}
     merge = _table(rows.sparkSession, path).merge(rows.alias("new"), "old._key = new._key")
     is_newer = _is_newer("new", "old")
@@ -99,7 +97,7 @@ def _merge(rows: DataFrame, path: str) -> None:
 
 
 def _is_newer(one: str, other: str) -> str:
-    """Returns the SQL condition that the record of one alias is newer than that of the other."""
+    """Returns the SQL condition that the record with alias ``one`` is newer than the record with alias ``other``."""
     time = "struct({0}._timestamp, {0}._partition)"
     return (
         f"(CASE WHEN {one}._partition = {other}._partition THEN {one}._offset > {other}._offset "
@@ -113,7 +111,7 @@ def _table(session: SparkSession, path: str) -> DeltaTable:
 
 @contextmanager
 def _transaction(session: SparkSession, app_id: str, version: int | None) -> Iterator[None]:
-    """Makes merges inside commit with this ``txnAppId`` and ``txnVersion``."""
+    """Gives merges in the block this ``txnAppId`` and ``txnVersion``, unless ``version`` is None."""
     settings = {} if version is None else {f"{_TXN}txnAppId": app_id, f"{_TXN}txnVersion": str(version)}
     for name, value in settings.items():
         session.conf.set(name, value)

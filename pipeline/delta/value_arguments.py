@@ -1,4 +1,4 @@
-"""The arguments of the export job that describe the format of values."""
+"""The command-line arguments of the export job that describe the format of values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...storage import InvalidConfigError
 from .. import values
 from ..values import JsonSerde, Mode, SchemaFolder, SchemaRegistry, SchemaStore, Serde
 
-# The arguments of each format; others would have no effect, and are rejected.
+# The arguments that each format takes; others would have no effect, and are rejected.
 _TAKEN = {
     "raw": (),
     "json": ("schema", "confluent_header", "serde_mode"),
     "avro": ("schema", "registry", "registry_headers", "schema_folder", "serde_mode"),
 }
 _SERDE_MODE = (
-    "a value that does not decode becomes a row of nulls (permissive, then also the default of --read-mode) or ends "
-    "the job (failfast, the default)"
+    "failfast (the default): a value that does not decode ends the job; permissive: it becomes a row of nulls, and "
+    "--read-mode is permissive too by default"
 )
 
 
@@ -35,22 +35,30 @@ def add_value_arguments(command: argparse.ArgumentParser) -> None:
         help="the format of values; raw keeps their bytes (default: raw)",
     )
     add("--schema", metavar="SCHEMA", help="for json: 'carrier string, delay int'; for avro: the path of a *.avsc file")
-    add("--confluent-header", action="store_true", help="for json: skip Confluent's header, 00 and a schema's id")
+    add(
+        "--confluent-header",
+        action="store_true",
+        help="for json: skip Confluent's header (00 and a schema id) before each value",
+    )
     add("--registry", metavar="URL", help="for avro: values have Confluent's header; get schemas from this registry")
-    add("--registry-headers", metavar="FILE", help="send the headers in this file to the registry, lines 'Name: value'")
+    add(
+        "--registry-headers",
+        metavar="FILE",
+        help="a file with lines 'Name: value': HTTP headers to send to the registry",
+    )
     add(
         "--schema-folder",
         metavar="DIR",
-        help="for avro: values have Confluent's header; get schemas from files <id>.avsc (with neither this nor "
-        "--registry: Avro's single-object encoding)",
+        help="for avro: values have Confluent's header; get schemas from files <id>.avsc in this folder (default, "
+        "without --registry: values have the header of Avro's single-object encoding)",
     )
     add("--serde-mode", choices=["failfast", "permissive"], help=_SERDE_MODE)
 
 
 def serde_of(options: argparse.Namespace) -> Serde | None:
-    """Returns the serde, or None for ``--format raw``.
+    """Returns the serde for values, or None for ``--format raw``.
 
-    Raises InvalidConfigError for missing arguments, and for those that would have no effect.
+    Raises InvalidConfigError for missing arguments, and for arguments that would have no effect.
     """
     _check(options)
     if options.format == "raw":
@@ -75,14 +83,14 @@ def _check(options: argparse.Namespace) -> None:
     if options.format != "raw" and options.schema is None:
         raise InvalidConfigError(f"--format {options.format} needs --schema")
     if options.registry and options.schema_folder:
-        raise InvalidConfigError("--registry and --schema-folder exclude each other")
+        raise InvalidConfigError("--registry and --schema-folder both name schemas: give only one of them")
     if options.registry_headers and not options.registry:
         raise InvalidConfigError("--registry-headers needs --registry")
     if options.confluent_header and options.direction == "to-topic":
-        raise InvalidConfigError("--confluent-header is for reading: to-topic writes JSON without a header")
+        raise InvalidConfigError("--confluent-header is only for to-table: to-topic writes JSON without a header")
     if options.serde_mode and options.direction == "to-topic":
         raise InvalidConfigError(
-            "--serde-mode is for reading: to-topic always ends at a row that does not fit its schema"
+            "--serde-mode is only for to-table: to-topic always ends at a row that does not fit the schema"
         )
 
 

@@ -57,7 +57,10 @@ def test_wrong_usage_exits_with_2_and_says_what_is_expected(
         (["--schema", "v string"], "--format raw takes no --schema; columns need --format json or avro"),
         (["--confluent-header"], "--format raw takes no --confluent-header"),
         (["--format", "avro", "--schema", "f", "--confluent-header"], "--format avro takes no --confluent-header"),
-        (["--format", "avro", "--schema", "f", "--registry", "http://h", "--schema-folder", "d"], "exclude each other"),
+        (
+            ["--format", "avro", "--schema", "f", "--registry", "http://h", "--schema-folder", "d"],
+            "give only one of them",
+        ),
         (["--format", "avro", "--schema", "f", "--registry-headers", "f"], "--registry-headers needs --registry"),
         (["--serde-mode", "permissive"], "--format raw takes no --serde-mode"),
     ],

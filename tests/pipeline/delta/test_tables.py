@@ -262,5 +262,5 @@ class TestBack:
 
     def test_missing_column_is_named(self, spark: SparkSession) -> None:
         frame = spark.sql("SELECT 1 AS id, 'insert' AS _change_type, 1L AS _commit_version, now() AS _commit_timestamp")
-        with pytest.raises(InvalidConfigError, match="the changes lack value, _key; they have id"):
+        with pytest.raises(InvalidConfigError, match="the changes lack the columns value, _key; they have id"):
             changes_to_records(frame)
