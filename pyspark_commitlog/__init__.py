@@ -1,8 +1,8 @@
 """Kafka's commit log, native to Spark.
 
-This is the public API. Spark finds ``format("commitlog")`` by itself, because the name of this module begins with
+This is the public API. Spark finds ``format("commitlog")`` by itself, because this module's name begins with
 ``pyspark_`` and it has a ``DefaultSource``. Names are imported on first use, so that importing
-``pyspark_commitlog.storage``, or reading a topic with ``read_table`` and ``tail``, does not import Spark.
+``pyspark_commitlog.storage``, or reading a topic with ``read_table`` or ``tail``, does not import Spark.
 """
 
 from __future__ import annotations

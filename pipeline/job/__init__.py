@@ -1,4 +1,4 @@
-"""What the programs in ``jobs/`` share: a Spark session, a command line, one query run to its end."""
+"""What the programs in ``jobs/`` share: a Spark session, a command line, and running a query to its end."""
 
 from __future__ import annotations
 

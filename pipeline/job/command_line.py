@@ -11,7 +11,7 @@ from ..read import local_directory
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors show no secrets. Like argparse, it exits with 2 on wrong usage."""
+    """An argument parser whose errors show no secrets. As usual, the exit code for wrong usage is 2."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -19,7 +19,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the options that all jobs take."""
+    """Returns a parser with the options that all maintenance jobs take."""
     parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
@@ -52,9 +52,9 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
         metavar="TIME",
         help="act as of this time: ISO 8601 (UTC by default), or ms since 1970",
     )
-    add("--dry-run", action="store_true", help="change nothing, print the same report")
-    add("--json", action="store_true", help="print one JSON object per partition and line")
-    add("--wait", action="store_true", help="wait for partitions that another job is maintaining, instead of failing")
+    add("--dry-run", action="store_true", help="print the same report, but change nothing")
+    add("--json", action="store_true", help="print one JSON object per partition, each on a line of its own")
+    add("--wait", action="store_true", help="wait for partitions that another job is processing, instead of failing")
     return parser
 
 
@@ -66,7 +66,7 @@ def _instant(text: str) -> int:
 
 
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
-    """Returns the run that the options describe. Raises InvalidConfigError."""
+    """Returns the run of the maintenance operation ``name`` with these options. Raises InvalidConfigError."""
     run = MaintenanceRun(
         local_directory(options.log_dir),
         holder=describe_holder(name),

@@ -1,4 +1,4 @@
-"""Runs a query to its end, or stops it between two micro-batches on request."""
+"""Runs a streaming query to its end, or stops it between two micro-batches when a signal arrives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAST_WORDS_S = 10
 
 
 class BatchGate:
-    """A foreachBatch function that can be closed: the current batch completes, and no further one begins."""
+    """A foreachBatch function that calls ``write`` until it is closed; later batches raise InterruptedError."""
 
     def __init__(self, write: Callable[[DataFrame, int], T], on_batch: Callable[[int, T], None]) -> None:
         self._write = write
@@ -41,7 +41,7 @@ class BatchGate:
             self._on_batch(batch_id, self._write(frame, batch_id))
 
     def close(self) -> None:
-        """Waits for the current batch to complete; no further one begins."""
+        """Waits until the current batch is complete. Later batches raise InterruptedError."""
         with self._turn:
             self.closed = True
 
@@ -58,10 +58,10 @@ def run_available(
 
     With ``every``, such as ``10 seconds``, continues with new input, one micro-batch per interval, until stopped.
 
-    ``on_batch`` gets the batch id and the result of ``write``. SIGTERM and SIGINT, sent to this process or to the JVM
-    around it, stop the query after the current batch, so that the output and the checkpoint agree. Returns True if the
-    query ended, False if it was stopped and another run will continue. Raises CorruptionError for a checkpoint that a
-    power cut left without content (``check_readable``).
+    Calls ``on_batch`` with the batch id and the result of ``write``. SIGTERM and SIGINT, sent to this process or to the
+    JVM that started it, stop the query after the current batch, so that the output and the checkpoint agree. Returns
+    True if the query ended, and False if it was stopped, so that another run has to continue. Raises CorruptionError if
+    a file of the checkpoint is empty after a power cut (``check_readable``).
     """
     if not urlsplit(checkpoint).scheme:
         check_readable(checkpoint)
@@ -82,7 +82,7 @@ def run_available(
 
 
 class ProgressLines:
-    """Prints one line per micro-batch, for a source with one file per micro-batch."""
+    """A function for ``on_batch`` that prints one line per micro-batch, if each micro-batch is one file."""
 
     def __init__(self) -> None:
         self._since_s = time.monotonic()
@@ -94,7 +94,7 @@ class ProgressLines:
 
 
 class _Stop:
-    """Stops a query between two batches, only once, no matter how many signals arrive."""
+    """Stops a query between two batches, and only once, even if several signals arrive."""
 
     def __init__(self, gate: BatchGate, query: StreamingQuery) -> None:
         self._gate = gate
@@ -110,16 +110,16 @@ class _Stop:
                 self._over = True
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Stops in a separate thread: a handler must not wait for a batch that its own thread may be writing."""
+        """Stops the query from another thread: this one runs the handler, and may be writing the batch to wait for."""
         threading.Thread(target=self.now, daemon=True).start()
 
     def before_the_jvm_ends(self) -> None:
-        """Stops, then lets the program close files and print its last lines, which go through the JVM."""
+        """Stops the query, and then gives the program 10 s to close files and to print, which needs the JVM."""
         self.now()
         threading.main_thread().join(_LAST_WORDS_S)
 
     def settle(self) -> None:
-        """Called when the query has ended; waits if it is just being stopped."""
+        """Waits if the query is being stopped. Call it when the query has ended: later signals then do nothing."""
         with self._turn:
             self._over = True
 
@@ -138,7 +138,7 @@ class _Runnable:
 
 
 def _on_jvm_shutdown(spark: SparkSession, function: Callable[[], None]) -> None:
-    """Calls ``function`` before Spark stops itself: under spark-submit it is the JVM that gets the signal."""
+    """Makes the JVM call ``function`` before Spark stops: under spark-submit, the JVM gets the signals."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]

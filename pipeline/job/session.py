@@ -36,9 +36,9 @@ DELTA_SETTINGS = {
 }
 SETTINGS = WORKER_SETTINGS | {
     "spark.sql.session.timeZone": "UTC",
-    # The rows a task gets at once: few enough that it starts and stops soon. The writer combines many of these.
+    # With fewer rows per Arrow batch, a task starts and finishes earlier; the writer combines many batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
-    # The default options, so that the extra ones, which are the user's, are kept.
+    # Not extraJavaOptions, which are the user's.
     "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
     "spark.executor.defaultJavaOptions": _JAVA_OPTIONS,
 }
@@ -47,7 +47,7 @@ SETTINGS = WORKER_SETTINGS | {
 def spark_session(
     name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None, delta: bool = False
 ) -> SparkSession:
-    """Returns a session whose workers run this Python, with our settings under ``settings``.
+    """Returns a session whose workers run this Python, with our settings, which ``settings`` override.
 
     With ``delta``, the session reads and writes Delta tables too: Delta's jar is fetched from Maven Central once.
     """
@@ -65,10 +65,10 @@ def spark_session(
 
 @contextmanager
 def _no_python_in_jars() -> Iterator[None]:
-    """Keeps the jars that Spark fetches off Python's path.
+    """Keeps jars that Spark fetches off Python's path, for sessions that are created in the block.
 
-    Spark treats Delta's jars and their dependencies as Python packages too: they would come first on the path, and be
-    listed for every task (docs/tuning.md).
+    Spark treats Delta's jars and their dependencies as Python packages too: they would come first on the path, and
+    their list would be sent to every task (docs/tuning.md).
     """
     extensions = SparkContext.PACKAGE_EXTENSIONS
     SparkContext.PACKAGE_EXTENSIONS = [each for each in extensions if each != ".jar"]
@@ -80,7 +80,7 @@ def _no_python_in_jars() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TopicSettings:
-    """A topic in a settings file: partitions, and settings of the topic and of producers, by Kafka's names."""
+    """What a settings file has for a topic: partitions, and settings of topic and producer by Kafka's names."""
 
     partitions: int | None = None
     configs: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class TopicSettings:
 
     @classmethod
     def parse(cls, table: Mapping[str, Any]) -> TopicSettings:
-        """Parses a table ``[topics.<name>]``: ``partitions``, a table ``producer``, and the topic's settings."""
+        """Returns the content of a table ``[topics.<name>]``: ``partitions``, a table ``producer``, and settings."""
         configs = {key: str(value) for key, value in table.items() if key not in ("partitions", "producer")}
         producer = {key: str(value) for key, value in table.get("producer", {}).items()}
         return cls(table.get("partitions"), configs, producer)
@@ -96,7 +96,7 @@ class TopicSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in conf/local.toml or a similar file. Paths are relative to the working directory."""
+    """The content of a settings file such as conf/local.toml. Its paths are relative to the working directory."""
 
     log_dir: str
     checkpoints: str
@@ -104,7 +104,7 @@ class Settings:
 
     @classmethod
     def load(cls, path: str | Path) -> Settings:
-        """Reads a file. Raises InvalidConfigError naming it if it is missing, is not TOML or lacks a key."""
+        """Returns the settings in a file. Raises InvalidConfigError if it is missing, is not TOML, or lacks a key."""
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             topics = {name: TopicSettings.parse(table) for name, table in found.get("topics", {}).items()}
@@ -112,8 +112,8 @@ class Settings:
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise InvalidConfigError(f"settings file {path}: {error}") from None
         except KeyError as error:
-            raise InvalidConfigError(f"settings file {path}: {error} is missing") from None
+            raise InvalidConfigError(f"settings file {path}: the key {error} is missing") from None
 
     def topic(self, name: str) -> TopicSettings:
-        """Returns the settings of a topic, which are Kafka's defaults if the file does not name it."""
+        """Returns the settings of a topic; Kafka's defaults if the file does not name the topic."""
         return self.topics.get(name, TopicSettings())

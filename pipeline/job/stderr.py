@@ -1,4 +1,4 @@
-"""Results on stdout and everything else on stderr, under spark-submit too."""
+"""Keeps errors apart from results: on stderr, under spark-submit too."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyspark.java_gateway import launch_gateway
 
 @contextmanager
 def errors_apart() -> Iterator[None]:
-    """Makes ``sys.stderr`` write to the real stderr while it is active.
+    """Makes ``sys.stderr`` write to the stderr of spark-submit in the block.
 
-    A Python program run by spark-submit has no stderr of its own: what it writes there appears on the JVM's stdout,
-    between the results (PythonRunner merges the two streams). The JVM has one, and writes to it on request.
+    What a Python program under spark-submit writes to its own stderr appears on the JVM's stdout, between the results,
+    because Spark's PythonRunner merges the two streams. So this writes to the JVM's stderr, through py4j.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
         yield

@@ -23,7 +23,7 @@ class Operation(Protocol):
 
 
 def maintain(name: str, options: argparse.Namespace, operation: Operation) -> int:
-    """Runs ``operation`` with Spark, with the options of :func:`arguments`, and prints the outcomes.
+    """Runs ``operation`` with Spark and prints the outcomes; ``options`` are those of ``job.arguments``.
 
     Returns the exit code: 0 if all went well, 3 if a log is damaged, 1 for any other problem.
     """

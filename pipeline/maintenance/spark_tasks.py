@@ -1,4 +1,4 @@
-"""Runs maintenance tasks with Spark and reports progress."""
+"""Runs maintenance tasks with Spark, and prints their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPORT_EVERY_S = 10.0
 
 
 class SparkTasks:
-    """A runner with one task per item; while they run, lines on stderr report how many are done."""
+    """Runs a function on items with Spark, one task per item; prints to stderr how many tasks are done."""
 
     def __init__(self, context: SparkContext, name: str, report_every_s: float = REPORT_EVERY_S) -> None:
         self._context = context
@@ -26,7 +26,10 @@ class SparkTasks:
         self._report_every_s = report_every_s
 
     def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """Returns the results in the order of ``items``. An interrupt cancels the tasks and is raised again."""
+        """Returns the result of ``task`` for each item, in order; ``what`` names the items in progress lines.
+
+        An interrupt cancels the tasks and is raised again.
+        """
         if not items:
             return []
         group = f"{self._name}-{uuid4()}"

@@ -1,6 +1,7 @@
 """A log directory as Prometheus metrics: lag under the names of kafka-lag-exporter, the rest as ``commitlog_...``.
 
-Does not depend on Spark, so that ``commitlog metrics`` can serve the same. Reads the directory only when asked.
+Does not depend on Spark, so that ``commitlog metrics`` can serve the same metrics. Reads the directory only when
+metrics are requested.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ NOBODY = "unknown"  # kafka-lag-exporter's value if a group has no members
 
 
 class Gauge(NamedTuple):
-    """A metric; a sample has a value for each label."""
+    """The name, the help text and the labels of a metric."""
 
     name: str
     help: str
@@ -94,14 +95,14 @@ SUCCESS = Gauge("commitlog_scrape_success", "1 if everything could be read, else
 
 
 class Gauges:
-    """Collects the samples of one cluster by metric."""
+    """Collects samples of metrics, all with the same label ``cluster_name``; iterates over the metrics."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
         self._families: dict[str, GaugeMetricFamily] = {}
 
     def set(self, gauge: Gauge, value: float, *labels: object) -> None:
-        """Adds a sample; ``labels`` are those after ``cluster_name``, in order."""
+        """Adds a sample to a metric; ``labels`` are the values of its labels after ``cluster_name``, in order."""
         if gauge.name not in self._families:
             self._families[gauge.name] = GaugeMetricFamily(gauge.name, gauge.help, labels=gauge.labels)
         self._families[gauge.name].add_metric([self._cluster_name, *map(str, labels)], value)
@@ -111,15 +112,15 @@ class Gauges:
 
 
 class Consumer(NamedTuple):
-    """A reader with its next offset in each partition."""
+    """A consumer group, or a streaming query, with the next offset that it reads in each partition."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
-    members: Mapping[TopicPartition, tuple[str, str, str]]  # host, consumer id and client id, if known
+    members: Mapping[TopicPartition, tuple[str, str, str]]  # host, consumer id and client id of the reader, if known
 
 
 class GroupPartition(NamedTuple):
-    """A consumer's position in a partition. ``lag_seconds`` is None if it is not known."""
+    """The position and the lag of a consumer in a partition; ``lag_seconds`` is None if it is not known."""
 
     group: str
     topic: str
@@ -131,14 +132,14 @@ class GroupPartition(NamedTuple):
 
     @classmethod
     def of(cls, consumer: Consumer, partition: TopicPartition, end: int, lag_seconds: float | None) -> GroupPartition:
-        """Computes the lag; ``end`` is the offset after the last one to read."""
+        """Returns the position and the lag of a consumer; ``end`` is the offset up to which it can read."""
         offset = consumer.offsets[partition]
         member = consumer.members.get(partition, (NOBODY, NOBODY, NOBODY))
         return cls(consumer.group, *partition, offset, max(0, end - offset), lag_seconds, member)
 
 
 def add_groups(gauges: Gauges, rows: Iterable[GroupPartition]) -> None:
-    """Adds all metrics of groups."""
+    """Adds the samples of all metrics of groups: offsets and lags, by partition, topic and group."""
     lags: dict[str, list[GroupPartition]] = {}
     for row in rows:
         labels = (row.group, row.topic, row.partition, *row.member)
@@ -162,10 +163,10 @@ def _no_consumers() -> Sequence[Consumer]:
 
 
 class DirectoryMetrics(Collector):
-    """The metrics of one log directory, read when they are requested; takes no lock.
+    """A Prometheus collector that reads a log directory whenever metrics are requested; takes no lock.
 
-    Failures to read are reported by a metric and in the log, and affect nothing else: a damaged partition hides no
-    other.
+    If a part cannot be read, a metric and a warning report it, and all other parts are served: a damaged partition does
+    not hide the others.
     """
 
     def __init__(
@@ -174,9 +175,10 @@ class DirectoryMetrics(Collector):
         cluster_name: str | None = None,
         consumers: Callable[[], Iterable[Consumer]] = _no_consumers,
     ) -> None:
-        """``cluster_name``: the label, by default the name of the directory. ``consumers``: readers besides groups.
+        """Opens nothing, so the directory may be created later.
 
-        Opens nothing, so the directory may be created later. Raises InvalidConfigError as ``local_path`` does.
+        ``cluster_name`` is the value of this label, by default the name of the directory. ``consumers`` returns
+        consumers that are not groups of the directory. Raises InvalidConfigError for a path on another file system.
         """
         self._directory = local_path(directory)
         self.cluster_name = cluster_name or PurePath(self._directory).name or self._directory
@@ -185,7 +187,7 @@ class DirectoryMetrics(Collector):
         self._lags: GroupLags | None = None
 
     def collect(self) -> Iterator[Metric]:
-        """Reads all metrics as of now."""
+        """Reads the directory and returns all metrics."""
         with self._turn:
             began_s = time.monotonic()
             gauges = Gauges(self.cluster_name)
@@ -199,7 +201,7 @@ class DirectoryMetrics(Collector):
             return iter([*gauges])
 
     def close(self) -> None:
-        """Closes the files; the next request opens them again."""
+        """Closes the log files; the next request opens them again."""
         with self._turn:
             if self._lags is not None:
                 self._lags.manager.close()
@@ -207,7 +209,7 @@ class DirectoryMetrics(Collector):
 
 
 class _Scrape:
-    """One reading of a log directory."""
+    """Reads a log directory once and adds what it finds to ``gauges``; counts the parts that it cannot read."""
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
@@ -215,7 +217,7 @@ class _Scrape:
 
     @contextmanager
     def at(self, what: str) -> Iterator[None]:
-        """Logs and counts a failure of the block, and continues after it."""
+        """Logs and counts an error of the block, and continues after the block."""
         try:
             yield
         except (LogStoreError, OSError) as error:

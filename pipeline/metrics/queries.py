@@ -1,7 +1,7 @@
 """CommitLogMetrics: a StreamingQueryListener that serves the progress of running queries as Prometheus metrics.
 
-Spark calls the listener in a separate thread, and the listener only stores the progress; metrics are computed when
-Prometheus asks. So no query waits for either.
+Spark calls the listener in a thread of its own, and the listener only stores the progress. Metrics are computed when
+Prometheus requests them. So no query waits for the listener or for Prometheus.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _PYTHON_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python."
 
 
 class CommitLogMetrics(StreamingQueryListener):
-    """Lag, rows and rates of the queries of a session: ``spark.streams.addListener(CommitLogMetrics(port=9308))``.
+    """Serves lag, rows and rates of a session's queries: ``spark.streams.addListener(CommitLogMetrics(port=9308))``.
 
-    Each query is a group, called by the query's name or else its id. Its position is that of its checkpoint, so no
-    ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag counts up to the log end
-    and is also given in seconds, and sizes and open transactions are served too (``exposition``). Without it, lag
-    counts up to where a query could have read when its last micro-batch began.
+    Each query is a group, named by the query's name or, if it has none, by its id. The group's position is that of the
+    query's checkpoint, so no ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag
+    counts up to the log end and is also given in seconds, and sizes and open transactions are served too
+    (``metrics.directory``). Without it, lag counts up to the log end when the query's last micro-batch began.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class CommitLogMetrics(StreamingQueryListener):
         cluster_name: str | None = None,
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
-        """Serves at ``address:port`` until :meth:`close`; with ``port`` 0, at a free one, which is :attr:`port`.
+        """Serves at ``address:port`` until :meth:`close`; with ``port`` 0, at a free port, which is then :attr:`port`.
 
-        With ``port`` None, the metrics are only in ``registry``, for the caller to serve. ``cluster_name`` is the
-        label, by default the name of the directory, or "spark". Raises OSError if the port is taken.
+        With ``port`` None, only adds the metrics to ``registry``, for the caller to serve. ``cluster_name`` is the
+        value of this label, by default the name of ``log_dir``, or "spark". Raises OSError if the port is in use.
         """
         queries = _Queries(cluster_name or CLUSTER_NAME, with_lag=log_dir is None)
         self._collectors: list[DirectoryMetrics | _Queries] = [queries]
@@ -104,7 +104,7 @@ class CommitLogMetrics(StreamingQueryListener):
         self.port = self._server.server_port
 
     def close(self) -> None:
-        """Stops serving; the listener may still be called."""
+        """Stops serving. Spark may still call the listener afterwards."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -117,20 +117,20 @@ class CommitLogMetrics(StreamingQueryListener):
     # Called by Spark
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name, and so below
-        """Does nothing: there is no progress before the first micro-batch."""
+        """Does nothing, since there is no progress before the first micro-batch."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self._queries.keep(event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Does nothing: the last progress still holds."""
+        """Does nothing, since the last progress is still right."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         self._queries.forget(event.runId)
 
 
 class _Queries(Collector):
-    """The last progress of each query, by run."""
+    """A Prometheus collector of the last progress of each run of a query."""
 
     def __init__(self, cluster_name: str, *, with_lag: bool) -> None:
         self.cluster_name = cluster_name
@@ -147,14 +147,14 @@ class _Queries(Collector):
             self._progress.pop(run_id, None)
 
     def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing, since nothing is open."""
 
     def _newest(self) -> list[StreamingQueryProgress]:
         with self._turn:
             return list(self._progress.values())
 
     def consumers(self) -> list[Consumer]:
-        """Returns the queries as readers of a log directory."""
+        """Returns the queries as consumers of a log directory."""
         return [_consumer(progress) for progress in self._newest()]
 
     def collect(self) -> Iterator[Metric]:
@@ -210,7 +210,10 @@ def _lags(progress: StreamingQueryProgress) -> Iterator[GroupPartition]:
 
 
 def _offsets(progress: StreamingQueryProgress) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Returns how far a query read, and could have read; if two sources read a partition, the one with more lag."""
+    """Returns, by partition, the offsets up to which a query has read, and those up to which it could have read.
+
+    If two sources of the query read a partition, the offsets give the larger lag.
+    """
     ends: dict[TopicPartition, int] = {}
     latest: dict[TopicPartition, int] = {}
     for source in progress.sources:
@@ -223,7 +226,7 @@ def _offsets(progress: StreamingQueryProgress) -> tuple[dict[TopicPartition, int
 
 
 def _parsed(offsets: str) -> dict[TopicPartition, int]:
-    """Parses offsets; empty if they are missing or another source's."""
+    """Returns the offsets in Spark's JSON; {} if they are missing, or are those of another kind of source."""
     try:
         return offsets_from_json(offsets, "of the query")
     except InvalidConfigError:

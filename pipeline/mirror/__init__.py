@@ -1,7 +1,7 @@
 """Mirrors topics between a running Kafka and a log directory, both ways: docs/mirroring.md.
 
-Each partition is a task; the caller chooses what runs tasks. A mirror has no state besides logs and committed offsets:
-see the module of each direction.
+Each partition is a task; the caller passes what runs the tasks. A mirror keeps no state except logs and committed
+offsets: see the modules ``from_kafka`` and ``to_kafka``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A mirror's requests to brokers: topics, their configs, and whole record batches as stored in a partition's log.
+"""A mirror's requests to brokers: topics, their configs, and whole record batches as they are in a partition's log.
 
-Batches are what replicas exchange. Kafka's clients deal in records, which have no gaps, markers or epochs. The protocol
-is implemented by kafka-python, which the extra ``kafka`` installs.
+A replica fetches batches. Kafka's clients return records, which lack gaps, markers and epochs. The protocol is
+implemented by kafka-python, which the extra ``kafka`` installs.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ except ModuleNotFoundError as missing:
 
 FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
 PATIENCE_S = 60.0  # how long to retry while a leader moves or does not answer
-NO_EPOCH = -1  # if the leader epoch before an offset is not known
+NO_EPOCH = -1  # stands for an unknown leader epoch
 _PAUSE_S = 0.2
-_FETCH_VERSION_MIN = 13  # has topic ids, which tell a recreated topic from the deleted one
-_PRODUCE_VERSION_MAX = 12  # the last one with topic names
+_FETCH_VERSION_MIN = 13  # the first version with topic ids, which tell a recreated topic from the deleted one
+_PRODUCE_VERSION_MAX = 12  # the last version with topic names
 _EARLIEST, _LATEST = -2, -1  # ListOffsetsRequest
 
 
@@ -41,11 +41,11 @@ class MirrorError(LogStoreError):
 
 
 class OutsideLogError(MirrorError):
-    """The broker's log does not have the requested offset."""
+    """The log of a partition in Kafka does not have the requested offset."""
 
 
 class Secret(str):
-    """Text that no ``repr`` shows, including that of a container: kafka-python logs its settings for debugging."""
+    """Text whose ``repr`` is ``'***'``: kafka-python logs the ``repr`` of its settings for debugging."""
 
     def __repr__(self) -> str:
         return "'***'"
@@ -53,15 +53,15 @@ class Secret(str):
 
 @dataclass(frozen=True)
 class Cluster:
-    """How to reach brokers; sent to the workers. No ``repr`` and no error shows secrets among the settings."""
+    """The settings of a client of brokers; sent to the workers. No ``repr`` and no error shows secrets among them."""
 
     settings: dict[str, Any]  # by kafka-python's names
 
     @classmethod
     def parse(cls, bootstrap_servers: str, settings: Mapping[str, str]) -> Self:
-        """Parses ``settings``, named as in kafka-python, or with dots as in Kafka: ``security.protocol``.
+        """Returns the settings of a client; names are kafka-python's, or Kafka's with dots: ``security.protocol``.
 
-        Raises InvalidConfigError naming an unknown setting.
+        Raises InvalidConfigError, which names it, for an unknown setting.
         """
         known = KafkaConnectionManager.DEFAULT_CONFIG
         given = {name.replace(".", "_"): value for name, value in settings.items()}
@@ -81,14 +81,14 @@ class KafkaTopic(NamedTuple):
     name: str
     id: str  # encoded as in partition.metadata
     partitions: int
-    configs: dict[str, str]  # effective topic settings that differ from Kafka's defaults
+    configs: dict[str, str]  # the topic's effective settings, if they differ from Kafka's defaults
 
 
 class Admin:
-    """Reads and creates topics of a cluster. A context manager."""
+    """Reads and creates topics of a cluster; a context manager. Methods raise MirrorError if a request fails."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Raises MirrorError if no broker answers."""
+        """Connects to the cluster. Raises MirrorError if no broker answers."""
         self._cluster = cluster
         self._client = _masking_errors(cluster, lambda: KafkaAdminClient(**cluster.settings))
 
@@ -116,10 +116,7 @@ class Admin:
         return {key: value for key, value in in_force.items() if value != defaults[key]}
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders.
-
-        Raises MirrorError.
-        """
+        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders."""
         wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
         _masking_errors(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
 
@@ -138,9 +135,10 @@ class Fetched(NamedTuple):
 
 
 class PartitionLeader:
-    """Sends requests to the leader of a partition. If it moves or does not answer, searches for it for a minute.
+    """Sends requests to the leader of a partition; a context manager.
 
-    Every method raises MirrorError with the broker's message. A context manager.
+    If the leader does not answer, or another broker becomes the leader, retries for a minute. Methods raise MirrorError
+    with the broker's message.
     """
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
@@ -152,10 +150,10 @@ class PartitionLeader:
         self._client = _masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
-        """Fetches batches from the one that contains ``offset`` on, also of open and aborted transactions, and markers.
+        """Returns batches from the one that contains ``offset`` on, up to about ``bytes_max`` bytes.
 
-        ``last_epoch`` is the leader epoch of the batch before ``offset``, or -1. Raises OutsideLogError for an offset
-        that the log does not have.
+        Includes transaction markers, and batches of open and aborted transactions. ``last_epoch`` is the leader epoch
+        of the batch before ``offset``, or NO_EPOCH. Raises OutsideLogError for an offset that the log does not have.
         """
         found = self._ask(lambda: self._fetch_request(offset, last_epoch, bytes_max), lambda x: x.responses[0])
         if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
@@ -178,7 +176,7 @@ class PartitionLeader:
         return found.producer_id, found.producer_epoch
 
     def produce(self, batch: bytes) -> int:
-        """Appends one batch of an idempotent producer and waits for all replicas. Returns its base offset."""
+        """Appends one batch of an idempotent producer, and waits for all replicas. Returns the batch's base offset."""
         partition = ProduceRequest.TopicProduceData.PartitionProduceData(index=self._partition, records=batch)
         topic = ProduceRequest.TopicProduceData(name=self._topic, partition_data=[partition])
         found = self._ask(
@@ -225,9 +223,9 @@ class PartitionLeader:
     def _ask(
         self, request: Callable[[], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
     ) -> Any:
-        """Sends a request and returns the answer for the partition, retrying for a minute.
+        """Sends a request, for a minute if necessary, and returns the partition's part of the answer.
 
-        ``of_topic`` extracts the topic's part of the answer; if None, returns the whole answer.
+        ``of_topic`` returns the topic's part of an answer; if it is None, returns the whole answer.
         """
         deadline_s = time.monotonic() + PATIENCE_S
         while True:

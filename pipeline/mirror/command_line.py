@@ -20,11 +20,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser with the commands ``from-kafka`` and ``to-kafka``."""
     whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
-    from_kafka = commands.add_parser("from-kafka", help="bring a log directory up to date with topics in Kafka")
-    to_kafka = commands.add_parser("to-kafka", help="bring topics in Kafka up to date with those of a log directory")
+    from_kafka = commands.add_parser("from-kafka", help="copy new records of topics in Kafka to a log directory")
+    to_kafka = commands.add_parser("to-kafka", help="copy new records of topics in a log directory to Kafka")
     for command in (from_kafka, to_kafka):
         _add_common(command)
-    to_kafka.add_argument("--target", metavar="TOPIC", help="the name in Kafka, for a single topic (default: its own)")
+    to_kafka.add_argument(
+        "--target", metavar="TOPIC", help="the topic's name in Kafka, for a single topic (default: its name here)"
+    )
     to_kafka.add_argument(
         "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: none)"
     )
@@ -51,7 +53,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file of settings of the Kafka client, one per line, as for Kafka's --command-config",
     )
-    add("--follow", type=float, metavar="SECONDS", help="keep mirroring, with this pause between two rounds")
+    add("--follow", type=float, metavar="SECONDS", help="repeat until stopped, with a pause of this many seconds")
     add(
         "--allow-data-loss",
         action="store_true",
@@ -66,7 +68,10 @@ def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) 
 
 def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
     if options.target is not None and len(topics) != 1:
-        raise InvalidConfigError(f"--target {options.target} names one topic, but --topics {', '.join(topics)}")
+        raise InvalidConfigError(
+            f"--target {options.target} is for a single topic, but --topics names {', '.join(topics)}: run the job "
+            "once for each"
+        )
     compression = ProducerSettings.parse({"compression.type": options.compression}).compression
     cluster, directory = _cluster(options), local_directory(options.log_dir)
     for topic in topics:
@@ -84,7 +89,7 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 
 def _properties(file: str | None) -> dict[str, str]:
-    """Reads the settings in a Java properties file: one per line; # and ! begin a comment."""
+    """Returns the settings in a Java properties file: one per line; lines that begin with # or ! are comments."""
     if file is None:
         return {}
     try:

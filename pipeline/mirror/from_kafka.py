@@ -1,8 +1,9 @@
-"""From Kafka: logs that follow the brokers' logs as replicas do.
+"""From Kafka: copies brokers' logs as replicas do.
 
 Batches are appended exactly as they are in the broker's log, so offsets, times, headers, compression, transactions and
-gaps are the same. A mirror's progress is its log end: a fetch begins there, and its batches are appended only if the
-log still ends there. So nothing is lost or duplicated, whenever a mirror is killed, and two mirrors at once do no harm.
+gaps are the same. A mirror's progress is the end of its own log: a fetch begins at this offset, and the fetched batches
+are appended only if the log still ends there. So if a mirror is killed at any time, or two run at once, no record is
+lost or duplicated.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .mirrored import Mirrored
 
 @dataclass(frozen=True)
 class Following:
-    """The settings of a mirror's tasks."""
+    """What the tasks of a mirror from Kafka need; sent to the workers."""
 
     cluster: Cluster
     directory: str
@@ -29,11 +30,11 @@ class Following:
 def follow(
     following: Following, topics: Sequence[str], runner: Runner, *, configs: Mapping[str, str] | None = None
 ) -> Iterator[Mirrored]:
-    """Mirrors topics into a log directory up to where they end in Kafka now, one task per partition.
+    """Copies topics to a log directory, up to their current ends in Kafka; yields the outcome of each partition.
 
-    A missing topic is created with its partitions, settings and id in Kafka; ``configs`` override its settings. Raises
-    MirrorError for a topic that Kafka does not have, or that is not the one that was mirrored before, and
-    LogDirLockedError while a broker runs on the directory.
+    A missing topic is created with the partitions, settings and id that it has in Kafka; ``configs`` override the
+    settings. Raises MirrorError for a topic that Kafka does not have, or that is another topic than the one mirrored
+    before, and LogDirLockedError while a broker runs on the directory.
     """
     with Admin(following.cluster) as admin, LogManager.open(following.directory, create=True) as manager:
         manager.check_writable()
@@ -52,7 +53,7 @@ def _the_topic(admin: Admin, name: str) -> KafkaTopic:
 
 
 def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str]) -> None:
-    """Creates the topic, or adds the partitions it lacks."""
+    """Creates the topic in the log directory if it is missing, or adds the partitions that it lacks there."""
     known = manager.find_topic(topic.name)
     if known is None:
         settings = {**topic.configs, **configs}
@@ -68,7 +69,7 @@ def _prepare(manager: LogManager, topic: KafkaTopic, configs: Mapping[str, str])
 
 
 def follow_partition(following: Following, partition: TopicPartition) -> Mirrored:
-    """Mirrors one partition up to its current high watermark."""
+    """Copies one partition up to its current high watermark. Returns the outcome; an error is part of it."""
     try:
         with (
             LogManager.open(following.directory) as manager,
@@ -83,7 +84,7 @@ def follow_partition(following: Following, partition: TopicPartition) -> Mirrore
 
 
 def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
-    """Fetches and appends up to the high watermark of the first fetch. Each fetch is on disk before the next one."""
+    """Fetches and appends up to the high watermark that the first fetch returns; syncs each fetch before the next."""
     bytes_max = min(FETCH_BYTES, log.context.config.segment_bytes)  # a log refuses more in one append
     goal: int | None = None
     while goal is None or log.log_end_offset < goal:
@@ -102,10 +103,10 @@ def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:
 
 
 def _next_there(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> int:
-    """Returns the log start offset in Kafka, whose log does not have the mirror's next offset.
+    """Returns the log start offset in Kafka, from which to continue if Kafka lacks the mirror's next offset.
 
-    An empty log that never had a record is set to begin there. Raises MirrorError if Kafka's log ends before the
-    mirror's, or if the records in between were deleted and data loss is not allowed.
+    Makes a mirror without records begin at this offset. Raises MirrorError if Kafka's log ends before the mirror's, or
+    if records in between were deleted and ``allow_data_loss`` is not set.
     """
     end, (earliest, latest) = log.log_end_offset, leader.bounds()
     if earliest < end:

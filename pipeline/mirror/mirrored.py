@@ -1,4 +1,4 @@
-"""The outcome of one round of a mirror."""
+"""The outcome of one round of a mirror for a partition."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mirrored:
-    """The outcome of one round for a partition."""
+    """The offsets that one round of a mirror wrote to a partition, or the error that ended it."""
 
     topic: str
     partition: int
-    first_offset: int = 0  # where this round began, in the log it writes to
-    next_offset: int = 0  # where this round ended, in the same log
+    first_offset: int = 0  # of the first record that this round wrote, in the log that it writes to
+    next_offset: int = 0  # the offset after the last record that this round wrote, in the same log
     error: str | None = None  # why the partition is not up to date
 
     def __str__(self) -> str:

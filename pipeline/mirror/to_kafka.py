@@ -1,10 +1,10 @@
-"""To Kafka: the committed records of logs, in their order, into a topic that nobody else writes to.
+"""To Kafka: copies the committed records of logs, in their order, to topics that nobody else writes to.
 
-Brokers assign offsets themselves. A record keeps its offset only if every offset before it has a record that is sent:
-no gap, and no offset below the log start. Transactions would add markers, so an idempotent producer writes instead, and
-a mirror finds its position by counting: a committed offset of its group, in the log directory, says which offset in
-Kafka belongs to which one here; any later record in Kafka was sent since. If a broker assigns another offset than the
-next one, somebody else is writing, and the mirror fails.
+Brokers assign the offsets. A record keeps its offset only if there is no gap before it, and the log begins at offset 0.
+Transactions would put markers between the records, so the mirror uses an idempotent producer, and finds its position by
+counting. Its group has a committed offset in the log directory, whose metadata has the corresponding offset in Kafka;
+all records after that one in Kafka were sent later, and their number says how many records to skip here. If a broker
+assigns another offset than the next one, another producer is writing, and the mirror fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TIME_TYPE = "message.timestamp.type"
 
 
 class OffsetPair(NamedTuple):
-    """A pair of offsets: the record at ``source`` here, or the next existing one, is at ``target`` in Kafka."""
+    """A mirror's position: the next record to send is the first one from ``source`` on, and gets offset ``target``."""
 
     source: int
     target: int
@@ -48,7 +48,7 @@ class OffsetPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Sending:
-    """The settings of a mirror's tasks."""
+    """What the tasks of a mirror to Kafka need; sent to the workers."""
 
     cluster: Cluster
     directory: str
@@ -60,16 +60,16 @@ class Sending:
 
     @property
     def group(self) -> str:
-        """The group whose committed offsets, in the log directory, are the mirror's progress."""
+        """The name of the group whose committed offsets, in the log directory, are the mirror's progress."""
         return f"mirror-to-{self.target}"
 
 
 def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None = None) -> Iterator[Mirrored]:
-    """Mirrors a topic into Kafka up to where its partitions end now for readers of committed records.
+    """Copies a topic to Kafka, up to its current last stable offsets; yields the outcome of each partition.
 
-    A missing topic is created with the partitions and settings it has here, except that its timestamps are CreateTime,
-    those of the records; ``configs`` override its settings. Raises MirrorError if the topic in Kafka has records that
-    this mirror did not write.
+    A topic that is missing in Kafka is created with the partitions and settings that it has here, except that
+    message.timestamp.type is CreateTime, so that records keep their times; ``configs`` override the settings. Raises
+    MirrorError if the topic in Kafka has records that this mirror did not write.
     """
     with LogManager.open(sending.directory) as manager:
         topic = manager.topic(sending.topic)
@@ -86,13 +86,16 @@ def send(sending: Sending, runner: Runner, *, configs: Mapping[str, str] | None 
 
 
 def _prepare(admin: Admin, sending: Sending, configs: Mapping[str, str], topic: TopicDescription) -> Mapping[str, str]:
-    """Returns the settings of the topic in Kafka; creates it if it is missing."""
+    """Returns the settings of the target topic in Kafka, which is created if it is missing. Raises MirrorError."""
     found, count = admin.topic(sending.target), len(topic.partitions)
     if found is None:
         admin.create(sending.target, count, configs)
         return configs
     if found.partitions < count:
-        raise MirrorError(f"topic {sending.target!r} in Kafka has {found.partitions} partitions; {count} are needed")
+        raise MirrorError(
+            f"topic {sending.target!r} in Kafka has {found.partitions} partitions; {count} are needed: add partitions "
+            "to it, or mirror into another topic"
+        )
     if found.configs.get(_TIME_TYPE) == "LogAppendTime":
         raise MirrorError(
             f"topic {sending.target!r} in Kafka has {_TIME_TYPE} = LogAppendTime, which would replace the times of "
@@ -108,7 +111,7 @@ def _batch_bytes(configs: Mapping[str, str], compression: Compression) -> int:
 
 
 def _positions(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, OffsetPair]]:
-    """Returns where to count from in each partition; commits the position of new ones before anything is sent."""
+    """Returns the committed position of each partition; commits one for a partition without, before it is sent."""
     committed = offsets.fetch(sending.group)
     found = {number: committed.get((topic.name, number)) for number in topic.partitions}
     known = {number: _decoded(offset) for number, offset in found.items() if offset is not None}
@@ -142,7 +145,10 @@ def _decoded(committed: CommittedOffset) -> OffsetPair:
 
 
 def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirrored, OffsetPair]:
-    """Sends the records of one partition that Kafka lacks. Returns the new position, or the old one if that failed."""
+    """Sends the records of one partition that Kafka lacks. Returns the outcome, and the new position.
+
+    After an error, the position is the old one.
+    """
     partition, position = item
     try:
         with (
@@ -158,7 +164,10 @@ def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirr
 
 
 def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending) -> OffsetPair:
-    """Returns where counting begins. Raises MirrorError if the records in Kafka cannot be counted from there."""
+    """Returns the position from which to count records; ``end`` is the partition's end in Kafka.
+
+    Raises MirrorError if Kafka's log ends below the position, or if records to count were deleted here.
+    """
     if end < position.target:
         raise MirrorError(
             f"topic {sending.target!r} ends at {end} in Kafka, but was mirrored up to {position.target}: mirror into "
@@ -177,7 +186,10 @@ def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending
 
 
 def _send(reader: LogReader, leader: PartitionLeader, position: OffsetPair, end: int, sending: Sending) -> OffsetPair:
-    """Sends records one batch at a time, each until it is acknowledged; ``end`` is the partition's end in Kafka."""
+    """Sends the records after ``end``, the partition's end in Kafka, in batches, and returns the new position.
+
+    Waits for the acknowledgement of each batch before it sends the next one.
+    """
     source_end = reader.end_offset(Isolation.READ_COMMITTED)
     unsent = _after(reader.records(position.source, source_end), end - position.target, leader, end)
     producer_id, producer_epoch = leader.producer_id()
@@ -202,7 +214,10 @@ def _send(reader: LogReader, leader: PartitionLeader, position: OffsetPair, end:
 
 
 def _after(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:
-    """Yields the records after the first ``count`` ones, the last of which must be the one before ``end`` in Kafka."""
+    """Yields the records after the first ``count``, which Kafka has already.
+
+    Raises MirrorError if the last of these is not equal to the record before ``end`` in Kafka.
+    """
     to_pass = count
     for records in pieces:
         passed = min(to_pass, len(records))
@@ -223,7 +238,7 @@ def _last(leader: PartitionLeader, end: int) -> tuple[object, ...]:
 
 
 def _identity(record: Records) -> tuple[object, ...]:
-    """What identifies a record: its time, key and value."""
+    """Returns time, key and value of a record, by which two records are compared."""
     assert record.keys is not None
     assert record.values is not None
     return record.timestamps.tolist(), record.keys.to_list(), record.values.to_list()

@@ -1,4 +1,4 @@
-"""Spark's Python processes: what they load before they fork, and how they use memory."""
+"""Spark's Python processes: what they import before they fork, and how they use memory."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A worker daemon for Spark that imports what our tasks need before it forks.
 
 ``spark.python.daemon.module = pyspark_commitlog.pipeline.workers.daemon`` replaces ``pyspark.daemon``, which forks
-first and leaves the imports to each worker. Here workers share them, and garbage collection skips them.
+first and leaves the imports to each worker. Here workers share the imported modules, and garbage collection skips them.
 
-A fork copies only one thread, so a lock that another thread holds stays locked in the worker forever; this is why Spark
-imports nothing before. So once all is imported, this daemon checks its threads, and runs plain ``pyspark.daemon``
-unless each of them is known to survive a fork. See docs/decisions/worker_daemon.md.
+A fork copies only one thread, so a lock that another thread holds stays locked in the worker forever; this is why
+Spark's daemon imports nothing before it forks. So this daemon checks its threads after the imports, and runs
+``pyspark.daemon`` in its place unless each thread is known to survive a fork. See docs/decisions/worker_daemon.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _THREADS = Path("/proc/self/task")
 
 
 def main() -> None:
-    """Runs until Spark closes standard input. The first argument is the module whose ``main`` a worker runs."""
+    """Runs the daemon until Spark closes its standard input.
+
+    The first command-line argument is the module whose ``main`` a worker runs.
+    """
     for name, value in _READ_BY_LIBRARIES.items():
         os.environ.setdefault(name, value)
     with redirect_stdout(sys.stderr):  # standard output is for the port that Spark connects to
@@ -64,17 +67,17 @@ def main() -> None:
 
 
 def preload(worker: str) -> None:
-    """Imports what a worker that runs the module ``worker`` would import."""
+    """Imports what a worker imports that runs the module ``worker`` and tasks of ours."""
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
     storage.load_kernels()  # the first one loads most of Numba
 
 
 def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
-    """Wraps Spark's ``worker`` so that it ends without a traceback when Spark closes the connection.
+    """Returns Spark's function ``worker``, changed to end without a traceback when Spark closes the connection.
 
-    Spark ends an idle worker that way. The worker then tries to answer that there was no task, which fails over a unix
-    socket; over TCP it would succeed, though nobody reads it.
+    Spark ends an idle worker by closing the connection. The worker then tries to answer that there was no task. Over
+    TCP this succeeds, although nobody reads the answer; over a unix socket it fails.
     """
 
     @wraps(worker)

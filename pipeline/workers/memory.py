@@ -1,7 +1,7 @@
 """Garbage collector and malloc settings for Spark's long-lived Python processes.
 
-Each garbage collection traverses all imported modules: with pandas, Arrow and Numba that takes 70 to 150 ms of a core,
-in a process whose task may have taken 5 ms. And memory that a task frees is returned to the system, so that the next
+Each garbage collection traverses all imported modules: with pandas, Arrow and Numba this takes 70 to 150 ms of a core,
+in a process whose task may have taken 5 ms. And malloc returns the memory that a task frees to the system, so the next
 task gets it back page fault by page fault: 10 to 15 ms of a core for the 18 MB that reading needs.
 """
 
@@ -19,9 +19,10 @@ _FROM_THE_HEAP_BYTES = 32 * 2**20  # glibc's maximum; larger blocks are always r
 
 
 def freeze_imports() -> None:
-    """Excludes all current objects from later collections. Does nothing if no module was imported since the last call.
+    """Excludes all current objects from later garbage collections.
 
-    Call it after anything that may import: a search for a time, for example, may be the first to need Numba.
+    Does nothing if no module was imported since the last call. Call it after anything that may import modules: a lookup
+    by time, for example, may be the first to need Numba.
     """
     _freeze_with(len(sys.modules))
 
@@ -33,13 +34,13 @@ def _freeze_with(_modules: int) -> None:
 
 
 def freeze_worker_imports() -> None:
-    """Calls :func:`freeze_imports` in a process that Spark started; elsewhere the objects are the user's."""
+    """Calls :func:`freeze_imports` in a process that Spark started; does nothing in the user's own process."""
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         freeze_imports()
 
 
 def keep_freed_memory() -> None:
-    """Makes this process, and those it forks, reuse memory that they freed. Does nothing without glibc."""
+    """Makes this process, and processes that it forks, reuse freed memory. Does nothing without glibc's mallopt."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _FROM_THE_HEAP_BYTES)

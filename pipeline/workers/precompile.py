@@ -1,8 +1,9 @@
 """Compiles the modules in ``pyspark.zip`` once: ``python -m pyspark_commitlog.pipeline.workers.precompile``.
 
-Each Python process that Spark starts imports ``pyspark`` from ``python/lib/pyspark.zip`` in Spark's home, even if it is
-installed as a package too. Python stores no compiled code for modules in a zip, so each process compiles 200 of them
-again: 0.6 to 0.9 s of a core, before its first row. It does use compiled modules that are in the zip already (PEP 273).
+Each Python process that Spark starts imports ``pyspark`` from ``python/lib/pyspark.zip`` in Spark's home, even if
+pyspark is installed as a package too. Python stores no compiled code for modules in a zip, so each process compiles 200
+modules again: 0.6 to 0.9 s of a core, before its first row. But Python does use compiled modules that are in the zip
+already (PEP 273).
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _UNCHECKED_HASH = 0b01.to_bytes(4, "little")
 
 
 def compile_archive(archive: Path) -> int:
-    """Adds what is not compiled for this Python yet. Returns the number of modules compiled.
+    """Adds compiled code for modules in a zip that have none for this Python. Returns the number of modules compiled.
 
-    Appends to a copy beside the archive, which is synced and then renamed over it; until then nothing changes. Existing
-    entries keep their positions, so processes that have the archive open can continue to use it.
+    Appends to a copy in the same directory, syncs it, and renames it over the archive, which is unchanged until then.
+    Existing entries keep their positions, so processes that have the archive open can continue to use it.
 
-    Raises OSError if the archive's directory cannot be written to, BadZipFile if it is not a zip, and SyntaxError for a
-    module that this Python cannot compile.
+    Raises OSError if the archive's directory cannot be written to, BadZipFile if the archive is not a zip, and
+    SyntaxError for a module that this Python cannot compile.
     """
     with ZipFile(archive) as found:
         missing = [name for name in found.namelist() if name.endswith(".py") and not _is_compiled(found, name)]
@@ -74,7 +75,7 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 def archives_of_spark() -> list[Path]:
-    """Returns the zips that Spark puts on the path of its Python: of SPARK_HOME, or else of the installed pyspark."""
+    """Returns the zips that Spark puts on Python's path: those of SPARK_HOME, or of the installed pyspark."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         pyspark = find_spec("pyspark")
@@ -85,14 +86,14 @@ def archives_of_spark() -> list[Path]:
 
 
 def main() -> int:
-    """Compiles the zips. The exit code is 1 if one was not changed: it is missing, not a zip, or not writable."""
+    """Compiles the zips that the command line names. Exits with 1 if a zip is missing, broken or not writable."""
     parser = argparse.ArgumentParser(description="Compile the Python modules in zips, once.")
     parser.add_argument(
         "archives", nargs="*", type=Path, help="zips (default: those of SPARK_HOME or of the installed pyspark)"
     )
     archives = parser.parse_args().archives or archives_of_spark()
     if not archives:
-        parser.exit(1, "there is no python/lib/*.zip in SPARK_HOME: name the zips\n")
+        parser.exit(1, "there is no python/lib/*.zip in SPARK_HOME: name the zips on the command line\n")
     for archive in archives:
         try:
             print(f"{archive.name}: {compile_archive(archive):,} modules compiled")

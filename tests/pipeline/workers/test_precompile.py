@@ -103,7 +103,10 @@ def test_module_that_cannot_be_compiled_is_named(archive: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (1, f"{archive}: File is not a zip file\n")
     assert precompiled(tmp_path / "none.zip").stderr.startswith(f"{tmp_path}/none.zip: [Errno 2]")
     done = precompiled(SPARK_HOME=str(tmp_path))
-    assert (done.returncode, done.stderr) == (1, "there is no python/lib/*.zip in SPARK_HOME: name the zips\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "there is no python/lib/*.zip in SPARK_HOME: name the zips on the command line\n",
+    )
 
 
 def test_spark_starts_its_workers_from_compiled_zips() -> None:
