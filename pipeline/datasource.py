@@ -11,8 +11,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ..storage import LogStoreError
 from . import write  # loads numba when first used, which a process that only plans reads does not need
-from .read import Columns, ReadOptions, StreamReader, Use, batch_reader
+from .read import Columns, ReadOptions, RefusedStreamReader, StreamReader, Use, batch_reader
 from .workers import freeze_worker_imports
 
 
@@ -41,8 +42,11 @@ class CommitLogDataSource(DataSource):
         return batch_reader(options, options.columns.arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        options = ReadOptions.parse(self.options, Use.STREAM)
-        return StreamReader(options, options.columns.arrow_schema(schema))
+        try:
+            options = ReadOptions.parse(self.options, Use.STREAM)
+            return StreamReader(options, options.columns.arrow_schema(schema))
+        except LogStoreError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Use as Use,
         local_directory as local_directory,
     )
-    from .stream import StreamReader as StreamReader
+    from .stream import RefusedStreamReader as RefusedStreamReader, StreamReader as StreamReader
     from .table import read_table as read_table, tail as tail
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -29,7 +29,7 @@ else:
         submod_attrs={
             "batch": ["batch_reader"],
             "options": ["Columns", "Given", "INT_MAX", "Mode", "ReadOptions", "Use", "local_directory"],
-            "stream": ["StreamReader"],
+            "stream": ["RefusedStreamReader", "StreamReader"],
             "table": ["read_table", "tail"],
         },
     )

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from ...storage import (
     CommittedOffset,
     GroupOffsets,
+    LogStoreError,
     LogWatcher,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
@@ -60,6 +61,23 @@ class PartitionState(NamedTuple):
     def latest(self, start: int | None) -> int:
         """Returns the offset before which to end a read from ``start``: not below it, unless the log ends below it."""
         return self.end if start is None or start > self.next else max(start, self.end)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises ``error`` at the first call, which is :meth:`initialOffset`.
+
+    If the data source raised it instead of returning a reader, Spark's own program would fail on the missing reader
+    (UnboundLocalError), and the user would read that as the last line.
+    """
+
+    def __init__(self, error: LogStoreError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> Nested:  # noqa: N802  Spark's name
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -672,6 +672,14 @@ def test_query_resumes_from_its_checkpoint_or_one_of_sparks_kafka_source(stream:
     assert {partition: each.offset for partition, each in committed.items()} == {("a", 0): 70, ("a", 1): 35}
 
 
+def test_a_wrong_option_is_the_last_line_of_the_error(stream: Stream) -> None:
+    query = stream.start(stream.frame(maxOffsetsPerTrigger="many"), availableNow=True)
+    with pytest.raises(StreamingQueryException) as failure:
+        query.awaitTermination()
+    lines = [line for line in str(failure.value).splitlines() if "Error" in line]
+    assert "InvalidConfigError: option maxOffsetsPerTrigger" in lines[-1]
+
+
 def test_first_micro_batch_is_repeated_with_the_same_records_after_it_failed(stream: Stream) -> None:
     """From the latest offsets of a first run, which found nothing to read."""
 
