@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         LogFigures as LogFigures,
         LogLooks as LogLooks,
         PartitionLag as PartitionLag,
+        ShareLag as ShareLag,
         lag_ms as lag_ms,
         log_figures as log_figures,
     )
@@ -304,6 +305,7 @@ else:
                 "LogFigures",
                 "LogLooks",
                 "PartitionLag",
+                "ShareLag",
                 "SINK_PREFIX",
                 "lag_ms",
                 "log_figures",

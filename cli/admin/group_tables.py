@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import typer
@@ -20,6 +21,11 @@ OFFSETS = (
     Column("CONSUMER-ID"),
     Column("HOST"),
     Column("CLIENT-ID"),
+)
+SHARE_OFFSETS = (
+    *OFFSETS[:3],
+    Column("START-OFFSET", 13, is_number=True),
+    Column("LAG", is_number=True),
 )
 STATES = (Column("GROUP", 25), Column("ASSIGNMENT-STRATEGY", 20), Column("STATE"), Column("#MEMBERS", is_number=True))
 STATES_KNOWN = (
@@ -72,6 +78,17 @@ def show_offsets(lags: Iterable[Iterable[storage.PartitionLag]], *, as_json: boo
         return
     for of_group in lags:
         print_table(OFFSETS, map(_row, of_group))
+
+
+def show_share_offsets(lags: Iterable[Iterable[storage.ShareLag]], *, as_json: bool) -> None:
+    """Prints start offsets and lag of share groups, one table per group."""
+    if as_json:
+        print_json(asdict(lag) for of_group in lags for lag in of_group)
+        return
+    for of_group in lags:
+        print_table(
+            SHARE_OFFSETS, [(lag.group, lag.topic, lag.partition, lag.start_offset, lag.lag) for lag in of_group]
+        )
 
 
 def show_states(groups: Iterable[storage.GroupDescription], *, as_json: bool) -> None:

@@ -17,7 +17,16 @@ from ... import storage
 from ..flags import AsJson, LogDir, complete_topic, only
 from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
 from . import resetting
-from .group_tables import STATES_KNOWN, TYPES_KNOWN, chosen_among, show_list, show_members, show_offsets, show_states
+from .group_tables import (
+    STATES_KNOWN,
+    TYPES_KNOWN,
+    chosen_among,
+    show_list,
+    show_members,
+    show_offsets,
+    show_share_offsets,
+    show_states,
+)
 
 NEW_OFFSETS = (
     Column("GROUP", 30),
@@ -235,7 +244,11 @@ class _Groups:
         elif asked.members:
             show_members(found, is_verbose=asked.verbose, as_json=self._as_json)
         else:
-            show_offsets((self._lags.lags(each, self._failures.errors) for each in found), as_json=self._as_json)
+            errors = self._failures.errors
+            shares = [each for each in found if each.type == "Share"]
+            others = (self._lags.lags(each, errors) for each in found if each.type != "Share")
+            show_offsets(others, as_json=self._as_json)
+            show_share_offsets((self._lags.share_lags(each, errors) for each in shares), as_json=self._as_json)
 
     # Changing
 

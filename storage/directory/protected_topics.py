@@ -15,7 +15,7 @@ INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     GROUP_METADATA_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
-_OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which this engine neither writes nor reads
+_OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which only a broker writes
 _INSTEAD = {
     GROUP_METADATA_TOPIC: ". To set a group's offsets, use commitlog groups --reset-offsets; to forget it, --delete",
     TRANSACTION_STATE_TOPIC: ". To end a transaction, use commitlog transactions --abort",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LogFigures as LogFigures,
         LogLooks as LogLooks,
         PartitionLag as PartitionLag,
+        ShareLag as ShareLag,
         lag_ms as lag_ms,
         log_figures as log_figures,
     )
@@ -33,7 +34,7 @@ else:
         __name__,
         submod_attrs={
             "coordinator_logs": ["CoordinatorLogs"],
-            "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "lag_ms", "log_figures"],
+            "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "offsets": ["CommittedOffset", "GroupOffsets", "SINK_PREFIX", "commit_batches", "keyed_batches"],
             "states": ["GroupDescription", "GroupMember"],
         },

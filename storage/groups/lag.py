@@ -16,6 +16,7 @@ from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..reading import Isolation, LogReader, LogWatcher
 from .offsets import CommittedOffset, GroupOffsets
+from .share_offsets import ShareOffsets
 from .states import GroupDescription, GroupMember, described_groups
 
 FIRST_RECORD_BYTES = 64 * 1024  # per read, to find a record: it is in the first batch unless that is aborted
@@ -51,6 +52,18 @@ class PartitionLag:
         if self.committed is None or self.log is None:
             return None
         return self.log.log_end_offset - self.committed.offset
+
+
+@dataclass(frozen=True)
+class ShareLag:
+    """The lag of a share group in a partition."""
+
+    group: str
+    topic: str  # its id, if no topic here has it
+    partition: int
+    start_offset: int | None
+    log_end_offset: int | None
+    lag: int | None  # records that the group is not done with; None: unknown
 
 
 class LogLooks:
@@ -125,6 +138,7 @@ class GroupLags:
         self.manager = manager
         self.looks = LogLooks(manager)
         self._groups = GroupOffsets(manager)
+        self._share_groups = ShareOffsets(manager)
 
     def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
         """All groups, by name. Raises as reading does; for ``failures`` see :meth:`GroupOffsets.contents`."""
@@ -154,6 +168,20 @@ class GroupLags:
                 lag = self._with_lag(lag) if topic_partition in there else lag
             found.append(lag)
         return found
+
+    def share_lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[ShareLag]:
+        """A share group's lag in each partition that it has state of, in order. Raises as :meth:`lags`."""
+        there, topics = {*self.looks.partitions()}, self._topic_ids()
+        found = []
+        for (id_, partition), offset in self._share_groups.fetch(group.name, failures).items():
+            topic, end = topics.get(id_, id_), None
+            with kept_in(failures):
+                if (topic, partition) in there:
+                    with self.looks.look((topic, partition)) as log:
+                        end = log.log_end_offset
+            lag = None if end is None else offset.lag(end)
+            found.append(ShareLag(group.name, topic, partition, offset.start_offset, end, lag))
+        return sorted(found, key=lambda each: (each.topic, each.partition))
 
     def _with_lag(self, lag: PartitionLag) -> PartitionLag:
         topic_partition = (lag.topic, lag.partition)

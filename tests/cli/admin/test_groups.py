@@ -624,6 +624,21 @@ def test_members_of_kafka_4_are_shown_in_the_columns_of_its_tool(kafka_4: Path) 
     assert (head[-2:], row[-2:]) == (["MEMBER-EPOCH", "ASSIGNMENT"], ["3", "n-share:0,1"])
 
 
+@pytest.mark.parametrize("stage", ["live", "final"])
+def test_share_groups_are_described_as_kafkas_tool_describes_them(stage: str, kafka_4: Path) -> None:
+    said = [
+        each["stdout"]
+        for each in json.loads((kafka_4 / "said.json").read_text())["tools"]
+        if each["main"].endswith("ShareGroupCommand")
+    ]
+    log_dir = ("groups", "--log-dir", kafka_4 / stage / "log")
+    shares = (*log_dir, "--describe", "--group", "share-e", "--group", "share-s")
+    assert lines(commitlog(*shares).stdout) == lines(said[0])
+    every = [json.loads(line) for line in lines_of((*log_dir, "--describe", "--all-groups", "--json"))]
+    assert {row["lag"] for row in every if row["group"].startswith("share-")} == {0}
+    assert sum("start_offset" in row for row in every) == 4
+
+
 def test_resetting_offsets_that_kafka_4_committed_keeps_the_topics_id(kafka_4: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(kafka_4 / "final" / "log", tmp_path / "log")
     log_dir = ("groups", "--log-dir", directory)
