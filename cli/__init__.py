@@ -29,6 +29,7 @@ COMMANDS = {  # command name to module
     "verify": ".reading.verify",
     "retain": ".maintenance.retain",
     "compact": ".maintenance.compact",
+    "maintain": ".maintenance.maintain",
     "rebuild-index": ".maintenance.rebuild_index",
     "recover": ".maintenance.recover",
     "snapshot": ".maintenance.snapshot",

@@ -17,6 +17,14 @@ def parse_instant(flag: str, text: str) -> int:
         raise typer.BadParameter(f"{flag} {error}") from None
 
 
+def parse_interval(flag: str, text: str) -> int:
+    """Parses a duration such as ``5 minutes`` into milliseconds."""
+    try:
+        return storage.parse_duration_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{flag} {error}") from None
+
+
 def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
     """Returns ``key=value`` pairs as a dictionary; the last pair of a key counts."""
     try:

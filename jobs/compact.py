@@ -17,7 +17,7 @@ from pyspark_commitlog.storage import compact_partitions
 
 def main() -> int:
     with errors_apart():
-        return maintain("compaction", arguments(__doc__).parse_args(), compact_partitions)
+        return maintain("compaction", arguments(__doc__, repeats=True).parse_args(), compact_partitions)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from pyspark_commitlog.storage import (
 
 
 def main() -> int:
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, repeats=True)
     parser.add_argument(
         "--keep-for-groups",
         action="append",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant
+    from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
     from .config import CleanerConfig as CleanerConfig, Key as Key, LogConfig as LogConfig, keys_of as keys_of
     from .directory import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
@@ -174,6 +174,7 @@ if TYPE_CHECKING:
     from .text import (
         is_secret as is_secret,
         masked as masked,
+        parse_duration_ms as parse_duration_ms,
         parse_instant as parse_instant,
         parse_names as parse_names,
         parse_pairs as parse_pairs,
@@ -217,7 +218,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "clock": ["Clock", "SystemClock", "instant"],
+            "clock": ["Clock", "SystemClock", "instant", "when_due"],
             "config": ["CleanerConfig", "Key", "LogConfig", "keys_of"],
             "directory": [
                 "DeletedRecords",
@@ -361,7 +362,7 @@ else:
                 "retain",
             ],
             "segment": ["OffsetAndTimestamp"],
-            "text": ["is_secret", "masked", "parse_instant", "parse_names", "parse_pairs"],
+            "text": ["is_secret", "masked", "parse_duration_ms", "parse_instant", "parse_names", "parse_pairs"],
             "transactions": [
                 "HoldingTransaction",
                 "IdempotentProducer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -90,6 +90,23 @@ class _Alarms:
 
 _ALARMS = _Alarms()
 os.register_at_fork(after_in_child=_ALARMS.forget)
+
+
+def when_due(intervals_ms: Mapping[str, int], over: threading.Event, clock: Clock | None = None) -> Iterator[str]:
+    """The names of operations, each at once, then each time its interval has passed since it last began.
+
+    Waits until one is due; of several, the one that is due longest comes first. An operation that took longer than its
+    interval is due again at once, and only once. Ends when ``over`` is set, which another thread or a signal may do.
+    """
+    clock = clock or SystemClock()
+    due_ms = dict.fromkeys(intervals_ms, clock.now_ms())
+    while not over.is_set():
+        name = min(due_ms, key=lambda each: due_ms[each])
+        wait_ms = min(due_ms[name] - clock.now_ms(), intervals_ms[name])  # no longer if the clock was set back
+        if wait_ms > 0 and over.wait(wait_ms / 1000):
+            return
+        due_ms[name] = clock.now_ms() + intervals_ms[name]
+        yield name
 
 
 def instant(timestamp_ms: int) -> str:

@@ -13,6 +13,16 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _SECRET_PAIR = re.compile(rf"([\w.-]*(?:{_SECRET})[\w.-]*(?:\s*[=:]\s*|\s+))(?!--).*?(?=\s--|$)", re.IGNORECASE | re.M)
 _USER_INFO = re.compile(r"://[^\s/]*@")
 
+_UNITS_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_DURATION_PART = re.compile(rf"(?<!\S)(\d+)\s*({'|'.join(_UNITS_MS)})s?(?!\S)", re.ASCII)
+
 EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashes, or seconds
 
 
@@ -27,6 +37,21 @@ def parse_instant(text: str) -> int:
             f"{text!r} is neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds since 1970"
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as ``5 minutes`` or ``1 hour 30 minutes``, as Spark's triggers take it.
+
+    Units are milliseconds, seconds, minutes, hours, days and weeks, also in the singular. Raises ValueError for any
+    other text, and for a duration of 0.
+    """
+    parts = _DURATION_PART.findall(text.lower())
+    if not parts or _DURATION_PART.sub("", text.lower()).strip():
+        raise ValueError(f"{text!r} is not a duration such as '5 minutes' or '1 hour'")
+    duration_ms = sum(int(amount) * _UNITS_MS[unit] for amount, unit in parts)
+    if duration_ms == 0:
+        raise ValueError(f"{text!r} must be longer than 0")
+    return duration_ms
 
 
 def parse_names(option: str, given: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import storage
 from ..flags import AsJson, DryRun, LogDir
-from .run import Asked, AsOf, Config, TopicConfigs, Topics, Wait, maintain
+from .run import Asked, AsOf, Config, Every, TopicConfigs, Topics, Wait, carry_out
 
 
 def compact(
@@ -16,6 +16,7 @@ def compact(
     as_of: AsOf = None,
     dry_run: DryRun = False,
     wait: Wait = False,
+    every: Every = None,
     as_json: AsJson = False,
 ) -> None:
     """Compact topics whose cleanup.policy has compact: keep only the newest record of each key.
@@ -24,5 +25,5 @@ def compact(
     in one process, with log.cleaner.dedupe.buffer.size of memory; for large directories, jobs/compact.py does the same
     with Spark.
     """
-    asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of)
-    maintain("compact", asked, storage.compact_partitions)
+    asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of, every)
+    carry_out("compact", asked, storage.compact_partitions)

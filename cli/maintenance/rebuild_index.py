@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import storage
 from ..flags import AsJson, DryRun, LogDir
-from .run import Asked, Config, Topics, Wait, maintain
+from .run import Asked, Config, Topics, Wait, carry_out
 
 
 def rebuild_index(
@@ -20,4 +20,4 @@ def rebuild_index(
 
     The whole log is read before anything is written. A damaged log is not changed, and the exit code is 3.
     """
-    maintain("rebuild-index", Asked(log_dir, topics, config, as_json, dry_run, wait), storage.rebuild_partitions)
+    carry_out("rebuild-index", Asked(log_dir, topics, config, as_json, dry_run, wait), storage.rebuild_partitions)

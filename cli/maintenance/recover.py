@@ -8,7 +8,7 @@ import typer
 
 from ... import storage
 from ..flags import AsJson, LogDir
-from .run import Asked, Config, Topics, maintain
+from .run import Asked, Config, Topics, carry_out
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; verify, and print what recovery would find.")]
 
@@ -22,4 +22,4 @@ def recover(
     undone, and missing indexes are rebuilt. Acknowledged records are never cut: if they are damaged, this is reported,
     the log is not changed, and the exit code is 3.
     """
-    maintain("recover", Asked(log_dir, topics, config, as_json, dry_run), storage.recover_partitions)
+    carry_out("recover", Asked(log_dir, topics, config, as_json, dry_run), storage.recover_partitions)

@@ -9,7 +9,7 @@ import typer
 
 from ... import storage
 from ..flags import AsJson, DryRun, LogDir
-from .run import Asked, AsOf, Config, TopicConfigs, Topics, Wait, maintain
+from .run import Asked, AsOf, Config, Every, TopicConfigs, Topics, Wait, carry_out
 
 KeepForGroups = Annotated[
     list[str] | None,
@@ -41,6 +41,7 @@ def retain(
     as_of: AsOf = None,
     dry_run: DryRun = False,
     wait: Wait = False,
+    every: Every = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete old segments by time, size and log start offset, or by a policy of your own.
@@ -48,8 +49,8 @@ def retain(
     The report says what was deleted and why, and what is kept, why and until when. Works in one process; for large
     directories, jobs/retain.py does the same with Spark.
     """
-    asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of)
+    asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of, every)
     if policy is None and policy_option:
         raise typer.BadParameter("--policy-option needs --policy")
     own = None if policy is None else storage.load_policy(policy, policy_option or ())
-    maintain("retain", asked, partial(storage.retain_partitions, keep_for_groups=keep_for_groups or (), policy=own))
+    carry_out("retain", asked, partial(storage.retain_partitions, keep_for_groups=keep_for_groups or (), policy=own))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeVar
 
 import typer
 
 from ... import storage
-from ..arguments import parse_instant
+from ..arguments import parse_instant, parse_interval
 from ..flags import complete_topic
 from ..output import print_json
 
@@ -41,6 +43,9 @@ TopicConfigs = Annotated[
 AsOf = Annotated[
     str | None, typer.Option(metavar="TIME", help="Act as of this time: ISO 8601 (UTC), or milliseconds since 1970.")
 ]
+Every = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Go on until stopped, with a run every '5 minutes' or the like.")
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
 
 
@@ -64,6 +69,7 @@ class Asked:
     wait: bool = False
     topic_configs: Sequence[str] | None = None
     as_of: str | None = None
+    every: str | None = None
 
     def to_run(self, name: str) -> storage.MaintenanceRun:
         """Returns the run of the command ``name`` with these flags. Raises InvalidConfigError."""
@@ -79,10 +85,42 @@ class Asked:
         return run
 
 
-def maintain(name: str, asked: Asked, operation: Operation) -> None:
+def carry_out(name: str, asked: Asked, operation: Operation) -> None:
+    """Runs ``operation``, again and again if ``asked.every`` is given, and exits with the code of the last run."""
+    if asked.every is None:
+        code = run_once(name, asked, operation)
+    elif asked.as_of is not None:
+        raise typer.BadParameter("--every and --as-of exclude each other")
+    else:
+        code = repeat({name: parse_interval("--every", asked.every)}, lambda _: run_once(name, asked, operation))
+    if code:
+        raise typer.Exit(code)
+
+
+def repeat(intervals_ms: Mapping[str, int], run: Callable[[str], int]) -> int:
+    """Calls ``run`` with each name when it is due, until SIGTERM or Ctrl-C, which let the current run finish.
+
+    Returns the exit code of the last run. An error in the first run ends the process; later ones are printed.
+    """
+    over, code = threading.Event(), None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    for name in storage.when_due(intervals_ms, over):
+        try:
+            code = run(name)
+        except (storage.LogStoreError, OSError) as error:
+            if code is None:
+                raise
+            typer.echo(f"commitlog: {name}: {error}", err=True)
+            code = 1
+        sys.stdout.flush()
+    return code or 0
+
+
+def run_once(name: str, asked: Asked, operation: Operation) -> int:
     """Runs ``operation`` and prints the outcome of each partition as it finishes.
 
-    Exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
+    Returns the exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """
     run = asked.to_run(name)
     with run.manager() as manager:
@@ -95,8 +133,7 @@ def maintain(name: str, asked: Asked, operation: Operation) -> None:
         else:
             typer.echo(str(outcome))
     typer.echo(f"{name}: {tally}", err=asked.as_json)
-    if tally.exit_code:
-        raise typer.Exit(tally.exit_code)
+    return tally.exit_code
 
 
 class _Watched:

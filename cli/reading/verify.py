@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ... import storage
 from ..flags import AsJson, LogDir
-from ..maintenance import Asked, Config, Topics, maintain
+from ..maintenance import Asked, Config, Topics, carry_out
 
 
 def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_json: AsJson = False) -> None:
@@ -13,4 +13,4 @@ def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_
     Reads everything, changes nothing and takes no lock, so it is safe on a running broker's directory. The exit code is
     3 if anything is damaged or has to be rebuilt.
     """
-    maintain("verify", Asked(log_dir, topics, config, as_json), storage.verify_partitions)
+    carry_out("verify", Asked(log_dir, topics, config, as_json), storage.verify_partitions)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_instant
+from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
 from ..read import local_directory
 
 
@@ -18,8 +18,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {masked(message)}\n")
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the options that all maintenance jobs take."""
+def arguments(description: str | None, *, repeats: bool = False) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all maintenance jobs take; with ``repeats``, also ``--every``."""
     parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
@@ -55,7 +55,17 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     add("--dry-run", action="store_true", help="print the same report, but change nothing")
     add("--json", action="store_true", help="print one JSON object per partition, each on a line of its own")
     add("--wait", action="store_true", help="wait for partitions that another job is processing, instead of failing")
+    parser.set_defaults(every=None)
+    if repeats:
+        add("--every", type=_interval, metavar="TIME", help="go on until stopped, with a run every '5 minutes'")
     return parser
+
+
+def _interval(text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _instant(text: str) -> int:

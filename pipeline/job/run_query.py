@@ -10,9 +10,10 @@ from types import FrameType
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..write import Written, check_readable
@@ -71,7 +72,7 @@ def run_available(
     stop = _Stop(gate, query)
     signal.signal(signal.SIGINT, stop.on_signal)
     signal.signal(signal.SIGTERM, stop.on_signal)
-    _on_jvm_shutdown(stream.sparkSession, stop.before_the_jvm_ends)
+    on_jvm_shutdown(stream.sparkSession.sparkContext, stop.before_the_jvm_ends)
     try:
         query.awaitTermination()
     except StreamingQueryException:
@@ -137,9 +138,9 @@ class _Runnable:
         implements = ("java.lang.Runnable",)
 
 
-def _on_jvm_shutdown(spark: SparkSession, function: Callable[[], None]) -> None:
+def on_jvm_shutdown(context: SparkContext, function: Callable[[], None]) -> None:
     """Makes the JVM call ``function`` before Spark stops: under spark-submit, the JVM gets the signals."""
-    gateway = spark.sparkContext._gateway
+    gateway = context._gateway
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     hooks = gateway.jvm.org.apache.hadoop.util.ShutdownHookManager.get()

@@ -5,15 +5,30 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from pyspark import SparkConf, SparkContext
 
-from ...storage import LogStoreError, MaintenanceRun, PartitionOutcome, Runner, Selection, Tally, select_partitions
-from ..job import to_run
+from ...storage import (
+    InvalidConfigError,
+    LogStoreError,
+    MaintenanceRun,
+    PartitionOutcome,
+    Runner,
+    Selection,
+    Tally,
+    select_partitions,
+    when_due,
+)
+from ..job import on_jvm_shutdown, to_run
 from .spark_tasks import SparkTasks
+
+RUN_TIMEOUT_S = 300  # how long a run may take to finish after a signal
 
 
 class Operation(Protocol):
@@ -25,18 +40,48 @@ class Operation(Protocol):
 def maintain(name: str, options: argparse.Namespace, operation: Operation) -> int:
     """Runs ``operation`` with Spark and prints the outcomes; ``options`` are those of ``job.arguments``.
 
-    Returns the exit code: 0 if all went well, 3 if a log is damaged, 1 for any other problem.
+    With ``--every``, again and again until it is stopped. Returns the exit code of the last run: 0 if all went well, 3
+    if a log is damaged, 1 for any other problem.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
-        run = to_run(name, options)
-        with run.manager() as manager:
-            selection = select_partitions(manager, options.topics, run.overrides)
-        with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {run.directory}")) as context:
-            return show(name, operation(run, selection, SparkTasks(context, name)), as_json=options.json)
+        if options.every is not None and options.as_of is not None:
+            raise InvalidConfigError("--every and --as-of exclude each other")
+        ready = _prepare(name, options)  # before Spark starts, which takes seconds
+        with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {ready[0].directory}")) as context:
+            if options.every is None:
+                return show(name, operation(*ready, SparkTasks(context, name)), as_json=options.json)
+            return _repeat(name, options, operation, context)
     except (LogStoreError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
+
+
+def _prepare(name: str, options: argparse.Namespace) -> tuple[MaintenanceRun, Selection]:
+    run = to_run(name, options)
+    with run.manager() as manager:
+        return run, select_partitions(manager, options.topics, run.overrides)
+
+
+def _repeat(name: str, options: argparse.Namespace, operation: Operation, context: SparkContext) -> int:
+    """Runs the operation whenever it is due, until a signal stops it, which lets the current run finish."""
+    over, code = threading.Event(), 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    on_jvm_shutdown(context, partial(_end_with_the_run, over))
+    for _ in when_due({name: options.every}, over):
+        try:
+            code = show(name, operation(*_prepare(name, options), SparkTasks(context, name)), as_json=options.json)
+        except (LogStoreError, OSError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            code = 1
+    return code
+
+
+def _end_with_the_run(over: threading.Event) -> None:
+    """Called when the JVM of spark-submit gets a signal: Spark stops once this returns."""
+    over.set()
+    threading.main_thread().join(RUN_TIMEOUT_S)
 
 
 def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.support.logs.building import records
 from tests.support.logs.compaction import Pass, batches
 from tests.support.logs.maintenance import EXACT, lay_out_directory, left_by, segment_files, topic_of, tree
 from tests.support.spark import spark_jvm
+from tests.support.waiting import soon
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -98,6 +100,29 @@ def test_the_settings_for_all_topics_of_a_directory_reach_the_job(tmp_path: Path
     assert done.returncode == 0, done.stderr
     left = [sorted(int(path.stem) for path in (directory / f"{topic}-0").glob("*.log")) for topic in ("t", "own")]
     assert left == [[3], [0, 1, 2, 3]]
+
+
+def test_a_job_runs_again_until_it_is_stopped_and_finishes_its_run(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    with LogManager.open(str(directory), create=True) as manager:
+        manager.create_topic("t", partitions=1, configs={"retention.ms": "1"})
+    command = [Path(sys.executable).with_name("spark-submit"), "--conf", "spark.jars.packages="]
+    command += [*spark_jvm.DEFAULTS_ARGUMENTS, ROOT / "jobs/retain.py", "--log-dir", directory, "--every", "1 second"]
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "conf")}
+    with subprocess.Popen(
+        [*map(str, command)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline().startswith("t-0")  # the first run, which found nothing
+        with LogManager.open(str(directory)) as manager:
+            log = manager.open_log("t", 0)
+            log.append_records(records([b"old"]))
+            log.roll()
+        soon(lambda: not (directory / "t-0" / file_names.segment_file(0, file_names.LOG)).exists())
+        job.send_signal(signal.SIGTERM)
+        lines = job.stdout.readlines()
+    assert any("deleting 1 of" in line for line in lines)
+    assert lines[-1] == "retention: 1 partition: 1 done\n"
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.text import masked, parse_instant, parse_names, parse_pairs
+from pyspark_commitlog.storage.text import masked, parse_duration_ms, parse_instant, parse_names, parse_pairs
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,27 @@ def test_secrets_are_masked_and_nothing_else(text: str, shown: str) -> None:
 def test_malformed_pair_is_reported_without_its_secret() -> None:
     with pytest.raises(InvalidConfigError, match=r"--client 'ssl\.password \*\*\*': expected key=value"):
         parse_pairs("--client", ["ssl.password topsecret"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("5 minutes", 300_000),
+        ("1 minute", 60_000),
+        ("1 hour 30 minutes", 5_400_000),
+        ("10seconds", 10_000),
+        ("250 milliseconds", 250),
+        (" 7  Days ", 604_800_000),
+        ("2 weeks", 1_209_600_000),
+    ],
+)
+def test_durations_are_those_of_sparks_triggers(text: str, expected_ms: int) -> None:
+    assert parse_duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "minutes", "5 min utes", "5 minutes ago", "-5 minutes", "1.5 hours", "0 seconds"]
+)
+def test_other_texts_are_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|longer than 0"):
+        parse_duration_ms(text)

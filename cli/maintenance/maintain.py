@@ -1,0 +1,104 @@
+"""``commitlog maintain``: runs retention, compaction and verification by the clock, on one machine."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, NoReturn
+
+import typer
+
+from ... import storage
+from ..arguments import parse_interval
+from ..flags import AsJson
+from ..output import fail
+from .run import Asked, Operation, repeat, run_once
+
+Conf = Annotated[Path, typer.Option("--conf", help="The settings file: what to run, and how often.")]
+LogDir = Annotated[str | None, typer.Option(help="The log directory, instead of the one that the file names.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print what would be run, and how often.")]
+
+OPERATIONS: Mapping[str, Operation] = {
+    "retain": storage.retain_partitions,
+    "compact": storage.compact_partitions,
+    "verify": storage.verify_partitions,
+}
+_KEYS = ("every", "topics", "config")
+_RETENTION_KEYS = ("keep_for_groups", "policy", "policy_options")
+
+
+class _Task(NamedTuple):
+    """An operation of the file."""
+
+    every: str
+    asked: Asked
+    operation: Operation
+
+
+def maintain(
+    *,
+    conf: Conf = Path("conf/maintenance.toml"),
+    log_dir: LogDir = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run retain, compact and verify again and again, as the settings file says; for machines without a scheduler.
+
+    Each runs at the start, then at its interval, one after the other in this process. SIGTERM or Ctrl-C let the
+    current run finish. The exit code is that of the last run.
+    """
+    tasks = _tasks(conf, log_dir, as_json=as_json)
+    if dry_run:
+        for name, task in tasks.items():
+            typer.echo(f"would run {name} every {task.every} on {task.asked.log_dir}")
+        return
+    intervals_ms = {name: parse_interval(f"[{name}] every =", task.every) for name, task in tasks.items()}
+    code = repeat(intervals_ms, lambda name: run_once(name, tasks[name].asked, tasks[name].operation))
+    if code:
+        raise typer.Exit(code)
+
+
+def _tasks(conf: Path, log_dir: str | None, *, as_json: bool) -> dict[str, _Task]:
+    """Returns the operations of the file, by name."""
+    try:
+        document: dict[str, Any] = tomllib.loads(conf.read_text())
+    except FileNotFoundError:
+        fail(f"{conf}: no such file; give one with --conf")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(f"{conf}: {error}")
+    directory = document.pop("log_dir", None) if log_dir is None else log_dir
+    document.pop("log_dir", None)
+    if not isinstance(directory, str):
+        fail(f"{conf}: log_dir is missing, the log directory; or give --log-dir")
+    if not document:
+        fail(f"{conf}: has none of the tables {', '.join(OPERATIONS)}: nothing to run")
+    return {name: _task(conf, name, table, directory, as_json=as_json) for name, table in document.items()}
+
+
+def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool) -> _Task:
+    if name not in OPERATIONS or not isinstance(table, dict):
+        _refuse(conf, name, OPERATIONS)
+    for key in table:
+        known = (*_KEYS, *(_RETENTION_KEYS if name == "retain" else ()))
+        if key not in known:
+            _refuse(conf, f"[{name}] {key}", known)
+    every = table.get("every")
+    if not isinstance(every, str):
+        fail(f'{conf}: [{name}] needs every, such as every = "5 minutes"')
+    parse_interval(f"{conf}: [{name}] every =", every)
+    config = [f"{key}={value}" for key, value in table.get("config", {}).items()]
+    asked = Asked(directory, table.get("topics") or (), config, as_json, wait=True)
+    return _Task(every, asked, _retention(table) if name == "retain" else OPERATIONS[name])
+
+
+def _retention(table: Mapping[str, Any]) -> Operation:
+    options = [f"{key}={value}" for key, value in table.get("policy_options", {}).items()]
+    policy = storage.load_policy(table["policy"], options) if "policy" in table else None
+    return partial(storage.retain_partitions, keep_for_groups=table.get("keep_for_groups", ()), policy=policy)
+
+
+def _refuse(conf: Path, name: str, known: Mapping[str, object] | tuple[str, ...]) -> NoReturn:
+    near = storage.did_you_mean(name.rpartition(" ")[2], known)
+    fail(f"{conf}: unknown {name}{near or '; there are ' + ', '.join(known)}")
