@@ -42,7 +42,8 @@ def check_same_log(manager: LogManager, topic: str, last: LastRow, path: str) ->
         found = _time_at(reader, last.offset)
     if None not in (found, last.timestamp_ms) and found != last.timestamp_ms:
         raise _other_log(
-            f"{row} with the time {last.timestamp_ms}, but the log in {manager.directory} has {found} there"
+            f"{row} with the time {last.timestamp_ms} ms, but the record there in the log in {manager.directory} has "
+            f"the time {found} ms"
         )
 
 

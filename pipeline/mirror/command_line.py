@@ -96,5 +96,5 @@ def _properties(file: str | None) -> dict[str, str]:
         lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
-        raise InvalidConfigError(f"--client-config {file}: {why}") from None
+        raise InvalidConfigError(f"--client-config {file} cannot be read: {why}") from None
     return parse_pairs(f"--client-config {file}", [line for line in lines if line and line[0] not in "#!"])

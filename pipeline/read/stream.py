@@ -174,7 +174,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._states(partitions)
         missing = ", ".join(str(each) for each in partitions if each not in found)
         if missing:
-            raise UnknownTopicOrPartitionError(f"{self._options.directory}: no directories of partitions {missing}")
+            raise UnknownTopicOrPartitionError(
+                f"{self._options.directory} has no directories of partitions {missing}: restore or unsubscribe them"
+            )
         return found
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
@@ -232,7 +234,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif start is not None and start < first:
             self._lost(f"{partition} now begins at offset {first}: offsets {start} to {first - 1} were not read")
         if end > end_offset:
-            self._lost(f"{partition} ends at {end_offset}, but was to be read up to {end}")
+            self._lost(
+                f"{partition} ends at {end_offset}, but was to be read up to {end}: it was truncated, or exchanged"
+            )
         begin = first if start is None else max(start, first)
         return OffsetRange(partition, begin, max(begin, min(end, end_offset)))
 

@@ -67,7 +67,8 @@ def records_of(
     behind = readable_end(log, options)
     if behind < part.end:
         options.loss.report(
-            OffsetOutOfRangeError, f"{part.source} now ends at {behind}, but was to be read up to {part.end}"
+            OffsetOutOfRangeError,
+            f"{part.source} now ends at {behind}, but was to be read up to {part.end}: it was truncated, or exchanged",
         )
 
 

@@ -285,8 +285,8 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
             is_partition = partition.isascii() and partition.isdecimal()
             if not is_partition or type(number) is not int or not least <= number <= LONG_MAX:
                 raise InvalidConfigError(
-                    f"option {option}: {partition!r}: {number!r} of topic {topic!r} is not a partition with a number "
-                    f"of {least} or more"
+                    f"option {option}: topic {topic!r} has {partition!r}: {number!r}; it must be a partition, and a "
+                    f"number of {least} or more"
                 )
             found[TopicPartition(topic, int(partition))] = number
     return found

@@ -36,7 +36,7 @@ def schema_in(file: Path) -> str:
         text = file.read_text(encoding="utf-8")
         json.loads(text)
     except OSError as error:
-        raise InvalidConfigError(f"schema {file}: {error.strerror}") from None
+        raise InvalidConfigError(f"schema {file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InvalidConfigError(f"schema {file} is not JSON in UTF-8: {error}") from None
     return text
@@ -132,7 +132,9 @@ class SchemaRegistry:
             failure = without_secrets(_failure_text(answer, path, self.timeout_s), credentials)
             raise SchemaRegistryError(f"{self} {failure}") from None
         if not isinstance(found, dict):
-            raise SchemaRegistryError(without_secrets(f"{self} answered {found!r:.1000} to {path}", credentials))
+            raise SchemaRegistryError(
+                without_secrets(f"{self} answered {path} with {found!r:.1000}, not with a JSON object", credentials)
+            )
         return found
 
     def _field(self, answer: dict[str, Any], name: str, kind: type[T]) -> T:

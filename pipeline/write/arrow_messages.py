@@ -81,7 +81,7 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
     found = _as_one_execution(cut, collect)
     answers = [answer for answer in found if answer is not None]
     if len(answers) < len(found):
-        raise LongRowError(f"a row has more bytes than {dict(limits)}")
+        raise LongRowError(f"a row has more bytes than Arrow messages may have, by column {dict(limits)}")
     return answers
 
 

@@ -199,7 +199,9 @@ def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
             raise InvalidConfigError(f"producer setting {name} is not supported: {_REFUSED[setting]}")
         if setting in PRODUCER_SETTINGS:
             if found.setdefault(setting, value) != value:
-                raise InvalidConfigError(f"{setting} is given twice, as {found[setting]!r} and as {value!r}")
+                raise InvalidConfigError(
+                    f"{setting} is given twice, as {found[setting]!r} and as {value!r}: give it once"
+                )
         elif name.lower().startswith(KAFKAS):
             unused.append(name)
         else:

@@ -113,7 +113,7 @@ class Driver:
 
         with (
             mock.patch.object(LogManager, "open", classmethod(opened)),
-            mock.patch.object(kept_writers, "_table", self.kept),
+            mock.patch.object(kept_writers, "_slots", self.kept),
             # Each batch by itself: more steps to fail at.
             mock.patch.object(writer, "table_bytes", return_value=(1, 1)),
             # In this thread, so that a disk which fails, fails at the same step each time.

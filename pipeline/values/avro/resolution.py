@@ -230,7 +230,9 @@ class _Resolution:
 
 def _default(wanted: Field, writer: Node) -> Any:
     if wanted.default is NO_DEFAULT:
-        raise _MismatchError(f"the writer's {writer} has no field {wanted.name}, and there is no default for it")
+        raise _MismatchError(
+            f"the writer's {writer} has no field {wanted.name}, and the reader's schema has no default for it"
+        )
     try:
         return default_value(wanted.type, wanted.default)
     except WrongDefaultError as error:

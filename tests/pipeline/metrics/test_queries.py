@@ -57,7 +57,7 @@ def registry() -> CollectorRegistry:
 @pytest.fixture(autouse=True)
 def no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hides the sinks of other tests in this process."""
-    monkeypatch.setattr(kept_writers, "_table", {})
+    monkeypatch.setattr(kept_writers, "_slots", {})
 
 
 @pytest.fixture

@@ -130,7 +130,9 @@ def test_text_that_is_not_an_offset_is_refused_with_the_options_name(text: str) 
 
 
 def test_times_before_1970_are_refused() -> None:
-    with pytest.raises(InvalidConfigError, match=r"'0': -1 of topic 'a' is not a partition with a number of 0 or more"):
+    with pytest.raises(
+        InvalidConfigError, match=r"topic 'a' has '0': -1; it must be a partition, and a number of 0 or more"
+    ):
         timestamps_from_json('{"a": {"0": -1}}', "startingOffsetsByTimestamp")
 
 

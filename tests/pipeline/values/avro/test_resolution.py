@@ -342,7 +342,7 @@ class TestErrors:
             ("names: a long as an int", r"field R\.x: the writer's long cannot be read as the reader's int"),
             (
                 "names: a record that lacks a field, in a union",
-                r"field R\.n: .* has no field i, and there is no default",
+                r"field R\.n: .* has no field i, and the reader's schema has no default",
             ),
             (
                 "names: null where a record must be",
