@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
-    """Mirrors once. Returns whether a partition could not be brought up to date."""
+    """Mirrors all topics once. Returns True if a partition could not be brought up to date."""
     failed = False
     for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), tasks):
         failed |= mirrored.error is not None

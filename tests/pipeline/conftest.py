@@ -63,7 +63,7 @@ def log_dir(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from an sdist, as by an installer without the checkout."""
+    """The path of a wheel that was built from an sdist, as an installer without the checkout builds it."""
     out = tmp_path_factory.mktemp("dist")
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", out], cwd=ROOT, check=True)
     (sdist,) = out.glob("*.tar.gz")

@@ -113,7 +113,7 @@ class InlineQuery:
         function: Function = CommitLogSink.__call__,
         before_batch: BeforeBatch = lambda _: None,
     ) -> None:
-        """Runs ``Trigger.AvailableNow``: first what was unfinished, then all new files.
+        """Runs the query as ``Trigger.AvailableNow`` does: first the unfinished batch, then all new files.
 
         ``function`` is the foreachBatch function.
         """
@@ -195,7 +195,7 @@ class InlineQuery:
 
     @contextmanager
     def _spark(self, run_id: str) -> Iterator[tuple[CommitLogSink, Callable[[int, list[str]], InlineFrame]]]:
-        """Sets up the sink and what passes batches to it."""
+        """Sets up the sink, and the function that passes batches to it."""
         known = LocalCheckpoint(self.checkpoint, self.disk)
 
         def frame(batch: int, rows: list[str]) -> InlineFrame:

@@ -125,7 +125,7 @@ class Driver:
             yield commitlog_sink(topic=TOPIC, log_dir=self.log_dir, txnAppId=self.app_id, partitions=PARTITIONS)
 
     def write(self, number: int, **more: Any) -> list[Written]:
-        """One micro-batch."""
+        """Writes one micro-batch."""
         with self.running() as write:
             return write(InlineFrame(batch_of(number), **more), number)  # type: ignore[arg-type]
 
@@ -134,7 +134,7 @@ class Driver:
         return sorted(value for values in self.content_by_partition().values() for value in values)
 
     def content_by_partition(self) -> dict[int, list[str]]:
-        """Returns the same, by partition."""
+        """Returns the values that readers of committed records see, by partition."""
         with LogManager.open(self.log_dir, filesystem=self.filesystem) as manager:
             topic = manager.topics().get(TOPIC)
             return {} if topic is None else {number: sorted(_values(manager, number)) for number in topic.partitions}
@@ -169,7 +169,7 @@ class DeadlyFileSystem(FaultyFileSystem):
 
     @contextmanager
     def doing(self, operation: str, path: str) -> Iterator[bool]:
-        """Surrounds an operation, and dies at the point; yields whether to die midway."""
+        """Kills the process before or after the block, if the point is there; yields whether to kill it midway."""
         due = self.armed and operation == self.point.operation and fnmatchcase(path, self.point.path)
         self._seen += due
         due = due and self._seen == self.point.nth

@@ -59,7 +59,7 @@ def no_space(_frame: DataFrame, _batch_id: object) -> None:
 
 
 def then_no_space(write: Write) -> Write:
-    """As if the driver had been killed before it recorded that the micro-batch is done."""
+    """Fails as if the driver had been killed before it recorded that the micro-batch is done."""
 
     def both(frame: DataFrame, batch_id: int) -> None:
         write(frame, batch_id)
@@ -150,7 +150,7 @@ class TestBadRecords:
     def test_bad_records_and_tombstones_do_not_count_as_the_end_of_the_table(
         self, bad: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Killed after bad records and tombstones were written, and before the rows were."""
+        """The job is killed after it wrote bad records and tombstones, and before it wrote the rows."""
         export = Export(bad, tmp_path, *self.JSON, "--mode", "upsert", "--bad-records", str(tmp_path / "bad"))
         bad.append([(b"g", b'{"v":4}'), (b"c", None), (b"b", b"no JSON")])
         with monkeypatch.context() as patched:

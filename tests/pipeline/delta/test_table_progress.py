@@ -82,7 +82,7 @@ def test_checkpoint_that_was_set_back_is_refused(topic: Topic, path: str, tmp_pa
 
 
 def test_batch_that_is_repeated_with_more_records_is_refused(topic: Topic, path: str, tmp_path: Path) -> None:
-    """Its commit and its plan were lost, so Spark plans again, up to the current end."""
+    """The batch's commit and plan were lost, so Spark plans it again, up to the current end."""
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path), checkpoint)
     lose_batch(checkpoint, 0)

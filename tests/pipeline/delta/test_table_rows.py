@@ -35,7 +35,7 @@ def json_of(*fields: pa.Field) -> JsonSerde:
 @pytest.mark.parametrize("merges", ["true", "false"])
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: str, mode: str, merges: str) -> None:
-    """Whatever the session's setting for merging schemas; also among old fields, and inside structs and lists."""
+    """Fields are added with either setting for merging schemas, also among old fields, and in structs and lists."""
     point, named = pa.struct(POINT), pa.struct([pa.field("name", pa.string()), *POINT])
     old = json_of(pa.field("v", pa.string()), pa.field("at", point), pa.field("way", pa.list_(point)))
     new = json_of(pa.field("w", pa.string()), *[pa.field("at", named), pa.field("way", pa.list_(named))],

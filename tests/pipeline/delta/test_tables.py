@@ -90,7 +90,7 @@ class TestAppend:
     def test_log_that_the_table_did_not_come_from_is_refused_and_another_table_is_accepted(
         self, spark: SparkSession, topic: Topic, path: str, log_dir: str
     ) -> None:
-        """As where a backup of it was put back, or the topic was deleted and made again."""
+        """A backup of the log was restored, or the topic was deleted and created again."""
         topic.append([(b"a", b"1"), (b"b", b"2")])
         table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
         with LogManager.open(log_dir) as manager:

@@ -83,7 +83,7 @@ class Sources:
         source.reader(source.schema()).partitions()
 
     def plan_commitlog_stream(self, options: Options) -> None:
-        """Plans a stream in the same way."""
+        """Plans a stream as Spark does before any task runs, without a worker process for it."""
         source = CommitLogDataSource(self._given(options) | {"path": str(self.broker.log_dir)})
         reader = source.streamReader(source.schema())
         try:

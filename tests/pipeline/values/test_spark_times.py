@@ -1,4 +1,4 @@
-"""Zones and dates in text, for those that Python knows too; compared with Spark in test_json_beside_spark.py."""
+"""Zones and dates in text, for those that Python knows too; test_values_beside_spark.py compares them with Spark."""
 
 from __future__ import annotations
 

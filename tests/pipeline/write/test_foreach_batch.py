@@ -103,7 +103,7 @@ class Query:
         self._sinks: list[CommitLogSink] = []
 
     def sink(self, app_id: str = "app", **more: object) -> CommitLogSink:
-        """One that is closed behind the next run, so that the log directory is nobody's then."""
+        """Returns a sink that is closed after the next run, so that nobody holds the log directory."""
         self._sinks.append(sink(self.log_dir, app_id=app_id, **more))
         return self._sinks[-1]
 
@@ -406,7 +406,7 @@ class TestCheckpointAndLogThatDoNotFit:
         assert query.content() == [0, 1, 2, 3]
 
     def test_checkpoint_without_its_newest_entries_is_refused_with_both_plans(self, query: Query) -> None:
-        """As after a power cut, or from a backup: the batch now has another file."""
+        """The checkpoint is as after a power cut, or from a backup: the batch now has another file."""
         query.feed_and_run(0)
         query.feed_and_run(1)
         planned = committed(query.log_dir)[1]["plan"]
@@ -438,7 +438,7 @@ class TestCheckpointAndLogThatDoNotFit:
         assert query.content() == [0, 1]
 
     def test_plan_is_known_on_a_file_system_of_hadoop_too(self, query: Query) -> None:
-        """No note is made there, since nothing has to be synced."""
+        """No note is written on such a file system, since nothing there has to be synced."""
         query.spark.conf.set("fs.viewfs.mounttable.m.link./c", query.checkpoint.parent.absolute().as_uri())
         query.location = "viewfs://m/c/checkpoint"
         query.feed_and_run(0)

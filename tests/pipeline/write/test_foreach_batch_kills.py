@@ -1,7 +1,7 @@
-"""Whatever fails, and wherever: each row of the input is in the topic once.
+"""Each row of the input is in the topic once after failures of any kind at any step.
 
 The sink and its tasks run without Spark (``inline_spark``), so that every step can be interrupted. For killed workers
-of Spark, see ``test_handing_over``; for random kills of the whole job, tests/torture.
+of Spark, see ``test_arrow_messages``; for random kills of the whole job, tests/torture.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def run_two(disk: MemoryFileSystem, master: str = "local[1]") -> None:
 @pytest.mark.parametrize("master", ["local[1]", "spark://a"], ids=["in this process", "on a cluster"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
 def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced: str, master: str) -> None:
-    """In this process, tasks leave syncs to the driver."""
+    """With tasks in this process, the driver syncs for them."""
     tried = 0
     for operation, disk in crash_points(partial(run_two, master=master), memory_disk(), every=7):
         left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
@@ -162,14 +162,14 @@ class TestDisk:
 
 
 class Gone(BaseException):
-    """The driver died: none of it runs any more."""
+    """Ends the code of a driver that died."""
 
 
 class TestTasks:
     """Tasks that run again, are late, or continue when nobody waits for them."""
 
     def test_stage_that_ran_twice_is_written_once(self, log_dir: str) -> None:
-        """As when an executor is lost with its answer, and the task runs again with attempts counted from 0."""
+        """An executor is lost with its answer, and the task runs again, with attempts counted from 0."""
         rounds: list[int] = []
 
         def twice(run: Run, _function: Function) -> list[Any]:

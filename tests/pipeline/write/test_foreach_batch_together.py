@@ -71,7 +71,7 @@ class Writer:
             self._written += ROWS_A_BATCH
 
     def finish(self) -> int:
-        """Let the micro-batch on its way come to its end; how many numbers were written."""
+        """Waits until the current micro-batch is written. Returns how many numbers were written."""
         self._ends.set()
         assert self._ended.wait(120), self.query.exception()
         self.query.stop()

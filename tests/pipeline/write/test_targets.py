@@ -64,7 +64,7 @@ def test_settings_that_would_change_what_is_written_are_refused(given: dict[str,
 
 @pytest.mark.parametrize("name", [*INTERNAL_TOPICS, "__share_group_state"])
 def test_no_writer_of_sparks_takes_an_internal_topic(name: str, tmp_path: Path) -> None:
-    """By its name, among others, or for bad records; nothing is made."""
+    """Neither as the topic, nor among others, nor for bad records; nothing is created."""
     log_dir = str(tmp_path / "log")
     for topic, topics, bad in ((name, None, None), (None, f"a,{name}", None), ("a", None, name)):
         with pytest.raises(InvalidTopicError, match=f"'{name}' is internal, and writing records into it is refused"):

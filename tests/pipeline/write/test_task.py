@@ -30,7 +30,7 @@ ROW_BYTES = 1004  # of an Arrow batch of one value
 
 @dataclass
 class Appends:
-    """Discards appends; keeps the number of records of each."""
+    """Discards appends, and stores the number of records in each."""
 
     counts: list[int] = field(default_factory=list)
 

@@ -357,7 +357,7 @@ class TestErrors:
             read(PAIRS[name][0])
 
     def test_default_with_characters_that_are_not_bytes_is_refused(self) -> None:
-        """Java writes question marks for them."""
+        """Java replaces such characters by question marks."""
         with pytest.raises(SerializationError, match=r"beyond U\+00FF"):
             read(lacking("bytes", "€"))
 

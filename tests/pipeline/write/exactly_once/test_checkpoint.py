@@ -40,7 +40,7 @@ def disk_with_batches(batches: int) -> MemoryFileSystem:
 
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "chance"])
 def test_power_cut_under_checkpoint_and_log_leaves_each_row_once(unsynced: str) -> None:
-    """Whatever remains of the checkpoint, it is enough to delete what Spark cannot read."""
+    """For any remains of the checkpoint, it is enough to delete the entries that Spark cannot read."""
     tried = 0
     for operation, disk in crash_points(lambda disk: InlineQuery(disk).run(range(3)), disk_with_batches(1), every=5):
         left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ class TestPartitionThatIsNewer:
         assert set(content(disk)) == set(rows_of(range(5)))
 
     def test_like_the_others_before_the_first_batch_is_refused(self) -> None:
-        """Only the log of committed offsets is from before, and the checkpoint."""
+        """Only the log of committed offsets and the checkpoint are from before the first batch."""
         disk = disk_with_batches(0)
         copy_tree(disk, "/log", "/old")
         InlineQuery(disk).run(range(1))
@@ -249,7 +249,7 @@ def test_missing_checkpoint_is_accepted() -> None:
 
 
 class TestSecondWriteOfABatch:
-    """To the same topic: its rows would be taken for those of the first write."""
+    """A function writes twice to a topic in a batch; the rows of both writes would count as one."""
 
     def halves(self, sink: CommitLogSink, frame: InlineFrame, batch: int) -> None:
         for _ in range(2):
