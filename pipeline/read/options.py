@@ -88,6 +88,8 @@ _REFUSED = {
     "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
     "kafka.interceptor.classes": "there is no consumer to intercept",
 }
+# What Spark gives for CREATE TABLE ... USING commitlog, in place of path.
+_OF_A_TABLE = "location"
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
@@ -226,6 +228,11 @@ class Given:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Given:
         """Returns the options of a read. Raises InvalidConfigError for an option that is unknown or rejected."""
+        if _OF_A_TABLE in options:
+            raise InvalidConfigError(
+                "a topic is no table of Spark's catalog: instead of CREATE TABLE, use CREATE TEMPORARY VIEW name "
+                "USING commitlog OPTIONS (path '/path/to/the/log/directory', subscribe 'topic')"
+            )
         check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():

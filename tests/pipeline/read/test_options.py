@@ -162,6 +162,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
     ("change", "told"),
     [
         pytest.param({"subscrbe": "b"}, "unknown option 'subscrbe'.*did you mean 'subscribe'", id="nearest name"),
+        pytest.param({"location": "file:/x"}, "is no table.*CREATE TEMPORARY VIEW", id="a table of the catalog"),
         pytest.param({"assign": '{"a": [0]}'}, "exactly one of .* not subscribe and assign", id="two subscriptions"),
         pytest.param(
             {"assign": '{"a": [0]}', "subscribePattern": "a"},
