@@ -1,7 +1,7 @@
-"""From files to a log: which segments there are, what a crash left, and what the log knows of producers and epochs.
+"""Turns the files of a partition into a log: its segments, its producers and its leader epochs, also after a crash.
 
-``loader`` opens a log, ``segment_recovery`` checks and cuts a segment, ``producer_state`` and ``leader_epochs`` are
-Kafka's ProducerStateManager and LeaderEpochFileCache.
+``loader`` opens a log for a writer, ``view`` for a reader. ``segment_recovery`` checks and cuts a segment.
+``producer_state_manager`` and ``leader_epochs`` are Kafka's ProducerStateManager and LeaderEpochFileCache.
 """
 
 from __future__ import annotations

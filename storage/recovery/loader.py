@@ -1,8 +1,7 @@
-"""LogLoader: loads a partition's directory, in whatever state a crash left it (Kafka's LogLoader).
+"""LogLoader: loads a partition's directory for a writer, and repairs what a crash did to it (Kafka's LogLoader).
 
-A writer, who holds the append lock, repairs the directory; a reader sees what a writer would find, and changes nothing.
-Above the recovery point nothing was acknowledged as synced: that part is verified, and cut at the first incomplete or
-damaged batch. Below it nothing is ever cut: see docs/compatibility.md for where Kafka does.
+Nothing above the recovery point was acknowledged as synced: that part of the log is checked, and cut at the first
+incomplete or damaged batch. Nothing below the recovery point is ever cut; docs/compatibility.md says where Kafka does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class _OverflowedSegmentError(Exception):
-    """The segment must be split before the log can be loaded."""
+    """A segment must be split before the log can be loaded, because its offsets are too far apart."""
 
     def __init__(self, segment: LogSegment, reason: str) -> None:
         super().__init__(reason)
@@ -45,20 +44,21 @@ class _OverflowedSegmentError(Exception):
 
 
 class LogLoader(LogViewer):
-    """Opens one partition's directory, and repairs it."""
+    """Loads one partition's directory for its writer, and repairs it."""
 
     truncated_bytes = 0  # cut off the end so far
 
     def load(self, *, may_finish_swaps: bool) -> LoadedLog:
         """Repair the directory and load it. The caller holds the append lock.
 
-        ``may_finish_swaps``: the caller holds the maintenance lock too. Without it, files of unfinished swaps stay.
+        ``may_finish_swaps``: the caller also holds the maintenance lock. Otherwise, files of unfinished swaps are kept.
 
-        After a crash at any step, a second call has the same result: no step removes what a later one needs, and
+        After a crash at any step, a second call has the same result: no step removes what a later step needs, and
         nothing is appended before everything is synced.
 
-        Raises CorruptRecordError where records below the recovery point are damaged or missing, UnsupportedMagicError
-        for batches of a newer format, and SegmentOffsetOverflowError for a segment that must be split but may not be.
+        Raises CorruptRecordError if records below the recovery point are damaged or missing, UnsupportedMagicError for
+        batches of a newer format, and SegmentOffsetOverflowError if a segment must be split, but ``may_finish_swaps``
+        is False.
         """
         while True:
             try:
@@ -66,10 +66,11 @@ class LogLoader(LogViewer):
             except _OverflowedSegmentError as overflowed:
                 if not may_finish_swaps:
                     raise SegmentOffsetOverflowError(
-                        f"{overflowed}; the segment must be split, but another process works on the partition's "
-                        "segments: open the log again when it is done"
+                        f"{overflowed}; the segment must be split, but another process holds the partition's "
+                        "maintenance "
+                        "lock: open the log again when that process is done"
                     ) from overflowed
-                logger.warning("%s; split", overflowed)
+                logger.warning("%s; splitting the segment", overflowed)
                 split_segment(overflowed.segment)
 
     def _load(self, *, may_finish_swaps: bool) -> LoadedLog:
@@ -117,19 +118,21 @@ class LogLoader(LogViewer):
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, files: Files) -> None:
-        """Remove index files without a log, left over from a removed segment."""
+        """Remove index files whose ``.log`` does not exist, because a crash interrupted the removal of their
+        segment.
+        """
         for kind in FILE_KINDS[1:]:
             for base in sorted(files[kind] - files[file_names.LOG]):
                 path = self._path(file_names.segment_file(base, kind))
-                logger.warning("%s: removed, since it has no log", path)
+                logger.warning("%s: removed this index, because its .log does not exist", path)
                 self.context.filesystem.remove(path)
 
     def _recover_segments(
         self, segments: LogSegments, epochs: LeaderEpochCache, files: Files
     ) -> ProducerStateManager | None:
-        """Recover each segment that reaches above the recovery point or lacks an index; returns the state at the end.
+        """Recover each segment that reaches above the recovery point or lacks an index.
 
-        None if nothing had to be recovered.
+        Returns the state of the producers after the last recovered segment; None if no segment was recovered.
         """
         producers = None
         for segment in self._to_recover(segments, files):
@@ -142,9 +145,10 @@ class LogLoader(LogViewer):
         return producers
 
     def _recover(self, segment: LogSegment, segments: LogSegments, state: LogState) -> bool:
-        """Recover one segment; returns whether later segments had to be removed.
+        """Recover one segment. If it is cut, also remove the later segments; returns whether there were any.
 
-        They are removed first, and the directory is synced: a crash never leaves them behind a log that is already cut.
+        The later segments are removed, and the directory is synced, before the segment is cut: after a crash, a segment
+        that is cut is always the last one.
         """
         try:
             recovery = recover(segment, state, self.recovery_point)
@@ -156,7 +160,10 @@ class LogLoader(LogViewer):
         return dropped
 
     def _to_recover(self, segments: LogSegments, files: Files) -> Iterator[LogSegment]:
-        """In order. In long logs that were synced, this only looks at the listing and the active segment."""
+        """Yields the segments to recover, in order.
+
+        For synced segments, reads only the listing and the active segment.
+        """
         indexed = files[file_names.INDEX] & files[file_names.TIME_INDEX]
         reaching = {segment.base_offset for segment in segments.reaching(self.recovery_point)}
         for segment in segments:
@@ -166,18 +173,18 @@ class LogLoader(LogViewer):
                 yield segment
 
     def _is_synced(self, active: LogSegment) -> bool:
-        """Whether all of it is below the recovery point. Finding its next offset also finds where it is sound up to."""
+        """Whether the whole active segment is below the recovery point, and sound up to the end of its file."""
         is_below = active.has_sound_indexes() and active.next_offset() <= self.recovery_point
         return is_below and active.size >= active.file_size
 
     def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
-        """After a cut, remove the later segments: their records cannot be offered without those before them.
+        """Remove the segments after ``segment``, which will be cut, since records before theirs would be missing.
 
-        Nothing is removed where the next segment begins at exactly the offset at which the cut one ends: no record is
-        missing between the two. Returns whether anything was removed.
+        Removes nothing if the next segment begins at the offset at which the cut one ends: then no record is missing
+        between them. Returns whether a segment was removed.
         """
         logger.warning(
-            "%s: cut %d bytes off the end that were never acknowledged as synced: %s",
+            "%s: cutting %d bytes off the end, which were never acknowledged as synced: %s",
             *(
                 segment.path(file_names.LOG),
                 recovery.truncated_bytes,
@@ -189,7 +196,9 @@ class LogLoader(LogViewer):
         if following is None or following.base_offset == recovery.next_offset:
             return False
         for later in reversed(segments.reaching(following.base_offset)):
-            logger.warning("%s: removed, since it follows what was cut off", later.path(file_names.LOG))
+            logger.warning(
+                "%s: removed this segment, because records before it were cut off", later.path(file_names.LOG)
+            )
             self.truncated_bytes += later.file_size
             segments.remove(later)
             later.remove_files()
@@ -197,13 +206,19 @@ class LogLoader(LogViewer):
         return True
 
     def _check_end(self, segments: LogSegments) -> int:
-        """The log end; raises if it is below the recovery point, unless the records below that are deleted anyway."""
+        """Returns the log end offset. Raises an error if records between it and the recovery point are missing.
+
+        Records below the log start offset are deleted anyway and may be missing.
+        """
         if not len(segments):
             return self._check_nothing_lost()
         return self._check_offset(segments, find_end(segments.active, self.recovery_point).offset)
 
     def _start_empty(self, segments: LogSegments, epochs: LeaderEpochCache) -> int:
-        """There are no records at or above the log start: create one empty segment there."""
+        """Replace all segments by an empty one at the log start offset, at and above which there are no records.
+
+        Returns that offset.
+        """
         for segment in segments:
             segments.remove(segment)
             segment.remove_files()
@@ -213,9 +228,10 @@ class LogLoader(LogViewer):
         return self.log_start_offset
 
     def _sync(self, segments: LogSegments, log_end_offset: int) -> None:
-        """Sync everything above the recovery point, and the names in the directory: a killed writer synced neither.
+        """Sync the segments above the recovery point, and the directory: a killed writer may have synced neither.
 
-        The name of an empty segment may be unsynced when nothing else is: if its creator was killed during a roll.
+        If the active segment is empty, its name may be the only thing that is not synced: its writer was killed while
+        it rolled the log.
         """
         active = segments.active
         is_unsynced = log_end_offset > self.recovery_point or not self.recovery_point
@@ -226,9 +242,9 @@ class LogLoader(LogViewer):
             self.context.filesystem.sync_directory(self.context.directory)
 
     def warn_of_gaps(self, segments: LogSegments) -> None:
-        """Log which offsets are in no segment. A read across them is refused; everything else continues.
+        """Log a warning for offsets that are in no segment. Only reads across them will fail.
 
-        Only above the recovery point, where segments are examined anyway: opening a long log must stay cheap.
+        Checks only segments above the recovery point, so that opening a long log stays cheap.
         """
         if self.context.holes() is Holes.ANYWHERE:
             return
@@ -239,7 +255,10 @@ class LogLoader(LogViewer):
             segment.close()
             if next_offset < following:
                 logger.warning(
-                    "%s: offsets %d to %d are in no segment", self.context.directory, next_offset, following - 1
+                    "%s: offsets %d to %d are in no segment; reads across them will fail",
+                    self.context.directory,
+                    next_offset,
+                    following - 1,
                 )
 
     # Leader epochs
@@ -248,7 +267,7 @@ class LogLoader(LogViewer):
         write_atomically(self.context.filesystem, self._path(file_names.LEADER_EPOCH_CHECKPOINT), data)
 
     def _begins_with_an_epoch(self, segments: LogSegments) -> bool:
-        """Whether the first batch of the log has one: then an empty checkpoint was emptied by a crash."""
+        """Whether the first batch of the log has a leader epoch, so that an empty checkpoint was emptied by a crash."""
         for segment in segments:
             with suppress(CorruptionError):
                 for window in segment.batches(window_bytes=PROBE_BYTES):
@@ -256,9 +275,9 @@ class LogLoader(LogViewer):
         return False
 
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
-        """Rebuild the epochs from the sound batches, for a checkpoint that is missing or damaged.
+        """Rebuild the leader epochs from the sound batches, because the checkpoint is missing or damaged.
 
-        Damage below the recovery point is not reported here, but when it is read.
+        Skips damaged batches, which are reported when they are read.
         """
         epochs.clear()
         for segment in segments:
@@ -271,7 +290,11 @@ class LogLoader(LogViewer):
     def _producers_to_write(
         self, recovered: ProducerStateManager | None, segments: LogSegments, log_start_offset: int, log_end_offset: int
     ) -> ProducerStateManager:
-        """State at the log end, from the newest sound snapshot; removes snapshots that no longer apply."""
+        """Returns the state of the producers at the log end, and writes a snapshot of it if there is none.
+
+        Uses ``recovered`` if that state is at the log end, otherwise the newest sound snapshot. Removes the snapshots
+        above the log end and stray ones.
+        """
         meaningless = {offset for offset in self._snapshots if offset > log_end_offset}
         meaningless |= {*stray_snapshots(self._snapshots - meaningless, segments.base_offsets)}
         self._snapshots -= meaningless

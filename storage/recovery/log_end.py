@@ -1,9 +1,9 @@
-"""Where a log ends for those who change nothing: after its last sound batch, if a crash can have left the rest.
+"""Finds the end of a log for readers: after its last sound batch, if a crash can explain the bytes that follow.
 
-Above the recovery point nothing was acknowledged as synced: a crash may leave part of a batch there, or one of the
-right length with wrong bytes. Without a known recovery point, as in a partition that was copied, nothing indicates a
-crash: only an incomplete batch at the very end is skipped, and reported. Anything followed by a sound batch is damage
-within the log: the log does not end there, and a reader that gets there raises an error.
+Nothing above the recovery point was acknowledged as synced: a crash may leave part of a batch there, or a batch of the
+right length with wrong bytes. If no recovery point is known, as in a partition that was copied, nothing indicates a
+crash; then only an incomplete batch at the very end is skipped, with a warning. A damaged batch before a sound one is
+damage within the log: the log does not end there, and a reader that gets there raises an error.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..segment import SEARCHED_BATCH_BYTES_MAX, LogSegment, one_sound_batch, siz
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends."""
+    """The end of a log, and what is wrong with the bytes after it."""
 
     offset: int  # after the last sound batch
-    torn: CorruptionError | None = None  # an incomplete batch at the end, to be reported
-    damage: CorruptionError | None = None  # an unreadable batch at the end: the log continues there
+    torn: CorruptionError | None = None  # an incomplete batch at the end, for a warning
+    damage: CorruptionError | None = None  # a damaged batch at the end: the log continues there, but cannot be read
 
 
 def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool = False) -> LogEnd:
     """Find the end of the log whose last segment is ``active``; sets that segment's size.
 
-    ``recovery_point``: everything below it was synced; None: unknown. If it is above the end, records are missing
-    there, unless the only fault is the checksum of the last batch, which ends exactly there. ``ends_there``: the log
-    was closed cleanly, and ends at the recovery point.
+    Everything below ``recovery_point`` was synced; None: unknown. If it is above the returned end, the records between
+    them are missing. The end is the recovery point if one batch with a wrong checksum follows and ends exactly there.
+    ``ends_there``: a broker closed the log cleanly, so that it ends at the recovery point.
     """
     end, hidden = _pass_damage(active)
     if ends_there and recovery_point is not None and end > recovery_point:
@@ -50,8 +50,9 @@ def find_end(active: LogSegment, recovery_point: int | None, *, ends_there: bool
 
 
 def is_sound_up_to_end(active: LogSegment, end: int, recovery_point: int | None) -> bool:
-    """Whether the bytes after ``active.size``, where the log ends at ``end``, are no damage: none at all, an ongoing
-    write, or what a crash left of one.
+    """Whether there is no damage after ``active.size``, where the log ends at offset ``end``.
+
+    Returns True if there are no bytes, or those of an ongoing write, or those that a crash left of a write.
     """
     if active.size >= active.file_size:
         return True
@@ -61,9 +62,9 @@ def is_sound_up_to_end(active: LogSegment, end: int, recovery_point: int | None)
 
 
 def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
-    """The offset after the last sound batch; and damage followed only by sound batches of lower offsets.
+    """Returns the offset after the last sound batch, and the damage at which the log ends, if there is any.
 
-    Those who read up to the end never get there.
+    That damage is followed only by sound batches with lower offsets, which a reader of the log never reaches.
     """
     end, hidden = active.next_offset(), None
     while active.size < active.file_size:
@@ -77,19 +78,22 @@ def _pass_damage(active: LogSegment) -> tuple[int, CorruptionError | None]:
 
 
 def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordError:
-    """The error for batches whose offsets exceed the end of the log when it was closed; its size then excludes them."""
+    """Returns the error for batches above ``recovery_point``, at which the log ended when it was closed cleanly.
+
+    Sets the size of the segment to exclude these batches.
+    """
     position = active.position_reaching(recovery_point) or 0  # or nothing reaches it: the segment begins above it
     active.end_at(position)
     reason = (
-        f"the log would end at offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the "
-        "offsets of this batch are wrong. Restore the file, or, if files were put there since, remove "
+        f"the log reaches offset {end}, but ended at {recovery_point} when a broker closed it cleanly: the offsets of "
+        "this batch are wrong. Restore the file, or, if files were added later, remove "
         f"{file_names.CLEAN_SHUTDOWN_FILE}"
     )
     return CorruptRecordError(reason, path=active.path(file_names.LOG), position=position)
 
 
 class _Rest:
-    """The bytes after the last sound batch of a log; no sound batch follows anywhere in them."""
+    """The bytes after the last sound batch of a log; they contain no sound batch that continues the log."""
 
     def __init__(self, active: LogSegment, expected: int) -> None:
         self._active = active
@@ -100,7 +104,7 @@ class _Rest:
         self._size = active.file_size - active.size
 
     def is_torn(self) -> bool:
-        """Whether they are zeros, or the beginning of a batch, perhaps followed by zeros."""
+        """Whether the bytes are zeros, or the beginning of a batch, perhaps followed by zeros."""
         before_zeros = self._search.end_of_data(self._active.size) - self._active.size
         if not before_zeros or len(self._start) < LOG_OVERHEAD:
             return True
@@ -110,7 +114,9 @@ class _Rest:
         return is_header and is_incomplete and not self._is_whole()
 
     def _is_whole(self) -> bool:
-        """Whether only the length is wrong: with the right length, the checksum is correct."""
+        """Whether the bytes are a complete batch with a wrong length field: with the right length, its checksum is
+        correct.
+        """
         if self._size > SEARCHED_BATCH_BYTES_MAX:
             return False
         data = np.frombuffer(self._active.read_bytes(self._active.size, self._size), dtype=np.uint8).copy()
@@ -118,23 +124,25 @@ class _Rest:
         return one_sound_batch(data) is not None
 
     def may_be_left_by_a_crash(self) -> bool:
-        """Whether they begin with neither a sound batch (of other offsets) nor a complete one of a newer format."""
+        """Whether a crash may have left the bytes: they begin neither with a sound batch nor with one of a newer
+        format.
+        """
         position = self._active.size
         return not self._search.is_sound_at(position) and not self._active.is_whole_in_newer_format(position)
 
     def claimed_end(self) -> int | None:
-        """If they are exactly one batch of the right length, the offset after it; None otherwise."""
+        """The offset after the batch, if the bytes have the length of exactly one batch; None otherwise."""
         if size_at_start(self._start) != self._size:
             return None
         headers = formats.scan(np.frombuffer(self._active.read_bytes(self._active.size, self._size), np.uint8)).headers
         return headers.next_offset if len(headers) == 1 else None
 
     def error(self) -> CorruptionError:
-        """What is wrong with them."""
+        """The error that a reader of the bytes raises."""
         try:
             for _ in self._active.batches(self._active.size, self._active.file_size, expected=self._expected):
                 pass
         except CorruptionError as error:
             return error
-        reason = "a batch that cannot be read"
+        reason = "a batch that cannot be read; restore the file"
         return CorruptRecordError(reason, path=self._active.path(file_names.LOG), position=self._active.size)

@@ -1,4 +1,4 @@
-"""The state of producers at an offset of a partition: from a snapshot, and the batches that follow it."""
+"""Loads the state of a partition's producers at an offset: from a snapshot, and the batches that follow it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; large
 
 
 class ProducerLoader:
-    """Loads the state of a partition's producers."""
+    """Loads the state of a partition's producers at an offset."""
 
     def __init__(self, context: LogContext, log_start_offset: int) -> None:
         """Reads nothing. Snapshots at or below ``log_start_offset`` are not used."""
@@ -32,9 +32,10 @@ class ProducerLoader:
     def producers_at(
         self, end_offset: int, segments: LogSegments, *, despite_damage: bool = False
     ) -> ProducerStateManager:
-        """State below ``end_offset``, from the directory as it is now; ``despite_damage``: as far as it can be read.
+        """Returns the state of the producers at ``end_offset``, from the snapshots that the directory has now.
 
-        Otherwise, raises CorruptionError for damage after the newest sound snapshot.
+        Raises CorruptionError for damage between the snapshot and ``end_offset``. With ``despite_damage``, skips
+        damaged batches instead, and sets ``is_partial`` of the result.
         """
         try:
             return self._producers_at(end_offset, segments)
@@ -52,13 +53,16 @@ class ProducerLoader:
         return self._state_at(end_offset, segments)
 
     def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """The same as of ``now_ms``: from the oldest snapshot, which has the producers that expired since."""
+        """Returns the state of the producers at ``end_offset``, without those that had expired at ``now_ms``.
+
+        Begins with the oldest snapshot, because newer ones lack producers that expired later than ``now_ms``.
+        """
         listing = self.context.filesystem.list(self.context.directory)
         self._snapshots = file_names.by_suffix(file_names.segment_files(listing))[file_names.SNAPSHOT]
         return self._replayed(self._from_snapshot(end_offset, now_ms, segments, newest=False), end_offset, segments)
 
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        """The newest sound snapshot, updated by the headers of the batches that follow it."""
+        """Returns the state at ``end_offset``: the newest sound snapshot, updated by the batches that follow it."""
         producers = self._from_snapshot(end_offset, self.context.clock.now_ms(), segments)
         return self._replayed(producers, end_offset, segments)
 
@@ -103,17 +107,17 @@ class ProducerLoader:
                 fault = self._disagreement(entries, offset, segments)
                 if fault is not None:
                     path = self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
-                    logger.warning("%s: contradicts the log: %s; another snapshot is used", path, fault)
+                    logger.warning("%s: the snapshot contradicts the log (%s); using another snapshot", path, fault)
                     continue
                 producers.load(entries, now_ms, offset)
                 break
         return producers
 
     def _disagreement(self, entries: Sequence[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
-        """Like :func:`disagreement`; damage hides it only from readers that will reach the damage.
+        """Returns how a snapshot contradicts the log, for readers; None if it does not, or damage hides it.
 
-        Raises CorruptionError where the snapshot has an open transaction: a reader that waits for its end may never
-        reach the damage, so the error must come here.
+        Raises CorruptionError for damage if the snapshot has an open transaction: a reader that waits for its end may
+        never reach the damage, so the error must be raised here. Otherwise the reader gets the error at the damage.
         """
         if self.context.writable:
             return None
@@ -126,12 +130,12 @@ class ProducerLoader:
             return None
 
     def _decoded_snapshot(self, offset: int) -> list[ProducerEntry] | None:
-        """None if it is damaged, or was removed after it was listed."""
+        """The entries of the snapshot at ``offset``; None if it is damaged, or was removed after it was listed."""
         path = self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
         try:
             return checkpoints.decode_snapshot(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))
         except (CorruptionError, FileNotFoundError) as error:
-            logger.warning("%s: %s; another snapshot is used", path, error)
+            logger.warning("%s: %s; using another snapshot", path, error)
             return None
 
     def _write_snapshot(self, producers: ProducerStateManager) -> None:
@@ -143,9 +147,10 @@ class ProducerLoader:
 
 
 def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
-    """Write a snapshot of the current state; a torn one is detected by its checksum, and an older one used instead.
+    """Write a snapshot of the current state at ``producers.map_end_offset``.
 
-    Synced where the log alone would not suffice: compaction and retention remove records of producers from it.
+    ``sync`` is needed if batches of producers will be removed from the log, as compaction and retention do. Otherwise
+    the snapshot may be lost: if it is torn, its checksum reveals that, and an older snapshot is used.
     """
     path = file_names.join(context.directory, file_names.segment_file(producers.map_end_offset, file_names.SNAPSHOT))
     with context.filesystem.open(path, "create") as file:
@@ -156,9 +161,9 @@ def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync
 
 
 def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int]) -> list[int]:
-    """The snapshots to remove when a log is opened, ascending (Kafka's removeStraySnapshots).
+    """Returns the offsets of the snapshots to remove when a log is opened, ascending (Kafka's removeStraySnapshots).
 
-    Keeps those at the base of a segment and, if it is above the last base, the newest of all.
+    Keeps the snapshots at the base offset of a segment, and the newest one if it is above the last base offset.
     """
     bases = set(segment_bases)
     strays = sorted(set(snapshot_offsets) - bases)
@@ -168,5 +173,7 @@ def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int
 
 
 def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
-    """The snapshots to remove when a log is truncated, ascending: those that refer to offsets it no longer holds."""
+    """Returns the offsets of the snapshots to remove when a log is truncated, ascending: those outside its new
+    range.
+    """
     return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)

@@ -1,4 +1,4 @@
-"""What a log knows of one producer: its latest batches, its epoch, and its open transaction."""
+"""The state of one producer: its epoch, its latest batches and its open transaction; and changes of that state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPIRATION_CHECK_INTERVAL_MS: Final = 600_000  # producer.id.expiration.check.in
 
 
 class Origin(Enum):
-    """The source of an append, which determines the checks (Kafka's AppendOrigin)."""
+    """Who appends, which determines what is checked (Kafka's AppendOrigin)."""
 
     CLIENT = "client"  # checks epochs and sequences
     COORDINATOR = "coordinator"  # checks epochs: offset commits and markers
@@ -27,7 +27,7 @@ class Origin(Enum):
 
 
 class Marker(NamedTuple):
-    """The content of a control batch's record."""
+    """The content of a transaction marker."""
 
     is_commit: bool  # else abort
     coordinator_epoch: int
@@ -35,7 +35,7 @@ class Marker(NamedTuple):
 
 
 class ProducerBatch(NamedTuple):
-    """A batch that a producer wrote."""
+    """One of the latest batches of a producer."""
 
     last_sequence: int
     last_offset: int
@@ -54,7 +54,7 @@ class ProducerBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """The state of a producer (Kafka's ProducerStateEntry); immutable."""
+    """The state of one producer (Kafka's ProducerStateEntry); immutable."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -65,12 +65,12 @@ class ProducerState(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 if this epoch has written nothing yet."""
+        """The last sequence number of this epoch; -1 if the epoch has no batches."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """The last data batch's of this epoch; -1 if there is none."""
+        """The last offset of the last data batch of this epoch; -1 if the epoch has no batches."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property
@@ -102,7 +102,7 @@ class ProducerState(NamedTuple):
         )
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
-        """The cached batch with these sequences."""
+        """The batch with these sequence numbers, among the last five; None if there is no such batch."""
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
@@ -110,7 +110,7 @@ class ProducerState(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that its marker ended."""
+    """A transaction that a marker has ended."""
 
     producer_id: int
     first_offset: int
@@ -120,16 +120,16 @@ class CompletedTxn(NamedTuple):
 
     @property
     def index_entry(self) -> AbortedTxn:
-        """The ``.txnindex`` entry of an aborted transaction."""
+        """The entry for ``.txnindex``, if the transaction was aborted."""
         return AbortedTxn(self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
 
 
 @dataclass(frozen=True)
 class ProducerUpdate:
-    """The change that a set of batches makes to the state that it was prepared from."""
+    """How batches change the state of the producers (:meth:`ProducerStateManager.prepare`)."""
 
     map_end_offset: int
     states: Mapping[int, ProducerState]  # new states by producer id
-    ongoing: dict[int, int]  # open transactions after the set: producer ids by first offset; not to be modified
+    ongoing: dict[int, int]  # transactions that will be open: producer ids by first offset; not to be modified
     completed: tuple[CompletedTxn, ...]  # in the order of their markers
-    duplicate: ProducerBatch | None  # the batch in the log that the set repeats: nothing is written then
+    duplicate: ProducerBatch | None  # the batch in the log that the batches repeat: then nothing is written

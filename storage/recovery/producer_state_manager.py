@@ -1,11 +1,11 @@
 """ProducerStateManager: the latest batches of each producer, and the open transactions.
 
-The state makes retries harmless (the last five batches of a producer are known by their sequences), fences older
-producers (by epoch), and limits how far a reader of committed records may read.
+The state reveals retries, by the sequence numbers of a producer's last five batches; it fences older producers, by
+their epoch; and it limits how far readers of committed records may read.
 
-It changes in two steps, so that a failed append has no effect: :meth:`ProducerStateManager.prepare` checks a set of
-batches against the state and returns the change; :meth:`ProducerStateManager.apply` makes it, once the batches are in
-the log. Transaction verification (KIP-890's guards) is left to the coordinator.
+It changes in two steps, so that a failed append has no effect: :meth:`ProducerStateManager.prepare` checks batches
+against the state and returns the change; :meth:`ProducerStateManager.apply` makes the change, once the batches are in
+the log. The coordinator, not this class, verifies transactions (KIP-890).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Batch(NamedTuple):
-    """A row of BatchHeaders with only the fields that matter here."""
+    """A batch: the fields of a row of BatchHeaders that concern producers."""
 
     producer_id: int
     producer_epoch: int
@@ -83,7 +83,7 @@ _FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, _Batch._fields))
 
 
 class ProducerStateManager:
-    """The producers of one partition. Belongs to one thread at a time, which holds its log's lock."""
+    """The state of all producers of one partition. Only a thread that holds the log's lock may use it."""
 
     def __init__(
         self,
@@ -92,14 +92,14 @@ class ProducerStateManager:
         map_end_offset: int = 0,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     ) -> None:
-        """Knows no producers yet. ``partition`` is the name in errors."""
+        """Begins without producers. ``partition`` is the partition's name in errors."""
         self.partition = partition
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.is_partial = False  # damage hides some of what producers did
         self.reset(map_end_offset)
 
     def reset(self, map_end_offset: int) -> None:
-        """Forget everything: the state of a log that begins at ``map_end_offset``."""
+        """Forget all producers, as for a log that begins at ``map_end_offset``."""
         self.map_end_offset = map_end_offset  # the state covers the log below this offset
         self._producers: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never modified
@@ -107,28 +107,30 @@ class ProducerStateManager:
 
     @property
     def producers(self) -> Mapping[int, ProducerState]:
-        """By producer id; a live view."""
+        """The state of each producer by producer id; a view that changes with the state."""
         return MappingProxyType(self._producers)
 
     @property
     def ongoing(self) -> Mapping[int, int]:
-        """Producer ids of open transactions by first offset, ascending; a live view."""
+        """The producer ids of open transactions by first offset, ascending; a view that changes with the state."""
         return MappingProxyType(self._ongoing)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open or has ended above the high watermark."""
+        """The first offset of the earliest transaction that is open or has ended above the high watermark; None if
+        none.
+        """
         unstable = [*self._unreplicated, *self._first_ongoing()]
         return min(unstable) if unstable else None
 
     def last_entry(self, producer_id: int) -> ProducerState | None:
-        """The state of a producer."""
+        """The state of a producer; None if it is unknown."""
         return self._producers.get(producer_id)
 
     def prepare(
         self, headers: BatchHeaders, origin: Origin, markers: Mapping[int, Marker] = MappingProxyType({})
     ) -> ProducerUpdate:
-        """The change that appending the batches would make; leaves the state as it is.
+        """Returns how the batches would change the state; changes nothing.
 
         ``headers`` contain the offsets that the batches will have. ``markers`` are the records of commit and abort
         batches by the base offset of the batch; a control batch without one (it is empty, or of another kind) changes
@@ -151,9 +153,9 @@ class ProducerStateManager:
         return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
 
     def apply(self, update: ProducerUpdate) -> None:
-        """Make the change once the batches are in the log. The state must not change between prepare and apply.
+        """Make a change that :meth:`prepare` returned. The batches are in the log, and no other change was made since.
 
-        Transactions that ended hold back the first unstable offset until the high watermark passes their marker.
+        A transaction that ended counts for the first unstable offset until the high watermark is above its marker.
         """
         self._producers.update(update.states)
         self._ongoing = update.ongoing
@@ -163,41 +165,46 @@ class ProducerStateManager:
     def replay(
         self, headers: BatchHeaders, markers: Mapping[int, Marker] = MappingProxyType({})
     ) -> tuple[CompletedTxn, ...]:
-        """Prepare and apply batches that are already in the log; returns the transactions that ended in them."""
+        """Update the state by batches that are already in the log; returns the transactions that end in them."""
         update = self.prepare(headers, Origin.REPLICATION, markers)
         self.apply(update)
         return update.completed
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker is below it are stable."""
+        """Count transactions as stable if their marker is below ``high_watermark``."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def on_log_start_offset_increased(self, log_start_offset: int) -> None:
-        """Transactions whose marker is below it are no longer in the log."""
+        """Forget ended transactions whose marker is below ``log_start_offset`` and so no longer in the log."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
     def remove_expired(self, now_ms: int) -> list[int]:
-        """Forget producers that were idle for the expiration time without an open transaction; returns their ids."""
+        """Forget the producers that have expired at ``now_ms`` (ms since the epoch); returns their ids.
+
+        A producer expires if it has no open transaction and wrote nothing for the expiration time.
+        """
         expired = [state.producer_id for state in self._producers.values() if self._is_expired(state, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
         return expired
 
     def active(self, now_ms: int) -> dict[int, ProducerState]:
-        """The producers that have not expired by ``now_ms``, by producer id (Kafka's activeProducers)."""
+        """The producers that have not expired at ``now_ms``, by producer id (Kafka's activeProducers)."""
         return {key: state for key, state in self._producers.items() if not self._is_expired(state, now_ms)}
 
     def entries(self) -> list[ProducerEntry]:
-        """The entries of a snapshot at ``map_end_offset``."""
+        """The entries for a snapshot at ``map_end_offset``."""
         return [state.to_entry() for state in self._producers.values()]
 
     def to_bytes(self) -> bytes:
-        """The ``.snapshot`` at ``map_end_offset``."""
+        """The content of the ``.snapshot`` at ``map_end_offset``."""
         return encode_snapshot(self.entries())
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, map_end_offset: int) -> None:
-        """Load the snapshot at ``map_end_offset``, without the producers that have expired since."""
+        """Replace the state by that of a snapshot at ``map_end_offset``, without producers that have expired at
+        ``now_ms``.
+        """
         self.reset(map_end_offset)
         states = [ProducerState.from_entry(entry) for entry in entries]
         self._producers = {state.producer_id: state for state in states if not self._is_expired(state, now_ms)}
@@ -218,7 +225,7 @@ class ProducerStateManager:
 
 
 class _Change:
-    """Checks a set of batches, one after the other: later ones see the effects of earlier ones."""
+    """Collects the changes by several batches, and checks each batch against the state and the changes so far."""
 
     def __init__(self, manager: ProducerStateManager, origin: Origin) -> None:
         self.states: dict[int, ProducerState] = {}
@@ -234,7 +241,11 @@ class _Change:
         if self._origin is Origin.CLIENT:
             self._check_sequence(known, batch)
         if known.in_transaction and not batch.is_transactional:
-            self._refuse(InvalidTxnStateError, batch, "a plain write while the producer has an open transaction")
+            self._refuse(
+                InvalidTxnStateError,
+                batch,
+                "a non-transactional batch while the producer has an open transaction; end the transaction first",
+            )
         kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
         newest = ProducerBatch(
             batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
@@ -252,11 +263,14 @@ class _Change:
             self._own_ongoing()[batch.base_offset] = batch.producer_id
 
     def end(self, batch: _Batch, marker: Marker) -> None:
-        """Apply a commit or abort marker. Without an open transaction, it completes none but still fences."""
+        """Apply a commit or abort marker. It fences older producers even if the producer has no open transaction."""
         known = self._known(batch)
         self._check_epoch(known, batch)
         if marker.coordinator_epoch < known.coordinator_epoch:
-            reason = f"a marker of coordinator epoch {marker.coordinator_epoch}, but {known.coordinator_epoch} is known"
+            reason = (
+                f"the marker has coordinator epoch {marker.coordinator_epoch}, but "
+                f"{known.coordinator_epoch} has written already"
+            )
             self._refuse(TransactionCoordinatorFencedError, batch, reason)
         if known.in_transaction:
             self._complete(known, batch.base_offset, aborted=not marker.is_commit)
@@ -287,18 +301,27 @@ class _Change:
 
     def _check_epoch(self, known: ProducerState, batch: _Batch) -> None:
         if batch.producer_epoch < known.epoch:
-            self._refuse(InvalidProducerEpochError, batch, f"epoch {known.epoch} is known: a newer producer took over")
+            self._refuse(
+                InvalidProducerEpochError, batch, f"a newer producer, with epoch {known.epoch}, has taken over"
+            )
 
     def _check_sequence(self, known: ProducerState, batch: _Batch) -> None:
-        """An unknown producer may begin anywhere, a new epoch at 0, the next batch where the last one ended."""
+        """Raises OutOfOrderSequenceError unless the batch begins after the producer's last one, or at 0 in a new epoch.
+
+        A producer that is not known may begin with any sequence number.
+        """
         last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
         expected = 0 if last == INT32_MAX else last + 1
         if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
-            reason = f"sequence {batch.base_sequence}, expected {expected} (epoch {known.epoch} wrote up to {last})"
+            reason = (
+                f"the sequence number is {batch.base_sequence}, not {expected} (epoch {known.epoch} wrote up to {last})"
+            )
             self._refuse(OutOfOrderSequenceError, batch, reason)
 
     def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
-        """Batches already in the log cannot be rejected: like Kafka's followers, log a warning and accept them."""
+        """Raise ``error``; for REPLICATION only log a warning, like Kafka's followers: those batches are in a log
+        already.
+        """
         message = f"{self._manager.partition or 'log'}: {batch}: {reason}"
         if self._origin is not Origin.REPLICATION:
             raise error(message)
@@ -306,7 +329,7 @@ class _Change:
 
 
 def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
-    """The batches with a producer id; for REPLICATION without those that do not affect the state."""
+    """Returns the batches with a producer id; for REPLICATION only those that affect the state."""
     table = headers.table
     if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
         table = table[rows_for_replay(headers)]
@@ -315,10 +338,10 @@ def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_B
 
 
 def rows_for_replay(headers: BatchHeaders) -> Int64s:
-    """The rows, ascending, that suffice for a replay: they lead to the same state and the same ended transactions.
+    """Returns the rows, ascending, that are enough for a replay: state and ended transactions become the same.
 
-    For each producer: markers, batches that begin a transaction or an epoch, and the last batches with data. A log may
-    hold millions of others.
+    These are, for each producer, the markers, the batches that begin a transaction or an epoch, and the last five
+    batches with data. A log may contain millions of other batches.
     """
     table = headers.table
     rows = np.flatnonzero(table["producer_id"] > NO_PRODUCER_ID)
@@ -336,7 +359,9 @@ def rows_for_replay(headers: BatchHeaders) -> Int64s:
 
 
 def _are_last(producer_ids: Int64s, count: int) -> npt.NDArray[np.bool_]:
-    """Of ascending producer ids, whether each is among the last ``count`` equal ones; shape (n,) -> (n,)."""
+    """For each of these ascending producer ids, whether it is among the last ``count`` equal ones; shape (n,) ->
+    (n,).
+    """
     are_last = np.ones(len(producer_ids), dtype=np.bool_)
     are_last[:-count] = producer_ids[count:] != producer_ids[:-count]
     return are_last

@@ -1,8 +1,8 @@
-"""Rebuilding producer state and indexes from the log itself: replay of batches, and recovery of a segment.
+"""Recovers a segment: checks its batches, and rebuilds its indexes and the state of the producers from them.
 
-Like Kafka's LogSegment.recover, this never decodes data records: it relies on checksums, and on increasing offsets,
-which no checksum covers; below the recovery point also on batches that do not overlap, as readers do. Missing offsets,
-and damage behind a correct checksum, are found by readers.
+Like Kafka's LogSegment.recover, this does not decode data records. It checks checksums, and that offsets, which no
+checksum covers, increase; below the recovery point also that batches do not overlap. Readers find missing offsets, and
+faults inside batches with a correct checksum.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .producer_state_manager import ProducerStateManager
 
 logger = logging.getLogger(__name__)
 
-CHECKED_BYTES = 16 * 1024 * 1024  # per step: enough to amortise the fixed cost of a window
+CHECKED_BYTES = 16 * 1024 * 1024  # read at a time: enough to amortise the fixed cost of a window
 
 
 class LogState(NamedTuple):
-    """The state that a log keeps about its records."""
+    """What recovery rebuilds beside the indexes: the state of the producers, and the leader epochs."""
 
     producers: ProducerStateManager
     epochs: LeaderEpochCache
@@ -40,16 +40,16 @@ class LogState(NamedTuple):
 class Recovery(NamedTuple):
     """The result of recovering a segment."""
 
-    next_offset: int
-    truncated_bytes: int
+    next_offset: int  # after the last valid batch
+    truncated_bytes: int  # after that batch, which :func:`cut` removes
     reason: str | None  # why the rest is cut off; None if there is no rest
 
 
 def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int, Marker], int]:
-    """The transaction markers in a window by base offset, and how many of its batches precede one that does not parse.
+    """Returns the transaction markers in a window by base offset, and how many batches precede one that does not parse.
 
-    Data batches, batches emptied by compaction and other control records are not markers. With ``passes_bad``, those
-    that do not parse are not either: it continues after them.
+    Data batches, batches emptied by compaction and other control records are not markers. With ``passes_bad``, markers
+    that do not parse are skipped, and all batches count.
     """
     headers = window.headers
     rows = np.flatnonzero(headers.is_control & (headers.table["count"] > 0))
@@ -63,7 +63,9 @@ def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int,
 def _read_markers(
     window: Window, rows: Int64s, passes_bad: bool
 ) -> tuple[list[control_records.MarkerRecord | None], int]:
-    """The content of these control batches up to one that does not parse, and how many batches precede that one."""
+    """Returns what the control batches in ``rows`` contain, up to one that does not parse, and how many batches precede
+    that one. None stands for control records that are not markers.
+    """
     buffer, headers = window.buffer, window.headers
     with suppress(InvalidRecordError):
         return control_records.read_markers(buffer, headers[rows]), len(headers)
@@ -80,10 +82,10 @@ def _read_markers(
 
 
 def replay(segment: LogSegment, window: Window, producers: ProducerStateManager, *, index_aborts: bool) -> int:
-    """Update producer state to the end of a window, as a replica does: nothing is refused.
+    """Update the state of the producers by the batches of a window, as a replica does: no batch is rejected.
 
     ``index_aborts``: also write aborted transactions to the segment's transaction index. Returns the number of good
-    batches: all of them, or those up to and including a marker that does not parse, as Kafka counts.
+    batches: all of them, or, as in Kafka, those up to and including a marker that does not parse.
     """
     markers, good = read_markers(window)
     completed = producers.replay(window.headers[:good], markers)
@@ -95,10 +97,10 @@ def replay(segment: LogSegment, window: Window, producers: ProducerStateManager,
 
 
 def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Recovery:
-    """Walk a segment, rebuild its indexes and the state that follows from it, and find where its valid batches end.
+    """Find where the valid batches of a segment end, and rebuild its indexes and ``state`` from them.
 
-    That becomes ``segment.size``; :func:`cut` removes what follows. Batches below ``synced_offset`` were synced and
-    acknowledged: damage among them is reported, since the rebuilt state would depend on them. While this runs, the
+    Sets ``segment.size`` to the end of the valid batches; :func:`cut` removes what follows. Batches below
+    ``synced_offset`` were synced and acknowledged, so damage among them raises an error. If the process is killed, the
     indexes on disk are incomplete.
 
     Raises CorruptRecordError for damage below ``synced_offset``, UnsupportedMagicError for a complete batch of a newer
@@ -134,10 +136,10 @@ def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Rec
 
 
 def cut(segment: LogSegment) -> None:
-    """Remove the bytes after the last valid batch, and close the indexes.
+    """Remove the bytes after the last valid batch, and bring the indexes to their final size.
 
-    A crash leaves the log cut or not yet cut, and indexes longer than they will be. Recovery, run again, has the same
-    result.
+    After a crash, the ``.log`` may be cut or not, and the indexes may still end with zeros. Running recovery again has
+    the same result.
     """
     segment.truncate_file(segment.size)
     segment.add_closing_time_entry()
@@ -145,11 +147,13 @@ def cut(segment: LogSegment) -> None:
 
 
 def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> CorruptRecordError:
-    """The error for a segment that should reach ``synced_offset`` but does not."""
+    """Returns the error for a segment that ends at ``next_offset``, although everything below ``synced_offset`` was
+    synced.
+    """
     return CorruptRecordError(
-        f"the segment is sound only up to offset {next_offset}, but everything below {synced_offset} was synced once: "
-        "records are missing or damaged. Restore the file, or lower the partition's line in "
-        f"{file_names.RECOVERY_POINT_CHECKPOINT} to give up the records that follow",
+        f"the segment is sound only up to offset {next_offset}, but everything below {synced_offset} was synced: "
+        "records are missing or damaged. Restore the file, or, to do without the records that follow, lower the offset "
+        f"in the partition's line in {file_names.RECOVERY_POINT_CHECKPOINT}",
         path=segment.path(file_names.LOG),
         position=segment.size,
     )
@@ -158,9 +162,10 @@ def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> C
 def _take(
     segment: LogSegment, window: Window, state: LogState, damage: Sequence[int]
 ) -> tuple[int, CorruptionError | None]:
-    """Add a window's valid batches to indexes and state; returns their number, and what is wrong with the next batch.
+    """Add the valid batches of a window to indexes and state, up to the first one that is not valid.
 
-    ``damage``: the batches that are not valid, in any order.
+    ``damage``: the rows of batches that are not valid, in any order. Returns the number of batches added, and what is
+    wrong with the next one; None if all were added.
     """
     headers = window.headers
     valid = headers[: min(damage, default=len(headers))]
@@ -176,9 +181,9 @@ def _take(
 
 
 def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
-    """The first batch, if any, that does not end above its predecessor, or begins below offset 0.
+    """Returns the row of the first batch that does not end above its predecessor or begins below offset 0, in a list.
 
-    Overlapping batches are accepted, as Kafka accepts them: every offset can still be found.
+    Accepts batches that overlap, as Kafka does: every offset can still be found.
     """
     last_offsets = headers.table["last_offset"]
     is_wrong = headers.table["base_offset"] < 0
@@ -188,7 +193,9 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
 
 
 def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
-    """The first batch, if any, below ``synced_offset`` that differs from what was written; gaps do not count."""
+    """Returns the row of the first damaged batch that ends below ``synced_offset``, in a list; accepts missing
+    offsets.
+    """
     rows = np.flatnonzero(window.headers.table["last_offset"] < synced_offset)
     if not len(rows):
         return []
@@ -197,7 +204,7 @@ def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
 
 
 def _broken(window: Window, synced_offset: int) -> list[int]:
-    """The first batch, if any, that ends at or above ``synced_offset`` and has a wrong checksum."""
+    """Returns the row of the first batch that ends at or above ``synced_offset`` with a wrong checksum, in a list."""
     to_check = np.flatnonzero(window.headers.table["last_offset"] >= synced_offset)
     found = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1]
     return found.tolist()  # type: ignore[no-any-return]
@@ -211,7 +218,7 @@ def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damag
     except CorruptRecordError as error:
         return error.located(path, window.position)
     base, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
-    reason = f"offsets {base} to {last} are out of order" if is_damaged else "follows an unreadable transaction marker"
+    reason = f"offsets {base} to {last} are out of order" if is_damaged else "the batch follows an unreadable marker"
     return CorruptRecordError(reason, path=path, position=window.position + position)
 
 

@@ -1,8 +1,8 @@
-"""Checks whether a producer snapshot matches the log before it; its checksum only proves that it is a snapshot.
+"""Checks whether a producer snapshot agrees with the log before it.
 
-An older snapshot, restored from a backup or a copy, may list transactions as open that have ended since, or lack open
-ones. Therefore it is compared with the last batches before it. If offsets are missing among these, compaction has
-removed batches and markers, and then only the remaining ones prove anything.
+A checksum does not reveal an older snapshot, from a backup or a copy, which may list transactions as open that have
+ended, or lack open ones. Therefore the snapshot is compared with the last batches before its offset. If offsets are
+missing among these batches, compaction has removed some, and only what the remaining ones contradict counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared wit
 
 
 class _Seen(NamedTuple):
-    """What the end of a log shows about a producer."""
+    """What the last batches of a log show about one producer."""
 
     last_offset: int = NO_OFFSET  # of its last batch with data
     open_offset: int = NO_OFFSET  # of its last transactional batch without a marker after it
@@ -37,14 +37,14 @@ class _End(NamedTuple):
 
 
 def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSegments) -> str | None:
-    """How a snapshot at ``offset`` contradicts the batches before it; None if it does not.
+    """Returns how a snapshot at ``offset`` with these entries contradicts the batches before it; None if it does not.
 
-    Raises CorruptionError for damage among these batches.
+    Raises CorruptionError if one of these batches is damaged.
     """
     listed = {entry.producer_id: entry for entry in entries}
     for entry in listed.values():
         if max(entry.last_offset, entry.current_txn_first_offset) >= offset:
-            return f"producer {entry.producer_id} at offset {entry.last_offset}, which does not lie below {offset}"
+            return f"producer {entry.producer_id} wrote at offset {entry.last_offset}, which is not below {offset}"
     segment = segments.floor(offset - 1)
     if segment is None:
         return None
@@ -61,26 +61,36 @@ def disagreement(entries: Iterable[ProducerEntry], offset: int, segments: LogSeg
 
 
 def _fault(listed: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
-    """A snapshot omits producers that were idle for long, unless they have a transaction."""
+    """Returns how the entry of one producer contradicts its batches; None if it does not.
+
+    ``listed`` is None if the snapshot lacks the producer, which is right if it was idle for long without an open
+    transaction; ``seen`` is None if the producer has none of the last batches.
+    """
     begun = NO_OFFSET if listed is None else listed.current_txn_first_offset
     if seen is not None and NO_OFFSET < begun < seen.ended_offset:
-        return f"has a transaction from offset {begun} on, which a marker at {seen.ended_offset} ended"
+        return f"has an open transaction from offset {begun} on, which the marker at {seen.ended_offset} ended"
     if not end.is_whole:
         return None
     if listed is None or seen is None:
         return _fault_of_one(listed, seen, end)
     if (begun == NO_OFFSET) != (seen.open_offset == NO_OFFSET):
-        return f"has a transaction from offset {begun} on, in the log from {seen.open_offset} on"
+        return (
+            f"has an open transaction from offset {begun} on in the snapshot, but from "
+            f"{seen.open_offset} on in the log (-1: none)"
+        )
     if listed.last_offset not in (seen.last_offset, NO_OFFSET) and seen.last_offset != NO_OFFSET:
-        return f"wrote up to offset {listed.last_offset}, in the log up to {seen.last_offset}"
+        return (
+            f"wrote up to offset {listed.last_offset} according to the snapshot, but "
+            f"up to {seen.last_offset} in the log"
+        )
     return None
 
 
 def _fault_of_one(listed: ProducerEntry | None, seen: _Seen | None, end: _End) -> str | None:
     if seen is not None and seen.open_offset != NO_OFFSET:
-        return f"is missing, although its transaction at {seen.open_offset} is open"
+        return f"is missing in the snapshot, although its transaction from offset {seen.open_offset} on is open"
     if listed is not None and max(listed.last_offset, listed.current_txn_first_offset) >= end.first_offset:
-        return f"wrote at offset {listed.last_offset}, but is not in the log there"
+        return f"wrote at offset {listed.last_offset} according to the snapshot, but the log has no batch of it there"
     return None
 
 
@@ -100,7 +110,7 @@ def _end_of(segment: LogSegment, offset: int) -> _End:
 
 
 def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
-    """The batches from some TAIL_BYTES before ``offset`` on; the index leads to the first."""
+    """Yields the batches from about TAIL_BYTES before ``offset`` on, to which the offset index leads."""
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
     row = int(np.searchsorted(offsets, offset)) - 1
     if row < 0 or positions[row] <= TAIL_BYTES:

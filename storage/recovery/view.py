@@ -1,6 +1,6 @@
-"""LogViewer: a partition's directory as a reader sees it, in whatever state a crash left it.
+"""LogViewer: loads a partition's directory for a reader, also after a crash, without changing it.
 
-A reader sees what a writer would find (:class:`LogLoader`), and changes nothing.
+A reader sees the log that a writer would load with :class:`~.loader.LogLoader`.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from .segment_recovery import records_lost
 
 logger = logging.getLogger(__name__)
 
-Files = Mapping[str, set[int]]  # by suffix, the base offsets of the files with it
+Files = Mapping[str, set[int]]  # by file suffix, the base offsets of the files that have it
 
-SETTLED_MS = 20  # a directory changed more recently may change again within the same tick of its modification time
-VIEW_ATTEMPTS = 5  # by a reader, while files disappear
-LISTING_ATTEMPTS = 200  # by a reader, 20 ms apart: a directory that keeps changing for 4 s is not a log's
+SETTLED_MS = 20  # a directory that changed later may change again without a new modification time
+VIEW_ATTEMPTS = 5  # to load a directory in which files disappear
+LISTING_ATTEMPTS = 200  # to list it, 20 ms apart: a directory that keeps changing for 4 s is not that of a log
 
 
 @dataclass
 class LoadedLog:
-    """The state of a partition."""
+    """What was found in a partition's directory."""
 
     segments: LogSegments
-    producers: ProducerStateManager | None  # None: found when asked for
+    producers: ProducerStateManager | None  # None for a reader, which loads them when it needs them
     epochs: LeaderEpochCache
     log_start_offset: int
     log_end_offset: int
     recovery_point: int  # everything below was synced
-    truncated_bytes: int = 0  # cut off the end
-    damage: CorruptionError | None = None  # after the end: the log continues there, but cannot be read
+    truncated_bytes: int = 0  # that recovery cut off the end
+    damage: CorruptionError | None = None  # at the log end: the log continues there, but cannot be read
 
 
 class LogViewer(ProducerLoader):
-    """Views one partition's directory without changing it."""
+    """Loads one partition's directory without changing it."""
 
     def __init__(
         self,
@@ -55,16 +55,19 @@ class LogViewer(ProducerLoader):
         log_start_offset: int,
         was_closed_cleanly: bool = False,
     ) -> None:
-        """From the checkpoints: the recovery point, None if there is none, and whether the log ends there."""
+        """``recovery_point`` and ``log_start_offset`` are from the checkpoints; None: no recovery point is known.
+
+        ``was_closed_cleanly``: a broker closed the log cleanly, so that it ends at the recovery point.
+        """
         super().__init__(context, log_start_offset)
         self.recovery_point = recovery_point or 0
         self.is_anchored = recovery_point is not None
         self.was_closed_cleanly = was_closed_cleanly and self.is_anchored
 
     def view(self) -> LoadedLog:
-        """The partition as a writer would find it, without a lock and without changing a byte.
+        """Returns the log that a writer would load, without taking a lock and without changing anything.
 
-        An incomplete batch at the end is left out. Raises CorruptRecordError if the log ends below its recovery point.
+        Excludes an incomplete batch at the end. Raises CorruptRecordError if the log ends below its recovery point.
         """
         for _ in range(VIEW_ATTEMPTS):
             with suppress(FileNotFoundError):  # compaction or retention went on: list the directory again
@@ -84,8 +87,10 @@ class LogViewer(ProducerLoader):
         return LoadedLog(segments, None, epochs, log_start_offset, end.offset, self.recovery_point, damage=end.damage)
 
     def _settled_end(self, segments: LogSegments) -> LogEnd:
-        """Where the log ends. What looks torn or damaged may be an ongoing write, or a recovery: it is looked at again
-        until the file stops changing. A torn end is logged.
+        """Returns where the log ends; logs a warning if its last batch is incomplete.
+
+        A batch that seems incomplete or damaged may belong to an ongoing write or recovery: it is read again until the
+        file stops changing.
         """
         active, recovery_point = segments.active, self.recovery_point if self.is_anchored else None
         for _ in range(LISTING_ATTEMPTS):
@@ -99,23 +104,26 @@ class LogViewer(ProducerLoader):
         self._check_offset(segments, end.offset)
         if end.torn is not None:
             logger.warning(
-                "%s; skipped as an unfinished write. The log ends with offset %d; whether more was written is "
-                "unknown, since the directory has no recovery point for the partition",
+                "%s; skipping it as an unfinished write. The log ends with offset %d, as far as is known: more may "
+                "have "
+                "been written, since the directory has no recovery point for the partition",
                 *(end.torn, end.offset - 1),
             )
         return end
 
     def _proof_of_more(self, end_offset: int) -> CorruptionError | None:
-        """What is wrong with a log that ends below a sound snapshot of its producers, since that was made at its end.
+        """Returns the error for a log that ends below a sound producer snapshot; None if there is no such snapshot.
 
-        A log ends below one only if its end was lost: a truncation, in Kafka too, removes the snapshots above it.
-        Indexes and leader epochs may show as much, but no checksum covers them.
+        A snapshot is written at the end of the log, and a truncation removes the snapshots above it, in Kafka too.
+        Therefore such a log has lost its end. Indexes and leader epochs could show that too, but no checksum covers
+        them.
         """
         for offset in sorted(self._snapshots):
             if offset > end_offset and self._decoded_snapshot(offset) is not None:
                 reason = (
-                    f"the log ends at offset {end_offset}, but reached {offset} when this was written: its end is "
-                    "missing. Restore its last segments; to read what there is, remove this file"
+                    f"the log ends at offset {end_offset}, but reached {offset} when this snapshot was written: the "
+                    "end "
+                    "of the log is missing. Restore its last segments, or, to read what exists, remove this file"
                 )
                 return MissingSegmentError(
                     reason, path=self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
@@ -123,11 +131,12 @@ class LogViewer(ProducerLoader):
         return None
 
     def _settled_names(self) -> list[str]:
-        """A listing that was true at one moment. A name that changes during a listing may or may not be in it.
+        """Returns the names that the directory had at one moment. Raises StorageError if it changes for 4 s.
 
-        It was true if the directory's time shows that nothing changed before and during it; or if the next listing has
-        the same names: a change during the first would show completely in the second, and a change during the second is
-        not in the first. The directory's time then reveals changes that cancelled each other.
+        A listing may or may not contain a name that changes while the directory is listed. It is accepted if the
+        directory's modification time shows that nothing changed shortly before it and during it; or if a second listing
+        has the same names: a change during the first listing is completely in the second one, and a change during the
+        second one is not in the first. The modification time also reveals changes that cancelled each other.
         """
         filesystem, clock, directory = self.context.filesystem, self.context.clock, self.context.directory
         for _ in range(LISTING_ATTEMPTS):
@@ -138,7 +147,11 @@ class LogViewer(ProducerLoader):
             if is_of_one_moment and before is not None and before == filesystem.status(directory):
                 return listing
             clock.sleep_ms(SETTLED_MS)
-        raise StorageError(f"{directory}: names in it changed for {LISTING_ATTEMPTS * SETTLED_MS} ms without a pause")
+        raise StorageError(
+            f"{directory}: files were created, renamed or removed for {LISTING_ATTEMPTS * SETTLED_MS} ms without a "
+            "pause; "
+            "check what writes there, and open the log again"
+        )
 
     def _check_offset(self, segments: LogSegments, log_end_offset: int) -> int:
         if max(log_end_offset, self.log_start_offset) < self.recovery_point:
@@ -148,25 +161,28 @@ class LogViewer(ProducerLoader):
         return log_end_offset
 
     def _check_begins_above(self, log_end_offset: int) -> None:
-        """For a log start above the log end. Records are synced before they are deleted, so it is not above the
-        recovery point either; except that a log which is to be emptied gets the recovery point 0 first.
+        """Raises CorruptCheckpointError for a log start offset above the log end, unless the log was being emptied.
+
+        Records are synced before they are deleted, so the log start offset cannot be above the recovery point either.
+        But a log that is to be emptied first gets the recovery point 0.
         """
         what = f"the log start offset is {self.log_start_offset}, but the log ends at {log_end_offset}"
         if self.recovery_point:
             raise CorruptCheckpointError(
                 f"{what}, and everything below {self.recovery_point} was synced: the partition's line in "
-                f"{file_names.LOG_START_OFFSET_CHECKPOINT} is wrong. Correct it: 0 shows all records that are there, "
-                f"{log_end_offset} gives them up",
+                f"{file_names.LOG_START_OFFSET_CHECKPOINT} is wrong. Correct it: with 0 all existing records are read, "
+                f"with {log_end_offset} none",
                 path=self.context.directory,
             )
-        logger.warning("%s: %s: all of its records count as deleted", self.context.directory, what)
+        logger.warning("%s: %s: treating all of its records as deleted", self.context.directory, what)
 
     def _check_nothing_lost(self) -> int:
         if self.recovery_point > self.log_start_offset:
             raise MissingSegmentError(
-                f"no segment is left, but everything below offset {self.recovery_point} was synced once. Restore "
-                f"the files, or lower the partition's line in {file_names.RECOVERY_POINT_CHECKPOINT} to give the "
-                "records up",
+                f"there is no segment, but everything below offset {self.recovery_point} was synced. Restore the "
+                "files, or, "
+                f"to do without the records, lower the offset in the partition's line in "
+                f"{file_names.RECOVERY_POINT_CHECKPOINT}",
                 path=self.context.directory,
             )
         return self.log_start_offset
@@ -175,7 +191,7 @@ class LogViewer(ProducerLoader):
         return swap_plan(self.context, listing)
 
     def _files_in_use(self, plan: SwapPlan) -> Files:
-        """The files in use; and remember the snapshots, which from now on only this loader makes and removes."""
+        """Returns the files in use, and remembers the snapshots among them."""
         self._snapshots = plan.kept_by_suffix[file_names.SNAPSHOT]
         return plan.kept_by_suffix
 
@@ -189,5 +205,5 @@ class LogViewer(ProducerLoader):
         except FileNotFoundError:
             return None
         except CorruptionError as error:
-            logger.warning("%s; rebuilt from the log", error.located(path))
+            logger.warning("%s; rebuilding the leader epochs from the log", error.located(path))
             return None

@@ -218,7 +218,7 @@ def test_an_emptied_partition_whose_records_were_synced_is_reported(tmp_path: Pa
     directory = broker_dirs.copy_to(tmp_path / "log", "recovery-fatal/empty-partition-before")
     with (
         broker_dirs.open_manager(directory) as manager,
-        pytest.raises(MissingSegmentError, match=r"f-0: no segment is left, but .* below offset 200 was"),
+        pytest.raises(MissingSegmentError, match=r"f-0: there is no segment, but .* below offset 200 was"),
     ):
         manager.open_log("f", 0)
 
@@ -251,7 +251,7 @@ def test_a_log_that_was_to_be_emptied_restarts_at_its_log_start(
         assert (log.log_start_offset, log.log_end_offset) == (kafka["beginningOffset"], kafka["endOffset"])
         append(log)
         assert len(broker_dirs.rows(log)) == 3
-    assert "f-0: the log start offset is 100000, but the log ends at 200: all of its records" in caplog.text
+    assert "f-0: the log start offset is 100000, but the log ends at 200: treating all of its records" in caplog.text
 
 
 @pytest.mark.parametrize(

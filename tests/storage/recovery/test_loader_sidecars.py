@@ -243,5 +243,5 @@ class TestEndThatIsMissing:
         assert (reader.last_stable_offset, reader.log_end_offset) == (5, 6)
         assert [part.offsets.tolist() for part in reader.records(0, 4, isolation=Isolation.READ_COMMITTED)] == [[0]]
         for isolation in Isolation:
-            with pytest.raises(MissingSegmentError, match="reached 9 when this was written"):
+            with pytest.raises(MissingSegmentError, match="reached 9 when this snapshot was written"):
                 rows(reader, isolation)

@@ -40,7 +40,7 @@ def test_the_beginning_of_a_batch_is_skipped_with_a_warning(
     with_rest(tmp_path, size=size)
     with caplog.at_level(logging.WARNING):
         assert read(tmp_path) == KEPT
-    assert "skipped as an unfinished write" in caplog.text
+    assert "skipping it as an unfinished write" in caplog.text
 
 
 @pytest.mark.parametrize(

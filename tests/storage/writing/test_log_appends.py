@@ -233,7 +233,7 @@ def test_a_newer_epoch_fences_the_older_one_across_a_restart(tmp_path: Path) -> 
         log.append(idempotent(b"a", sequence=0))
         end_transaction(log, 5, commit=False, epoch=1)
     log = open_log(tmp_path)
-    with pytest.raises(InvalidProducerEpochError, match="epoch 1 is known"):
+    with pytest.raises(InvalidProducerEpochError, match="with epoch 1, has taken over"):
         log.append(idempotent(b"late", sequence=1))
     log.append(idempotent(b"b", sequence=0, epoch=1))
 
