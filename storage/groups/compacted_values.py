@@ -1,8 +1,8 @@
 """LatestByKey: the current value per key of a partition of an internal, compacted topic.
 
-Records of transactions count once their commit marker is in the log, and do not hold up others. Of two values of a key,
-the one with the greater offset counts, as in Kafka's coordinators. Reads the partition once, and afterwards only what
-was appended; segments that compaction replaces in the meantime contain nothing new.
+Records of a transaction count once its commit marker is in the log; records after them count without waiting for it. Of
+two values of a key, the one with the greater offset counts, as in Kafka's coordinators. The partition is read once, and
+afterwards only what was appended; segments that compaction has replaced contain nothing new.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Changes = dict[bytes, _Record]  # by key
 
 
 class LatestByKey(Generic[K, V]):
-    """The newest decided values of one partition, by key; a tombstone removes its key."""
+    """The newest committed value of each key in one partition; a tombstone removes its key."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class LatestByKey(Generic[K, V]):
         self._next_offset = 0
 
     def catch_up(self) -> dict[K, V]:
-        """Read what was appended; returns the values, always in the same dict.
+        """Reads what was appended since the last call; returns the current values, always in the same dict.
 
-        Raises as reading does, and InvalidRecordError for a key or value that does not decode. After any interruption,
-        the next call reads the whole partition again.
+        Raises as :meth:`LogReader.read`, and InvalidRecordError for a key or value that does not decode. After an
+        error, the next call reads the whole partition again.
         """
         try:
             self._catch_up()
@@ -87,9 +87,10 @@ class LatestByKey(Generic[K, V]):
             self._refresh(self._log)
 
     def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
-        """Take over, without reading, a record that the caller appended outside transactions, under the log's lock.
+        """Adds a record that the caller has just appended, so that it need not be read from the log.
 
-        Only directly after a :meth:`catch_up` under the same lock.
+        The record must not be part of a transaction. The caller must hold the log's lock, and must have called
+        :meth:`catch_up` under that lock before the append.
         """
         end_offset = where.last_offset + 1
         if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
@@ -97,9 +98,10 @@ class LatestByKey(Generic[K, V]):
             self._next_offset = end_offset
 
     def _refresh(self, log: LogFollower) -> None:
-        """Continue where reading stopped, or from the start if compaction may have come in between, or the log was cut.
+        """Reloads the log after a roll, a compaction or a truncation, and reads what is new.
 
-        The active segment is never compacted.
+        Continues at the next offset if that is in the active segment, which is never compacted; otherwise reads the
+        whole log again.
         """
         log.refresh()
         newest = log.segments.active.base_offset if len(log.segments) else 0
@@ -116,7 +118,7 @@ class LatestByKey(Generic[K, V]):
         self._next_offset = log.log_end_offset
 
     def _take(self, log: LogFollower, data: FetchData, changes: _Changes) -> None:
-        """Note the values in a piece of the log, and decide earlier ones by its markers."""
+        """Adds to ``changes`` the values in a piece of the log, and earlier ones that its markers commit."""
         if self._pending:
             producer_ids = data.window.headers.table["producer_id"]
             for offset, marker in read_markers(data.window)[0].items():
@@ -143,7 +145,7 @@ class LatestByKey(Generic[K, V]):
         return found  # type: ignore[return-value]  # None was removed
 
     def _settle(self, log: LogFollower, changes: _Changes) -> None:
-        """Compaction may drop a marker whose records are superseded or kept; the transaction has ended all the same."""
+        """Adds to ``changes`` the values of transactions that have ended although their markers were compacted away."""
         for producer_id in [each for each in self._pending if not _is_open(log, each)]:
             _merge(changes, self._pending.pop(producer_id))
 
@@ -159,13 +161,13 @@ class LatestByKey(Generic[K, V]):
                 self.values[key] = self._decode_value(key, record.value)
 
     def close(self) -> None:
-        """Close the files; the next call reopens them and continues."""
+        """Closes the files; the next :meth:`catch_up` reopens them and continues."""
         if self._log is not None:
             self._log.close()
 
 
 def _merge(changes: _Changes, newer: _Changes) -> None:
-    """Add other changes; those of transactions may be older than what is known."""
+    """Adds ``newer`` to ``changes``; of two records of a key, keeps the one with the greater offset."""
     if not changes:
         changes.update(newer)
         return
@@ -181,7 +183,7 @@ def _is_open(log: LogFollower, producer_id: int) -> bool:
 
 
 def _open_transactions(log: LogFollower, data: FetchData) -> list[tuple[int, int]]:
-    """Producer id and first offset of each open transaction with records in a piece of the log."""
+    """Returns (producer id, first offset) of each open transaction with records in a piece of the log."""
     if data.visible.all() or not log.producers.ongoing:
         return []
     here = set(data.window.headers.table["producer_id"].tolist())

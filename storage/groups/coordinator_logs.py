@@ -1,11 +1,14 @@
-"""CoordinatorLogs: the partitions of a coordinator's topic, which of them are here, and which one holds a name.
+"""CoordinatorLogs: finds the partition of ``__consumer_offsets`` or ``__transaction_state`` that holds a name.
 
-The hash of a group's or transactional id's name determines its partition. For that, the topic's number of partitions
-must be known, which is not the number of those found here: a broker has several ``log.dirs``, other brokers hold the
-rest, and a disk may be lost. The number comes from ``topics.json``. If the topic is not listed there, it comes from the
-broker's metadata log if that is here, else is Kafka's default of 50 (``offsets.topic.num.partitions``,
-``transaction.state.log.num.partitions``), unless the names or the numbers of the partitions stored here contradict it.
-In that case the names determine the number if only one number puts each name in the partition where it is.
+The name is a group's or a transactional id. Its hash modulo the topic's number of partitions determines the partition.
+The directory may have fewer partitions than the topic: a broker has several ``log.dirs``, other brokers hold the rest,
+and a disk may be lost. So the number of partitions comes from the first of these that has it:
+
+1. ``topics.json``;
+2. the broker's metadata log, if it is in the directory;
+3. Kafka's default of 50 (``offsets.topic.num.partitions``, ``transaction.state.log.num.partitions``), unless a
+   partition's number or a stored name contradicts it;
+4. the only number that puts every stored name in the partition where it is.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorLogs(Generic[K, V]):
-    """One coordinator's topic in a log directory. The manager caches what was read; only newer records are read."""
+    """One coordinator's topic in a log directory.
+
+    The manager caches what was read, so that each call reads only newer records.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,7 @@ class CoordinatorLogs(Generic[K, V]):
         decode_value: Callable[[K, bytes], V],
         name_of: Callable[[K], str],
     ) -> None:
-        """Reads nothing yet. ``name_of`` is the group or transactional id of a key."""
+        """Reads nothing yet. ``name_of`` returns the group or transactional id of a key."""
         self.manager = manager
         self.topic = topic
         self._decode_key = decode_key
@@ -67,9 +73,10 @@ class CoordinatorLogs(Generic[K, V]):
     # The partition of a name
 
     def partition_of(self, name: str, *, create: bool = False) -> int | None:
-        """The partition that holds a name; None if the topic does not exist and is not to be created.
+        """Returns the number of the partition that holds a name; None if the topic does not exist.
 
-        Raises UnknownTopicOrPartitionError if that partition is not here or cannot be determined. Caches the result.
+        With ``create``, creates the topic if it does not exist. Raises UnknownTopicOrPartitionError if the partition is
+        missing from the directory or cannot be determined. Caches the result.
         """
         if name not in self._homes:
             found = self._partition_of(name, create=create)
@@ -95,7 +102,10 @@ class CoordinatorLogs(Generic[K, V]):
         return number
 
     def _partition_found(self, name: str) -> int:
-        """For a topic not listed anywhere: by the number of partitions, else by where the name is stored."""
+        """Returns the partition that holds a name, for a topic that ``topics.json`` does not list.
+
+        Uses the number of partitions, if it can be determined, else the only partition in which the name is stored.
+        """
         count = self._count()
         here = self._found()
         number = None if count is None else partition_for(name, count)
@@ -108,12 +118,12 @@ class CoordinatorLogs(Generic[K, V]):
             raise UnknownTopicOrPartitionError(f"{self._uncounted(name, homes)}; {_say_so(self.topic)}")
         assert number is not None
         raise UnknownTopicOrPartitionError(
-            f"{self._missing_home(name, number, count)}: the others may be in another of the broker's log.dirs; "
+            f"{self._missing_home(name, number, count)}: it may be in another of the broker's log.dirs; "
             f"if the topic has another number of partitions, {_say_so(self.topic)}"
         )
 
     def latest(self, partition: int) -> LatestByKey[K, V]:
-        """The newest values in one partition."""
+        """Returns the cache of the newest values in one partition; it is read by :meth:`LatestByKey.catch_up`."""
         topic_partition = (self.topic, partition)
         return self.manager.kept(
             topic_partition,
@@ -123,9 +133,9 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def values(self, name: str) -> Mapping[K, V]:
-        """The current values in the partition of a name, including other names; empty if the topic does not exist.
+        """Returns the current values in the partition of a name, those of other names too.
 
-        Raises as :meth:`partition_of` and as reading.
+        Empty if the topic does not exist. Raises as :meth:`partition_of` and :meth:`LatestByKey.catch_up`.
         """
         partition = self.partition_of(name)
         return {} if partition is None else self.latest(partition).catch_up()
@@ -133,9 +143,10 @@ class CoordinatorLogs(Generic[K, V]):
     # All partitions
 
     def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
-        """The current values in each partition that is here; :meth:`missing` describes the others.
+        """Yields the current values in each partition of the directory; :meth:`missing` describes other partitions.
 
-        An unreadable partition raises; with ``failures``, its error is added there and the others follow.
+        Raises LogStoreError if a partition cannot be read; with ``failures``, adds the error to that list instead and
+        continues with the next partition.
         """
         for partition in self.here():
             values = None
@@ -145,7 +156,7 @@ class CoordinatorLogs(Generic[K, V]):
                 yield values
 
     def here(self) -> list[int]:
-        """The partitions that are here, ascending."""
+        """Returns the numbers of the topic's partitions in this directory, ascending."""
         count = self._described_count()
         if count is None:
             return list(self._found())
@@ -153,12 +164,12 @@ class CoordinatorLogs(Generic[K, V]):
         return [number for number in range(count) if file_names.partition_directory(self.topic, number) in listed]
 
     def missing(self) -> str | None:
-        """A sentence about the partitions that are not here; None if all are, or the topic does not exist."""
+        """Returns a sentence about partitions missing from the directory; None if it has all, or there is no topic."""
         here, count = self.here(), self._described_count()
         if count is None:
             count = self._count() if here else 0
         if count is None:
-            return f"{self._known(here)}, and whether it has more is not known; {_say_so(self.topic)}"
+            return f"{self._known(here)}, and it is unknown whether it has more; {_say_so(self.topic)}"
         gone = [number for number in range(count) if number not in here]
         if not gone:
             return None
@@ -173,16 +184,16 @@ class CoordinatorLogs(Generic[K, V]):
         return None if described is None else len(described.partitions)
 
     def _found(self) -> tuple[int, ...]:
-        """The partitions found here of a topic that ``topics.json`` does not list."""
+        """Returns the partitions of the topic according to the directories, for a topic not in ``topics.json``."""
         return self.manager.partitions_found(self.topic)
 
     def _checkpointed(self) -> list[int]:
-        """Partitions that are or were here: recovery points also list those whose directory is lost."""
+        """Returns the topic's partitions in the recovery points, which list partitions with a lost directory too."""
         checkpointed = self.manager.offsets(file_names.RECOVERY_POINT_CHECKPOINT)
         return sorted(partition for topic, partition in checkpointed if topic == self.topic)
 
     def _count(self) -> int | None:
-        """The number of partitions of a topic like that; None if it cannot be determined."""
+        """Returns the number of partitions of a topic not in ``topics.json``; None if it cannot be determined."""
         if self._brokers_count == _UNREAD:
             found = read_metadata_log(self.manager.directory, self.manager.filesystem)
             self._brokers_count = found.partitions.get(self.topic)
@@ -198,18 +209,21 @@ class CoordinatorLogs(Generic[K, V]):
         return fitting[0] if len(fitting) == 1 else None
 
     def _names(self) -> dict[int, set[str]]:
-        """The names in each partition here; none for an unreadable one, whose users get the error."""
+        """Returns the names stored in each partition of the directory; an empty set for an unreadable partition.
+
+        The error of an unreadable partition is logged, and raised when a name in it is asked for.
+        """
         found: dict[int, set[str]] = {}
         for partition in self._found():
             try:
                 found[partition] = {self._name_of(key) for key in self.latest(partition).catch_up()}
             except LogStoreError as error:
-                logger.warning("%s-%d: cannot tell which names it holds: %s", self.topic, partition, error)
+                logger.warning("%s-%d cannot be read, so the names in it are unknown: %s", self.topic, partition, error)
                 found[partition] = set()
         return found
 
     def describe(self, count: int) -> TopicDescription:
-        """Record in ``topics.json`` how many partitions the topic has, some of which may be elsewhere; durable.
+        """Adds the topic to ``topics.json`` with ``count`` partitions, some of which may be elsewhere; durable.
 
         Raises TopicExistsError if the number is known, InvalidConfigError if the partitions here contradict it,
         UnknownTopicOrPartitionError if the topic does not exist, and LogDirLockedError while a broker runs here.
@@ -218,7 +232,8 @@ class CoordinatorLogs(Generic[K, V]):
         with self.manager.root_lock():
             described, here = self.manager.described_topics(), self._found()
             if self.topic in described:
-                raise TopicExistsError(f"{self.topic} has {len(described[self.topic].partitions)} partitions")
+                known = len(described[self.topic].partitions)
+                raise TopicExistsError(f"topics.json lists {self.topic} with {known} partitions already")
             if not here:
                 raise UnknownTopicOrPartitionError(f"no topic {self.topic!r} in {self.manager.directory}")
             self._check_count(count, here)
@@ -229,13 +244,17 @@ class CoordinatorLogs(Generic[K, V]):
 
     def _check_count(self, count: int, here: Collection[int]) -> None:
         if not max(here) < count <= PARTITIONS_MAX:
-            raise InvalidConfigError(f"{self.topic}: {count} partitions, but partition {max(here)} is here")
+            raise InvalidConfigError(
+                f"{self.topic} cannot have {count} partitions: the directory has partition {max(here)}; give a number "
+                f"from {max(here) + 1} to {PARTITIONS_MAX}"
+            )
         for partition, found in self._names().items():
             for name in found:
                 if partition_for(name, count) != partition:
                     raise InvalidConfigError(
-                        f"{self.topic}: with {count} partitions {name!r} would be in {partition_for(name, count)}, "
-                        f"but is in {partition}"
+                        f"{self.topic} cannot have {count} partitions: {name!r} would be in partition "
+                        f"{partition_for(name, count)}, but is in {partition}; give the number that the topic has in "
+                        "Kafka"
                     )
 
     def _topic_id(self, partition: int) -> str:
@@ -250,7 +269,7 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def _uncounted(self, name: str, homes: Collection[int]) -> str:
-        why = f"{name!r} is in several of them: {_listed(homes)}" if homes else f"which one holds {name!r} is not known"
+        why = f"{name!r} is in several of them: {_listed(homes)}" if homes else f"it is unknown which holds {name!r}"
         return f"{self._known(self._found())}, and {why}"
 
     def _known(self, here: Collection[int]) -> str:
@@ -258,7 +277,7 @@ class CoordinatorLogs(Generic[K, V]):
 
 
 def _say_so(topic: str) -> str:
-    return f"say how many it has: commitlog topics --create --topic {topic} --partitions NUMBER"
+    return f"state how many it has: commitlog topics --create --topic {topic} --partitions NUMBER"
 
 
 def _listed(partitions: Collection[int]) -> str:
@@ -267,7 +286,7 @@ def _listed(partitions: Collection[int]) -> str:
 
 
 def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
-    """The numbers of partitions with which every name is in the partition where it was found."""
+    """Returns those of ``counts``, numbers of partitions, that put every name in the partition where it was found."""
     fitting = np.arange(counts.start, counts.stop)
     for partition, found in by_partition.items():
         for name in found:

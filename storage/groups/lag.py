@@ -1,7 +1,6 @@
-"""How far groups are behind the logs they read: in records, as in ``kafka-consumer-groups``, and in time.
+"""The lag of groups: how many offsets are unread, as in ``kafka-consumer-groups``, and how old the oldest one is.
 
-Takes no locks. Lag in time is the age of the oldest record that a group has not read: since the log is here, that is
-the record's own timestamp, not an estimate.
+Takes no locks. The lag in time comes from the timestamp of the first unread record, and is no estimate.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ class ShareLag:
 
 
 class LogLooks:
-    """Logs of one directory, for repeated access that costs only what was appended in between.
+    """Opens logs of one directory repeatedly; each access after the first reads only what was appended since.
 
-    Belongs to the manager's thread. Keeps no files open in between.
+    Belongs to the manager's thread. Keeps no files open between two accesses.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -77,7 +76,7 @@ class LogLooks:
         self._watchers: dict[TopicPartition, LogWatcher] = {}
 
     def partitions(self) -> list[TopicPartition]:
-        """All existing partitions; forgets what is cached of others."""
+        """Returns all existing partitions, and drops the cached state of partitions that no longer exist."""
         topics = self._manager.topics().values()
         there = [(topic.name, partition) for topic in topics for partition in topic.partitions]
         for gone in self._watchers.keys() - {*there}:
@@ -86,9 +85,9 @@ class LogLooks:
 
     @contextmanager
     def look(self, topic_partition: TopicPartition) -> Iterator[LogWatcher]:
-        """A log as it is now.
+        """Yields the log of a partition as it is now, for reading within the ``with`` block.
 
-        Raises UnknownTopicOrPartitionError, StorageError if it vanishes during the access, CorruptionError.
+        Raises UnknownTopicOrPartitionError, CorruptionError, and StorageError if the log vanishes during the access.
         """
         log = self._watchers.pop(topic_partition, None)
         if log is None:
@@ -103,7 +102,7 @@ class LogLooks:
 
 
 def log_figures(topic_partition: TopicPartition, log: LogReader) -> LogFigures:
-    """The figures of an open log."""
+    """Returns the offsets and the size of an open log."""
     size = log.file_bytes()
     return LogFigures(
         *topic_partition, log.log_start_offset, log.last_stable_offset, log.log_end_offset, size, len(log.segments)
@@ -111,9 +110,11 @@ def log_figures(topic_partition: TopicPartition, log: LogReader) -> LogFigures:
 
 
 def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
-    """The age of the first record at or above ``offset``; 0 if there is no record, None if it has no time.
+    """Returns the age, in ms, of the first record at or above ``offset``.
 
-    Ignores aborted records below the last stable offset; above it, every record counts, decided or not.
+    0 if there is no such record; None if it has no timestamp.
+
+    Ignores aborted records below the last stable offset; above it, records of every transaction count.
     """
     timestamp_ms = _first_timestamp(log, offset)
     if timestamp_ms is None:
@@ -122,7 +123,7 @@ def lag_ms(log: LogReader, offset: int, now_ms: int) -> int | None:
 
 
 def _first_timestamp(log: LogReader, offset: int) -> int | None:
-    """The timestamp of the first record at or above ``offset``, ms; None if there is no record."""
+    """Returns the timestamp, in ms, of the first record at or above ``offset``; None if there is no record."""
     begin, stable = max(offset, log.log_start_offset), log.last_stable_offset
     for start, isolation in ((begin, Isolation.READ_COMMITTED), (max(begin, stable), Isolation.READ_UNCOMMITTED)):
         found = log.records(start, log.log_end_offset, isolation=isolation, columns=(), fetch_bytes=FIRST_RECORD_BYTES)
@@ -141,22 +142,23 @@ class GroupLags:
         self._share_groups = ShareOffsets(manager)
 
     def groups(self, failures: list[LogStoreError] | None = None) -> list[GroupDescription]:
-        """All groups, by name. Raises as reading does; for ``failures`` see :meth:`GroupOffsets.contents`."""
+        """Returns all groups, sorted by name. Raises as :meth:`GroupOffsets.contents`, which describes ``failures``."""
         return described_groups(self._groups.contents(failures), self._topic_ids)
 
     def missing(self) -> str | None:
-        """:meth:`GroupOffsets.missing`."""
+        """As :meth:`GroupOffsets.missing`."""
         return self._groups.missing()
 
     def _topic_ids(self) -> dict[str, str]:
-        """Names by id, for the topics in this directory."""
+        """Returns the names of the topics in this directory, by topic id."""
         topics = self.manager.topics().values()
         return {found: topic.name for topic in topics if (found := topic_id(self.manager, topic)) is not None}
 
     def lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[PartitionLag]:
-        """A group's lag in each partition that it has committed for or that a member has, in order.
+        """Returns a group's lag in each partition with a commit of the group or assigned to a member, in order.
 
-        Raises as :meth:`LogLooks.look`; with ``failures``, adds the error there, and the partition has no log.
+        Raises as :meth:`LogLooks.look`; with ``failures``, adds the error to that list instead, and the partition's
+        ``log`` and ``lag_ms`` are None.
         """
         members = {topic_partition: member for member in group.members for topic_partition in member.partitions}
         there = {*self.looks.partitions()}

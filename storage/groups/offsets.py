@@ -1,8 +1,8 @@
-"""Committed offsets of groups, in ``__consumer_offsets``.
+"""GroupOffsets: reads and commits the offsets of groups, in ``__consumer_offsets``.
 
 A commit is a record: its key consists of group, topic and partition, and the newest value counts. The name of a group
-determines its partition of ``__consumer_offsets``. A value is visible once it is appended and synced or, within a
-transaction, once that is committed.
+determines the partition of ``__consumer_offsets`` that holds it. A value is visible once it is appended and synced or,
+within a transaction, once the transaction is committed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class CommittedOffset:
 
 
 class GroupOffsets:
-    """Committed offsets in one log directory. The manager caches what was read; only newer records are read."""
+    """The committed offsets in one log directory.
+
+    The manager caches what was read, so that each call reads only newer records.
+    """
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
@@ -57,24 +60,25 @@ class GroupOffsets:
         )
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """The group's latest commits, by topic and partition; empty for a group without any.
+        """Returns the group's latest commits, by topic and partition; empty for a group without commits.
 
-        Costs reading what was committed to the group's partition of ``__consumer_offsets`` since the last call. Raises
+        Reads what was written to the group's partition of ``__consumer_offsets`` since the last call. Raises
         UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
         return offsets_of(self._logs.values(group)).get(group, {})
 
     def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-        """All groups with committed offsets or members, by name, with their offsets.
+        """Returns the committed offsets of all groups that have offsets or members, sorted by name.
 
         Covers only the partitions in the directory; see :meth:`missing`.
         """
         return dict(sorted(offsets_of(self.contents()).items()))
 
     def contents(self, failures: list[LogStoreError] | None = None) -> dict[GroupKey, GroupValue]:
-        """Everything known about groups, from the partitions in the directory, in no order.
+        """Returns all current keys and values of ``__consumer_offsets``, from the partitions in the directory.
 
-        An unreadable partition raises; with ``failures``, its error is added there and the other partitions are read.
+        They are in no order. Raises LogStoreError if a partition cannot be read; with ``failures``, adds the error to
+        that list instead and reads the other partitions.
         """
         found: dict[GroupKey, GroupValue] = {}
         for values in self._logs.each(failures):
@@ -82,19 +86,19 @@ class GroupOffsets:
         return found
 
     def check_here(self, group: str) -> None:
-        """Raise UnknownTopicOrPartitionError if the group's partition is not here or cannot be determined."""
+        """Raises UnknownTopicOrPartitionError if the group's partition is missing from the directory or unknown."""
         self._logs.partition_of(group)
 
     def describe_partitions(self, count: int) -> TopicDescription:
-        """:meth:`CoordinatorLogs.describe` for ``__consumer_offsets``."""
+        """As :meth:`CoordinatorLogs.describe`, for ``__consumer_offsets``."""
         return self._logs.describe(count)
 
     def missing(self) -> str | None:
-        """A sentence about partitions of ``__consumer_offsets`` missing from the directory; None if all exist."""
+        """Returns a sentence about missing partitions of ``__consumer_offsets``; None if the directory has all."""
         return self._logs.missing()
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit offsets in one batch, so that all become visible or none; durable on return.
+        """Commits offsets of a group in one batch, so that all become visible or none; durable on return.
 
         Raises as :meth:`partition_of`.
         """
@@ -103,9 +107,10 @@ class GroupOffsets:
             log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
 
     def delete(self, group: str, offsets: Collection[TopicPartition] | None = None) -> bool:
-        """Forget a group, with its offsets and members; durable. Returns False if there was nothing to forget.
+        """Deletes a group, with its offsets and members, by tombstones; durable on return.
 
-        With ``offsets``, forgets only its commits for those partitions. Raises as :meth:`fetch`.
+        Returns False if the group has no records. With ``offsets``, deletes only the commits for those partitions.
+        Raises as :meth:`fetch`.
         """
         keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
@@ -115,7 +120,7 @@ class GroupOffsets:
         return bool(keys)
 
     def partition_of(self, group: str) -> TopicPartition:
-        """The partition of ``__consumer_offsets`` that holds a group; creates the topic if it is missing.
+        """Returns the partition of ``__consumer_offsets`` that holds a group; creates the topic if it is missing.
 
         Raises UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
@@ -145,7 +150,7 @@ def _tombstone_rank(key: GroupKey) -> int:
 
 
 def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """Committed offsets by group, for every group that has any record."""
+    """Returns the committed offsets of every group with a record in ``values``, by group and partition."""
     found: dict[str, dict[TopicPartition, CommittedOffset]] = {}
     for key, value in values.items():
         offsets = found.setdefault(key.group, {})
@@ -158,7 +163,7 @@ def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPar
 def commit_batches(
     offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]], now_ms: int, config: LogConfig
 ) -> EncodedBatches:
-    """The records that commit offsets of groups."""
+    """Returns the encoded records that commit the offsets of groups, with ``now_ms`` as time of the commits."""
     entries = [
         (OffsetCommitKey(group, *partition).encode(), _commit_value(each, now_ms).encode())
         for group, committed in offsets.items()
@@ -172,7 +177,10 @@ def _commit_value(committed: CommittedOffset, now_ms: int) -> OffsetCommitValue:
 
 
 def keyed_batches(entries: Iterable[tuple[bytes, bytes | None]], now_ms: int, config: LogConfig) -> EncodedBatches:
-    """Records of an internal topic, with values or tombstones; in one batch if the size limit permits."""
+    """Returns encoded (key, value) records for an internal topic; a value of None is a tombstone.
+
+    They are in one batch if ``max.message.bytes`` permits.
+    """
     keys, values = map(list, zip(*entries, strict=True))
     records = Records.to_append(keys, values, now_ms)
     batch_bytes_max = config.batch_size_max - LAYOUT.itemsize

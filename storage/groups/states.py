@@ -1,7 +1,7 @@
-"""Type, state and members of groups, from the records of a broker's coordinators.
+"""The type, state and members of groups, from the records of a broker's coordinators.
 
 States are those that Kafka 4.3.1's coordinators compute from the same records (``ConsumerGroup``, ``ShareGroup``,
-``StreamsGroup``). A record that this engine cannot decode makes only the state of its group ``Unknown``.
+``StreamsGroup``). If a record of a group does not decode, the state of that group is ``Unknown``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupMember(NamedTuple):
-    """A member according to the group's last records, which still include a consumer that was killed."""
+    """A member according to the group's last records: a consumer that was killed may still be among them."""
 
     consumer_id: str
     instance_id: str | None
@@ -62,7 +62,10 @@ class GroupDescription:
 def described_groups(
     contents: Mapping[GroupKey, GroupValue], topic_ids: Callable[[], Mapping[str, str]]
 ) -> list[GroupDescription]:
-    """All groups of ``contents``, by name. ``topic_ids``, called if needed, gives topic names by id."""
+    """Returns the groups in ``contents``, sorted by name.
+
+    ``topic_ids`` returns topic names by topic id; it is called only if a group of a newer protocol exists.
+    """
     offsets, metadata = offsets_of(contents), dict[str, GroupMetadataValue]()
     records: dict[str, dict[GroupRecordKey, bytes]] = {}
     for key, value in contents.items():
@@ -81,7 +84,7 @@ def described_groups(
 def classic_group(
     name: str, offsets: Mapping[TopicPartition, CommittedOffset], metadata: GroupMetadataValue | None
 ) -> GroupDescription:
-    """A group of the classic protocol, or one that only committed offsets."""
+    """Returns a group of the classic protocol; without ``metadata``, a group that only committed offsets."""
     if metadata is None:
         return GroupDescription(name, "", "", (), offsets)
     members = tuple(_classic_members(metadata))
@@ -95,7 +98,7 @@ def _classic_members(metadata: GroupMetadataValue) -> Iterator[GroupMember]:
 
 
 def _assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
-    """The assigned partitions; none if a custom client wrote another format, since a broker stores any bytes."""
+    """Yields the assigned partitions; none if a client wrote the assignment in a format of its own."""
     with suppress(InvalidRecordError):
         for topic in decode_assignment(assignment).assigned_partitions:
             yield from ((topic.topic, partition) for partition in topic.partition_ids)
@@ -105,7 +108,7 @@ def _assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
 
 
 class _Protocol(NamedTuple):
-    """The kinds of a protocol's records; ``assignor`` is a broker's default."""
+    """The kinds of records that a group protocol uses; ``assignor`` is the broker's default."""
 
     type: str
     assignor: str
@@ -143,19 +146,19 @@ Records = Mapping[GroupRecordKey, bytes]  # of one group
 def newer_group(
     name: str, offsets: Mapping[TopicPartition, CommittedOffset], records: Records, topics: Mapping[str, str]
 ) -> GroupDescription | None:
-    """A group of one of the newer protocols; None if it has no ``records``. ``topics`` are names by id."""
+    """Returns a group of one of the newer protocols; None if there are no ``records``. ``topics``: names by id."""
     protocol = next((each for each in _PROTOCOLS if GroupRecordKey(each.group, name) in records), None)
     if protocol is None:
         return GroupDescription(name, "", "", (), offsets, UNKNOWN, UNKNOWN) if records else None
     try:
         return _Newer(protocol, records, topics).described(name, offsets)
     except InvalidRecordError as error:
-        logger.warning("group %r: one of its records does not decode: %s", name, error)
+        logger.warning("group %r: its state is unknown, because one of its records does not decode: %s", name, error)
         return GroupDescription(name, protocol.type.lower(), "", (), offsets, protocol.type, UNKNOWN)
 
 
 def topics_named(groups: Iterable[Records]) -> dict[str, str]:
-    """Topic names by id, from the records of groups."""
+    """Returns topic names by topic id, as far as records of ``groups`` contain both."""
     found: dict[str, str] = {}
     for key, data in (record for records in groups for record in records.items()):
         with suppress(InvalidRecordError):
@@ -207,7 +210,7 @@ class _Newer:
         return tuple(sorted((topic, number) for topic, numbers in named for number in numbers))
 
     def _assignor(self) -> str:
-        """As in Kafka, the assignor that most members request."""
+        """Returns the assignor that most members request, as Kafka does."""
         asked = Counter(
             fields["serverAssignor"]
             for (kind, _), fields in self._fields.items()

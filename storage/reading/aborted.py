@@ -1,4 +1,4 @@
-"""Which transactional records a reader of committed records must not see: aborted ones, and those still open.
+"""Finds the records that readers of committed records must not see: those of aborted and of open transactions.
 
 The markers in the log decide, never the transaction index, which has no checksum and may be missing or wrong
 (docs/compatibility.md).
@@ -29,9 +29,9 @@ class Isolation(Enum):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of ``producer_id`` from ``first_offset`` up to its next marker are hidden from read_committed.
+    """Hides the records of ``producer_id`` from ``first_offset`` up to the producer's next marker from read_committed.
 
-    A fetch lists every run of such records once, in the order of their first offsets there.
+    A fetch has one for each run of aborted records, ordered by ``first_offset``.
     """
 
     producer_id: int
@@ -39,7 +39,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionLog(Protocol):
-    """What must be known about a log."""
+    """The attributes of a log that :class:`Outcomes` uses."""
 
     segments: LogSegments
     context: LogContext
@@ -50,10 +50,10 @@ class TransactionLog(Protocol):
 
 
 class Outcomes:
-    """How the transactions of a log ended, as far as readers asked; remembered from one fetch to the next."""
+    """Finds out how the transactions of a log ended, and caches the results from one fetch to the next."""
 
     def __init__(self, log: TransactionLog) -> None:
-        """For the current content of ``log``."""
+        """Valid for the current segments of ``log``; make a new one after segments were replaced."""
         self._log = log
         self._segments = log.segments
         self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked about
@@ -61,9 +61,9 @@ class Outcomes:
     def hidden_rows(
         self, segment: LogSegment, window: Window, markers: Mapping[int, Marker], log_end_offset: int
     ) -> Bools:
-        """Which batches belong to an aborted transaction, or to an open one.
+        """Returns which batches of a window belong to an aborted or open transaction; shape (batches,).
 
-        The next marker of their producer decides, not the transaction index, which may be missing or wrong.
+        ``markers``: all markers in the window, by offset. For a batch, the next marker of its producer decides.
         """
         headers, batches = window.headers, _batches_by_producer(window.headers, markers)
         hidden = np.zeros(len(headers), dtype=np.bool_)
@@ -78,7 +78,7 @@ class Outcomes:
         return hidden
 
     def _find_outcomes(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
-        """Find out for each of these producers what its next marker after a window says."""
+        """Adds to the cache how the transaction of each producer ends that is open at the end of a window."""
         after = window.headers.next_offset
         wanted = {
             producer_id
@@ -96,8 +96,9 @@ class Outcomes:
     def _next_markers(
         self, wanted: Container[int], segment: LogSegment, window: Window
     ) -> Iterator[tuple[int, int, int]]:
-        """For each marker after a window whose producer is ``wanted`` at that time: its offset, the producer, and the
-        offset from which it hides records.
+        """Yields (marker offset, producer id, offset from which it hides records) for markers after a window.
+
+        Skips markers of producers that are not in ``wanted``, which the caller may change between two markers.
         """
         for found in self._windows_after(segment, window):
             table = found.headers.table
@@ -109,7 +110,7 @@ class Outcomes:
                         yield offset, producer_id, _hidden_from(marker)
 
     def _windows_after(self, segment: LogSegment, window: Window) -> Iterator[Window]:
-        """All batches after a window; a marker is usually near, so the first windows are small."""
+        """Yields all batches after a window; the first windows are small, since a marker is usually near."""
         position, end, before = window.position + window.headers.end, window.headers.next_offset, segment
         for each in self._segments.reaching(segment.base_offset):
             # Compared by base offset: a compaction may still use segment objects from before a refresh.
@@ -132,22 +133,26 @@ class Outcomes:
             window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
     def _hidden_from_open(self, producer_id: int) -> int:
-        """Without a marker: either committed, and compaction removed the marker, or still open."""
+        """Returns the offset from which records of a producer are hidden that has no later marker.
+
+        Its transaction is open, or it was committed and compaction removed the marker, which hides nothing.
+        """
         producer = self._log.producers.last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX
 
 
 def _hidden_from(marker: Marker) -> int:
-    """From which offset on a marker hides the records of its producer that lie between the previous marker and it.
+    """Returns the offset from which a marker hides records of its producer: 0 for an abort, INT64_MAX for a commit.
 
-    In compacted logs too: Kafka's cleaner keeps the marker of a transaction as long as any batch of it exists.
+    A marker applies to the records after the producer's previous marker. That holds in compacted logs too: Kafka's
+    cleaner keeps the marker of a transaction as long as any batch of the transaction exists.
     """
     return INT64_MAX if marker.is_commit else 0
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What hides the records of a producer up to its next marker."""
+    """The next marker of a producer after an offset, and the offset from which records up to the marker are hidden."""
 
     from_offset: int  # no marker of the producer lies between this offset
     marker_offset: int | None  # and this one; None: nor up to the log end
@@ -155,14 +160,14 @@ class _Outcome:
     log_end_offset: int  # when this was found: where marker_offset is None, a marker may have been appended since
 
     def holds(self, after: int, log_end_offset: int) -> bool:
-        """Whether it also applies to the records below ``after``."""
+        """Whether this outcome also applies to the producer's records just below offset ``after``."""
         if self.marker_offset is None:
             return self.from_offset <= after and self.log_end_offset == log_end_offset
         return self.from_offset <= after <= self.marker_offset
 
 
 class _Batches(NamedTuple):
-    """The batches of transactions in a window, without the markers; grouped by producer, in log order."""
+    """The batches of transactions in a window, without markers; grouped by producer, in log order within a group."""
 
     rows: Int64s
     producers: Int64s
@@ -170,7 +175,7 @@ class _Batches(NamedTuple):
 
 
 def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -> _Batches:
-    """``markers``: all those in the window, by offset. Other control batches are left out."""
+    """Returns the batches of transactions in a window. ``markers``: all markers in the window, by offset."""
     rows = np.flatnonzero(headers.is_transactional)
     rows = rows[np.argsort(headers.table["producer_id"][rows], kind="stable")]
     producers, offsets = headers.table["producer_id"][rows], headers.table["base_offset"][rows]
@@ -185,7 +190,10 @@ def _batches_by_producer(headers: BatchHeaders, markers: Mapping[int, Marker]) -
 
 
 def aborted_runs(headers: BatchHeaders, hidden: Bools, markers: Mapping[int, Marker]) -> list[AbortedTransaction]:
-    """The first batch of each run of hidden batches of a producer; its markers separate the runs."""
+    """Returns the runs of aborted records in a window, in offset order; the markers of a producer separate its runs.
+
+    ``hidden``: which batches are hidden, as :meth:`Outcomes.hidden_rows` returns them.
+    """
     batches = _batches_by_producer(headers, markers)
     rows, producers, next_markers = (column[hidden[batches.rows]] for column in batches)
     is_first = np.ones(len(rows), dtype=np.bool_)

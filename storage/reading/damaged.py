@@ -1,9 +1,8 @@
-"""Reading what is left of a damaged log: every record of the sound batches, and a report of each damaged one.
+"""Reads a damaged log: all records of its sound batches, with a report of each damaged batch.
 
-A batch is sound if its checksum, offsets and records are correct. Where a header is so damaged that the start of the
-next batch is unknown, the next batch with a correct checksum is searched for. In transactions, the content of a damaged
-marker is unknown: the producer's next marker decides instead, and the transaction index where it lists the records as
-aborted.
+A batch is sound if its checksum, offsets and records are correct. After a damaged header, the next batch with a correct
+checksum is searched for. If the marker of a transaction is damaged, the producer's next marker decides instead; records
+that a transaction index lists as aborted are hidden too.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ def salvaged_records(
     columns: Collection[str] = ALL_COLUMNS,
     timespan: Timespan = ALL_TIMES,
 ) -> Iterator[Records]:
-    """Like ``LogReader.records``, but damage is passed to ``report``, with path and position, and skipped.
+    """Yields records as :meth:`LogReader.records`, but passes each damage to ``report`` and continues after it.
 
-    Each damage is reported once, even if segments are replaced during the read and read again. Offsets that are in no
-    segment are skipped without a report.
+    ``report`` gets a CorruptionError with path and position. Each damage is reported once, even if segments are
+    replaced during the read and read again. Offsets that are in no segment are skipped without a report.
     """
     salvage = _Salvage(reader, report, isolation)
     with reader.despite_damage():
@@ -67,14 +66,14 @@ class _Salvage:
             self._report_damage(error)
 
     def report_end(self, end: int) -> None:
-        """Report damage at the apparent end of the log, for those who read up to there."""
+        """Reports damage at the apparent end of the log, if a read up to offset ``end`` reaches it."""
         try:
             self._reader.check_readable_to(end, self._isolation)
         except CorruptionError as error:
             self._report(error)
 
     def fetches(self, offset: int, end: int) -> Iterator[FetchData]:
-        """Sound batches from ``offset`` on, up to the one that reaches ``end``."""
+        """Yields sound batches from ``offset`` on, up to the one that reaches ``end``."""
         attempts = 0
         while True:
             try:
@@ -105,7 +104,10 @@ class _Salvage:
                     return
 
     def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
-        """Batches that reach ``first``, begin below ``end``, are within the segment and above all before them."""
+        """Yields batches from offset ``first`` to ``end`` that are within the segment and above all before them.
+
+        Reports the others.
+        """
         following = self._reader.segments.higher(segment.base_offset)
         ceiling = self._reader.log_end_offset if following is None else following.base_offset
         reached = first
@@ -118,7 +120,7 @@ class _Salvage:
                 yield window._replace(headers=window.headers[is_right])
 
     def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
-        """Batches with correct checksums: from at or before the one that reaches ``first`` to that reaching ``end``."""
+        """Yields batches with correct checksums, up to the one that reaches ``end``; may begin below ``first``."""
         position = segment.position_before(first)
         while position < segment.size:
             try:
@@ -141,18 +143,20 @@ class _Salvage:
         table, is_right = window.headers.table[rows], is_right[rows]
         for position in table["position"][~is_right & (table["last_offset"] >= first)].tolist():
             at = window.position + position
-            self._report(CorruptRecordError("the checksum is wrong", path=segment.path(file_names.LOG), position=at))
+            what = "the batch does not match its checksum"
+            self._report(CorruptRecordError(what, path=segment.path(file_names.LOG), position=at))
         return window._replace(headers=window.headers[rows][is_right])
 
     def _report_out_of_order(self, segment: LogSegment, window: Window, rows: Bools) -> None:
         table = window.headers.table
         for row in np.flatnonzero(rows).tolist():
-            reason = f"offsets {table['base_offset'][row]} to {table['last_offset'][row]} are out of order"
+            offsets = f"{table['base_offset'][row]} to {table['last_offset'][row]}"
+            reason = f"the batch has offsets {offsets}, which are not above those of the batches before"
             at = window.position + int(table["position"][row])
             self._report(CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at))
 
     def _shown(self, segment: LogSegment, window: Window) -> FetchData:
-        """What the isolation level shows; no transactional records where damage hides how transactions ended."""
+        """Returns the batches that the isolation level shows; none of transactions whose outcome damage hides."""
         try:
             data = self._reader.fetch_data(segment, window, self._isolation)
         except CorruptRecordError as error:
@@ -164,7 +168,7 @@ class _Salvage:
         return FetchData(segment, window, data.visible & ~self._indexed_as_aborted(segment, window), data.aborted)
 
     def _indexed_as_aborted(self, segment: LogSegment, window: Window) -> Bools:
-        """Batches that a transaction index lists as aborted; only asked where damage may have destroyed a marker."""
+        """Returns which batches a transaction index lists as aborted; used if damage may have destroyed a marker."""
         table = window.headers.table
         found = np.zeros(len(table), dtype=np.bool_)
         for each in self._reader.segments.reaching(segment.base_offset):
@@ -179,7 +183,7 @@ class _Salvage:
     def records(
         self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan
     ) -> Iterator[Records]:
-        """All records of a fetch; batch by batch where one of them does not decode."""
+        """Yields the records of a fetch; if a batch does not decode, reports it and yields those of the others."""
         try:
             found = [data.records(start, end, columns, timespan)]
         except CorruptionError:
@@ -200,7 +204,7 @@ class _Salvage:
 
 
 def _above(window: Window, floor: int, ceiling: int) -> Bools:
-    """Batches that end at or above ``floor``, below ``ceiling``, and above all such batches before them."""
+    """Returns which batches end at or above ``floor``, below ``ceiling``, and above all such batches before them."""
     last: Int64s = window.headers.table["last_offset"]
     inside: Bools = (last >= floor) & (last < ceiling) & (window.headers.table["base_offset"] <= last)
     reached = np.maximum.accumulate(np.where(inside, last, -1))

@@ -1,4 +1,4 @@
-"""The result of one fetch: complete batches, and which of them and of their records a reader may see."""
+"""FetchData: the result of one fetch, with complete batches, and which of them a reader may see."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ INT64_MIN = -INT64_MAX - 1
 
 
 class Timespan(NamedTuple):
-    """Which records a reader wants by their time, in ms, both ends inclusive: batches without any are skipped."""
+    """A range of timestamps, in ms, both ends inclusive; a read skips batches without any record in the range."""
 
     first: int = INT64_MIN
     last: int = INT64_MAX
 
     def may_hold(self, headers: BatchHeaders) -> Bools:
-        """Which batches may have such a record. Only with LogAppendTime does a header also give the smallest time."""
+        """Returns which batches may have a record in the range; shape (batches,).
+
+        A header has the largest timestamp of its batch. With LogAppendTime, all records have that timestamp.
+        """
         largest = headers.table["max_timestamp"]
         is_all_later = (headers.timestamp_type == TimestampType.LOG_APPEND_TIME) & (largest > self.last)
         found: Bools = (largest >= self.first) & ~is_all_later
@@ -53,9 +56,9 @@ class FetchData:
     def records(
         self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS, timespan: Timespan = ALL_TIMES
     ) -> Records:
-        """The visible records with ``start <= offset < end``; verifies checksums.
+        """Returns the visible records with ``start <= offset < end``; verifies checksums.
 
-        Batches with no record in ``timespan`` are left out. Raises CorruptRecordError or InvalidRecordError with path
+        Skips batches that can have no record in ``timespan``. Raises CorruptRecordError or InvalidRecordError with path
         and position.
         """
         headers, wanted = self.window.headers, self.visible
@@ -68,7 +71,10 @@ class FetchData:
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:
-    """The offset below which a batch has no records. A header of the older formats has only the last offset."""
+    """Returns, per batch, an offset below which the batch has no records.
+
+    A header of magic 0 or 1 has only the last offset: the offset after the previous batch is used instead.
+    """
     table = headers.table
     behind_previous = np.concatenate(([0], table["last_offset"][:-1] + 1))
     found: Int64s = np.where(table["magic"] >= 2, table["base_offset"], behind_previous[: len(table)])

@@ -1,11 +1,9 @@
-"""LogFollower: a reader that sees what others append, for the cost of reading what is new.
+"""LogFollower: reads a log again and again, each time only what was appended since.
 
-Two accesses to the directory show that nothing is new. It sees everything that was appended before, synced or not, but
-no incomplete batch.
+If nothing was appended, that costs two accesses to the directory. A follower sees whole batches, synced or not.
 
-For coordinators: under a lock they read every appended record, and know the current values at once. The planner of a
-stream (:class:`watcher.LogWatcher`) reads only headers, and must also notice what retention and compaction removed,
-which the directory's modification time shows, but not the end of the log.
+It is for coordinators, which read every appended record under a lock. For the planner of a stream, which reads only
+headers and must notice segments that retention and compaction removed, see :class:`watcher.LogWatcher`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from .reader import FETCH_BYTES, LogReader
 
 
 class LogFollower(LogReader):
-    """A partition's log, for reading as it grows."""
+    """Reads a partition's log record by record as it grows."""
 
     def _look(self) -> LoadedLog:
         loaded = super()._look()
@@ -34,9 +32,9 @@ class LogFollower(LogReader):
         self._inode = self.segments.active.status().inode if len(self.segments) else 0
 
     def follow(self) -> Iterator[FetchData]:
-        """Yield whole, valid batches appended to the active segment since the last opening, refresh or follow.
+        """Yields whole, valid batches appended to the active segment since the log was opened, refreshed or followed.
 
-        The log end moves with each piece. Records of transactions that are then still open are not visible in it.
+        Each yield moves the log end. Records of transactions that are open at that end are not visible.
         """
         if not self._is_same_file():
             return
@@ -50,9 +48,9 @@ class LogFollower(LogReader):
             return
 
     def pass_over(self, first_offset: int, end_offset: int, size: int) -> bool:
-        """Skip what the caller appended itself, under the log's lock: plain batches of ``size`` bytes in total.
+        """Skips batches that the caller appended itself under the log's lock, which must not be transactional.
 
-        Returns False, with nothing skipped, if they do not directly follow what was seen.
+        ``size``: their bytes in total. Returns False, with nothing skipped, if they do not begin at the log end.
         """
         active = self.segments.active if len(self.segments) else None
         if active is None or first_offset != self._log_end_offset or active.file_size != active.size + size:
@@ -62,7 +60,7 @@ class LogFollower(LogReader):
         return True
 
     def decided_from(self, offset: int) -> Iterator[FetchData]:
-        """The log from ``offset`` on, as far as it was seen; records of open transactions are not visible."""
+        """Yields the log from ``offset`` up to the log end; records of open transactions are not visible."""
         end = self._log_end_offset
         return self._fetches(offset, end, end, Isolation.READ_COMMITTED, FETCH_BYTES)
 
@@ -75,9 +73,9 @@ class LogFollower(LogReader):
         self.producers.on_high_watermark(self._log_end_offset)
 
     def is_current(self) -> bool:
-        """Whether :meth:`follow` sees everything; after segments were rolled, cut or rewritten, only a refresh does.
+        """Whether the follower has seen the whole log; if it has not after a :meth:`follow`, refresh it.
 
-        The same holds if bytes remain that form no batch: a torn write, or the log was cut and continued.
+        A refresh is needed after segments were rolled, cut or rewritten, and if bytes at the end form no batch.
         """
         if not self._is_same_file() or self.segments.active.size < self.segments.active.file_size:
             return False

@@ -1,6 +1,6 @@
-"""The checkpoint entries of a partition, and where a log keeps its own.
+"""Marks: the checkpoint entries of a partition, which a log reads when it is opened and writes when it is closed.
 
-A log directory keeps them in files at its root (:class:`LogManager`), a standalone log in memory.
+A log directory stores them in files at its root (``directory.RootCheckpoints``), a standalone log in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..segment import Holes
 
 
 class Marks(NamedTuple):
-    """The entries of a partition in the checkpoints at the root of a log directory."""
+    """The entries of one partition in the checkpoints at the root of a log directory."""
 
     recovery_point: int | None = None  # everything below was synced; None: unknown
     log_start_offset: int = 0  # everything below is deleted
@@ -19,29 +19,29 @@ class Marks(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """Where the marks of a log are kept."""
+    """Reads and writes the marks of one log."""
 
     def read(self) -> Marks: ...
 
     def write(self, marks: Marks) -> None:
-        """Durable when this returns."""
+        """Replaces the marks; durable on return."""
         ...
 
     def sync(self) -> None:
-        """Make what :meth:`read` returned durable: its writer may have been killed before it was."""
+        """Syncs the marks that :meth:`read` returned: their writer may have been killed before it did."""
         ...
 
     def holes(self) -> Holes:
-        """Where offsets may be missing in the log: it was compacted, or filled with gaps, or this is unknown."""
+        """Returns where offsets may be missing in the log, because of compaction or because it was filled with gaps."""
         ...
 
     def note_holes(self) -> None:
-        """Record that offsets may be missing; durable when this returns."""
+        """Records that offsets may be missing anywhere in the log; durable on return."""
         ...
 
 
 class KeptInMemory:
-    """Marks of a standalone log, without a log directory around it."""
+    """The marks of a standalone log, which is in no log directory; lost when the process ends."""
 
     def __init__(
         self, recovery_point: int | None = 0, log_start_offset: int = 0, holes: Holes = Holes.INSIDE_SEGMENTS

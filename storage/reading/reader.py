@@ -1,8 +1,8 @@
 """LogReader: reads a log without changing it.
 
-A reader takes no lock. It sees the log as it was when it was opened or refreshed; segments that compaction or retention
-replace later stay readable as long as they are open. If a file is gone, the reader refreshes and continues by
-offset.
+A reader takes no lock. It sees the log as it was when it was opened or refreshed. Segments that compaction or retention
+replace later stay readable as long as they are open; if a file is missing, the reader refreshes and continues at the
+same offset.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .times import (
 from .view import LogView
 
 FETCH_BYTES = 8 * 1024 * 1024  # read and decoded at once: large enough for speed, small enough for parallel tasks
-FETCH_BYTES_A_RECORD = 1024  # to read less for a few records; larger records take more fetches
+FETCH_BYTES_A_RECORD = 1024  # limits a fetch for few records; larger records take more fetches
 
 
 class LogReader(LogView):
-    """The log of a partition, for reading."""
+    """Reads the records of a partition, by offset and by time."""
 
     # Reading
 
@@ -48,9 +48,10 @@ class LogReader(LogView):
         isolation: Isolation = Isolation.READ_COMMITTED,
         min_one_message: bool = True,
     ) -> FetchData | None:
-        """Batches of one segment, from the one that contains ``start_offset``, or the next one if there is a gap.
+        """Returns batches of one segment, from the one that contains ``start_offset`` or, in a gap, the next one.
 
-        At most ``max_bytes``, but one complete batch if ``min_one_message``. None if there is nothing to see there yet.
+        Returns at most ``max_bytes``, but at least one complete batch if ``min_one_message``. None if ``isolation``
+        shows no batch there yet.
 
         Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where offsets are
         missing in a log that was never compacted, and CorruptRecordError with path and position.
@@ -96,9 +97,10 @@ class LogReader(LogView):
         return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
 
     def _find(self, offset: int, until: int) -> tuple[LogSegment, FoundBatch] | None:
-        """Where the first batch is that reaches ``offset``, with those up to ``until`` if they are near.
+        """Returns the segment and position of the first batch that reaches ``offset``; None: there is no such batch.
 
-        Without compaction, each segment begins where the previous one ends, unless its offsets are too far away.
+        The position comes with the batches read on the way up to offset ``until``, if they are near. Checks that each
+        segment begins where the previous one ends, unless the log was compacted.
         """
         before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):
@@ -110,15 +112,15 @@ class LogReader(LogView):
         return None
 
     def check_readable_to(self, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> None:
-        """Raise for damage at the apparent end of the log, if a read reaches everything visible.
+        """Raises the error of damage at the apparent end of the log, if a read up to ``offset`` reaches that end.
 
-        Where transactions are open, the damage may be in the markers that ended them.
+        If transactions are open, the end is the last stable offset: the damage may be in the markers that ended them.
         """
         if self._end_damage is not None and offset >= self.end_offset(isolation):
             raise self._end_damage
 
     def _check_nothing_missing(self, offset: int) -> None:
-        """Raise MissingSegmentError where a batch should exist that reaches ``offset``, below the log end."""
+        """Raises MissingSegmentError, unless compaction or gaps explain that no batch reaches ``offset``."""
         if self.context.holes() is Holes.NOWHERE:
             raise MissingSegmentError(
                 f"offsets {offset} to {self._log_end_offset - 1} are in no batch, {NEVER_COMPACTED}",
@@ -126,20 +128,20 @@ class LogReader(LogView):
             )
 
     def _check_below_next(self, segment: LogSegment, window: Window) -> None:
-        """Raise CorruptRecordError where a window reaches into the next segment, or beyond the log end."""
+        """Raises CorruptRecordError if a batch reaches into the next segment, or beyond the log end."""
         following, headers = self.segments.higher(segment.base_offset), window.headers
         end = self._log_end_offset if following is None else following.base_offset
         if headers.next_offset > end:
             table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
             beyond = "beyond the log's end" if following is None else "into the next segment, which begins"
             raise CorruptRecordError(
-                f"offsets {table['base_offset']} to {table['last_offset']} reach {beyond} at {end}",
+                f"a batch has offsets {table['base_offset']} to {table['last_offset']}, which reach {beyond} at {end}",
                 path=segment.path(file_names.LOG),
                 position=window.position + int(table["position"]),
             )
 
     def _position_of_bound(self, segment: LogSegment, bound: int) -> int:
-        """The position up to which ``segment`` may be read: no batch that reaches ``bound``."""
+        """Returns the position at which a read of ``segment`` must end so that no batch reaches offset ``bound``."""
         following = self.segments.higher(segment.base_offset)
         if bound == self._log_end_offset or (following is not None and following.base_offset <= bound):
             return segment.size
@@ -147,7 +149,7 @@ class LogReader(LogView):
         return segment.size if position is None else position
 
     def fetch_data(self, segment: LogSegment, window: Window, isolation: Isolation) -> FetchData:
-        """The batches of a window, and which of them ``isolation`` shows."""
+        """Returns the batches of a window, with which of them ``isolation`` shows."""
         visible = ~window.headers.is_control
         if isolation is Isolation.READ_UNCOMMITTED or not window.headers.is_transactional.any():
             return FetchData(segment, window, visible, ())
@@ -166,10 +168,10 @@ class LogReader(LogView):
         timespan: Timespan = ALL_TIMES,
         fetch_bytes: int = FETCH_BYTES,
     ) -> Iterator[Records]:
-        """Exactly the records with ``start <= offset < end`` that ``isolation`` shows, in chunks, in order.
+        """Yields the records with ``start <= offset < end`` that ``isolation`` shows, in tables, in offset order.
 
-        With a ``timespan``, segments and batches without any record in it are skipped; all records of the others are
-        included. Ends early at :meth:`end_offset`. Raises like :meth:`read` and :meth:`FetchData.records`.
+        With a ``timespan``, skips segments and batches without any record in that range; yields all records of the
+        others. Ends early at :meth:`end_offset`. Raises like :meth:`read` and :meth:`FetchData.records`.
         """
         bound = self.end_offset(isolation)
         start = self._passing_over(start, timespan)
@@ -189,10 +191,10 @@ class LogReader(LogView):
         max_bytes: int,
         timespan: Timespan = ALL_TIMES,
     ) -> Iterator[FetchData]:
-        """Everything from ``start`` up to the batch that reaches ``end``, but no batch that reaches ``bound``.
+        """Yields fetches from ``start`` up to the batch that reaches ``end``, without batches that reach ``bound``.
 
-        The files of segments that were read to their end are closed: a log has more files than a process may have open.
-        Fetched data is not kept here: once the caller releases it, the next fetch reuses its memory.
+        Closes the files of segments that were read to their end: a log has more files than a process may have open.
+        Keeps no reference to a fetch: once the caller releases one, the next fetch reuses its memory.
         """
         offset, before = start, None
 
@@ -213,7 +215,7 @@ class LogReader(LogView):
         return iter(fetch, None)
 
     def _passing_over(self, offset: int, timespan: Timespan) -> int:
-        """Where to continue: after the segments from ``offset`` on whose records are all older than ``timespan``."""
+        """Returns the offset after the segments, from ``offset`` on, whose records are all older than ``timespan``."""
         if timespan.first == INT64_MIN:
             return offset
         return self.looking_again(lambda: self._behind_older(offset, timespan.first))
@@ -226,7 +228,7 @@ class LogReader(LogView):
         return max(offset, found.base_offset)
 
     def hidden_rows(self, segment: LogSegment, window: Window, markers: Mapping[int, Marker]) -> Bools:
-        """Which batches of a window belong to an aborted transaction, or to an open one."""
+        """Returns which batches of a window belong to an aborted or open transaction; shape (batches,)."""
         return self._outcomes.hidden_rows(segment, window, markers, self._log_end_offset)
 
     # Time
@@ -234,10 +236,10 @@ class LogReader(LogView):
     def offset_for_timestamp(
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_COMMITTED
     ) -> OffsetAndTimestamp | None:
-        """The first record, by offset, that ``isolation`` shows and that is not older than ``timestamp_ms``.
+        """Returns the first record, by offset, that ``isolation`` shows and that is not older than ``timestamp_ms``.
 
-        Never a control batch, whose time is when a transaction ended: Kafka's lookup finds those too. None if there is
-        no such record. Raises CorruptRecordError where a skipped batch is damaged.
+        None if there is no such record. Never returns the offset of a control batch, as Kafka's lookup may: the time of
+        such a batch is when its transaction ended. Raises CorruptRecordError if a skipped batch is damaged.
         """
         return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
 
@@ -262,7 +264,10 @@ class LogReader(LogView):
             self._check_ends_before_next(before)
 
     def _check_ends_before_next(self, segment: LogSegment) -> None:
-        """If its log was read to the end, raise as :meth:`SegmentReader.check_follows` of the next segment."""
+        """Raises CorruptRecordError or MissingSegmentError if the next segment does not follow ``segment``.
+
+        Does nothing if the log of ``segment`` was not read to its end: see :meth:`SegmentReader.check_follows`.
+        """
         following, end = self.segments.higher(segment.base_offset), end_if_read(segment)
         if following is not None and end is not None:
             following.check_follows(segment, end)
@@ -288,12 +293,15 @@ class LogReader(LogView):
         return not self.hidden_rows(segment, batch, {})[0]
 
     def _close_inactive(self, segment: LogSegment) -> None:
-        """Close a segment once its log was read: ten thousand segments have more files than a process may have open."""
+        """Closes the files of a segment, unless it is active: a log has more files than a process may have open."""
         if segment is not self.segments.active:
             segment.close()
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the largest timestamp of all, shown or not; None if no record has a timestamp."""
+        """Returns the first record with the largest timestamp of the log; None if no record has a timestamp.
+
+        Records of aborted and open transactions count too.
+        """
         return self.looking_again(self._offset_of_max_timestamp)
 
     def _offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:

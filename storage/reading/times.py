@@ -1,10 +1,10 @@
-"""Where the records of a segment reach a time, found by the headers of its batches.
+"""Finds the first batches of segments whose records reach a time, by time index and batch headers.
 
 A time index covers batches, including the markers that end transactions. A marker's time is when its transaction ended,
 so in history that is loaded later, the first marker is later than all records after it, and the index has no useful
 entries from there on. What the index states is still true: no batch up to an entry, and so no record, is later than the
-entry's time. From there on the headers decide, except those of markers. Their checksums are verified, so the first
-lookup in a segment of this kind reads it; the results for each stretch are remembered for the next lookup.
+entry's time. After the last useful entry, the headers of data batches decide. Their checksums are verified, so the
+first lookup in such a segment reads all of it; the largest time of each stretch is cached for the next lookup.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..format.constants import NO_TIMESTAMP
 from ..format.tables import Int64s
 from ..segment import NO_RECORD, PROBE_BYTES, OffsetAndTimestamp, RecordTimes, SegmentReader, TimestampOffset, Window
 
-STRETCH_BYTES = 1024 * 1024  # one number is remembered for this many bytes
+STRETCH_BYTES = 1024 * 1024  # one largest time is cached for this many bytes
 SMALL_BYTES = 4 * PROBE_BYTES  # reading this much takes no longer than locating a smaller part
 
 Segment = TypeVar("Segment", bound=SegmentReader)
@@ -30,12 +30,12 @@ _Timed = tuple[Window, Int64s]  # batches, and the largest record time of each
 def segments_reaching_time(
     segments: Sequence[Segment], timestamp_ms: int, check: Callable[[Segment], None]
 ) -> Iterator[Segment]:
-    """The segments that may hold a record with this time or a later one, in order.
+    """Yields the segments that may hold a record with this time or a later one, in order.
 
-    According to the time indexes, the others hold none. No checksum covers these indexes: one that lost entries, or has
-    a changed last entry, may state too early a time. In a log in order of time, its segment is then the last one
-    skipped, so that one is checked against the log. In a log not in order of time, all are checked, which takes ten
-    times as long. ``check`` gets each segment whose log was read to skip it, and raises if it is damaged.
+    The time indexes show that the other segments hold none. No checksum covers an index: if it lost entries, or its
+    last entry changed, it may state too early a time. If times increase from segment to segment, only the last skipped
+    segment can have such an index, and its log is read to check. Otherwise the logs of all skipped segments are read,
+    which takes ten times as long. ``check`` gets each segment whose log was read, and raises if it is damaged.
     """
     is_in_order, youngest_ms = True, NO_TIMESTAMP
     for index, segment in enumerate(segments):
@@ -57,7 +57,7 @@ def segments_reaching_time(
 
 
 def _after_all(segments: Sequence[Segment], timestamp_ms: int, check: Callable[[Segment], None]) -> Iterator[Segment]:
-    """Those of the skipped segments that, according to the log itself, may hold a matching record."""
+    """Yields those of the skipped segments whose log, read to check the index, may hold a matching record."""
     for segment in segments:
         is_passed = segment.largest.timestamp < timestamp_ms
         if is_passed and _confirmed_ms(segment, check) >= timestamp_ms and _may_reach(segment, timestamp_ms):
@@ -65,7 +65,7 @@ def _after_all(segments: Sequence[Segment], timestamp_ms: int, check: Callable[[
 
 
 def _confirmed_ms(segment: Segment, check: Callable[[Segment], None]) -> int:
-    """A segment's largest time according to the log. Closes the files, since many segments may be checked."""
+    """Returns a segment's largest time, in ms, from its log; closes its files, since many segments may be checked."""
     if segment.is_largest_confirmed:
         return segment.largest.timestamp
     confirmed_ms = segment.confirm_largest().timestamp
@@ -79,13 +79,13 @@ def _confirmed_ms(segment: Segment, check: Callable[[Segment], None]) -> int:
 
 
 def _may_reach(segment: SegmentReader, timestamp_ms: int) -> bool:
-    """Whether a record of a segment with a late enough batch may match, according to what was read of its log."""
+    """Whether a segment may hold a record with this time or a later one, as far as the cached times show."""
     known = segment.record_times
     return known is None or known.end < segment.size or max(known.older, known.largest) >= timestamp_ms
 
 
 def end_if_read(segment: SegmentReader) -> int | None:
-    """The offset after a segment whose log was read up to its end; None if it was not."""
+    """Returns the offset after the last batch of a segment; None if the segment's log was not read to its end."""
     known = segment.record_times
     if known is None or known.end < segment.size:
         return segment.walked_end if segment.walked_size == segment.size else None
@@ -95,9 +95,10 @@ def end_if_read(segment: SegmentReader) -> int | None:
 def batches_reaching_time(
     segment: SegmentReader, timestamp_ms: int, start_offset: int
 ) -> Iterator[tuple[Window, Int64s]]:
-    """Windows with batches that may hold a matching record from ``start_offset`` on, and the rows of those batches.
+    """Yields windows, with the rows of batches that may hold a matching record from ``start_offset`` on.
 
-    Raises as :meth:`SegmentReader.batches` if the bytes read are damaged.
+    A record matches if it has this time or a later one. Raises as :meth:`SegmentReader.batches` if the bytes read are
+    damaged.
     """
     for window, times in _windows(segment, timestamp_ms, start_offset):
         rows = np.flatnonzero((times >= timestamp_ms) & (window.headers.table["last_offset"] >= start_offset))
@@ -106,7 +107,10 @@ def batches_reaching_time(
 
 
 def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> Iterator[_Timed]:
-    """The windows that may hold a matching batch. A new one is remembered when the caller asks for the next."""
+    """Yields the windows that may hold a matching batch, with the largest record time of each batch.
+
+    The times of a new window are cached once the caller asks for the next window.
+    """
     known = _known(segment)
     if known is None or timestamp_ms <= known.older:
         hint, begin = _begin(segment, timestamp_ms, start_offset)
@@ -121,9 +125,10 @@ def _windows(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> It
 
 
 def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tuple[int, int]:
-    """A time earlier than the one searched for, and the position of a batch before which no record is later.
+    """Returns a time and a position in a segment, with no later record before that position.
 
-    Does not use the indexes if that takes longer than reading what they would save.
+    The time is below ``timestamp_ms``. The position is the start of a small segment, which takes no longer to read than
+    its indexes.
     """
     if segment.size <= SMALL_BYTES:
         return NO_RECORD, 0
@@ -132,7 +137,7 @@ def _begin(segment: SegmentReader, timestamp_ms: int, start_offset: int) -> tupl
 
 
 def _known(segment: SegmentReader) -> RecordTimes | None:
-    """What is remembered of the file that now has the segment's name."""
+    """Returns the cached times of a segment, unless the file with its name was replaced since."""
     known = segment.record_times
     if known is not None and known.inode != segment.status().inode:
         segment.release()
@@ -140,7 +145,7 @@ def _known(segment: SegmentReader) -> RecordTimes | None:
 
 
 def _timed(segment: SegmentReader, position: int, end: int, expected: int | None = None) -> Iterator[_Timed]:
-    """Batches between two positions, and their record times. If there are many, the first window is small.
+    """Yields batches between two positions, with the largest record time of each; starts with a small window.
 
     ``expected`` is the offset that should be at ``position``; None: unknown.
     """
@@ -157,7 +162,7 @@ def _timed(segment: SegmentReader, position: int, end: int, expected: int | None
 def first_record_not_older(
     segment: SegmentReader, window: Window, row: int, timestamp_ms: int, start_offset: int
 ) -> OffsetAndTimestamp | None:
-    """The first record of a batch, from ``start_offset`` on, with this time or a later one; None if there is none."""
+    """Returns the first record of a batch, from ``start_offset`` on, with this time or a later one; None: no record."""
     records = segment.records_at(window, row)
     hits = np.flatnonzero((records.timestamps >= timestamp_ms) & (records.offsets >= start_offset))
     if not len(hits):
@@ -167,9 +172,9 @@ def first_record_not_older(
 
 
 def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
-    """The largest time of the records from ``start_offset`` on, ms; -1 if no record has a time.
+    """Returns the largest time, in ms, of a segment's records from ``start_offset`` on; -1 if no record has a time.
 
-    Reads backwards from the end. If the index entry before has no later time, nothing before it need be read.
+    Reads backwards from the end, up to an index entry that is not later than what was found.
     """
     back, found = 1, NO_TIMESTAMP
     while True:
@@ -181,7 +186,7 @@ def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
 
 
 def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
-    """The time index entry ``back`` before its last; an entry before the segment if there is none."""
+    """Returns the time index entry that is ``back`` before the last; an entry before the segment if there is none."""
     if segment.has_sound_time_index() and back < len(segment.time_index):
         index = segment.time_index
         entry = TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))
@@ -191,7 +196,7 @@ def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
 
 
 def _largest_from(segment: SegmentReader, offset: int, start_offset: int) -> int:
-    """The largest record time in batches that reach ``offset``; of a batch with ``start_offset``, from there on."""
+    """Returns the largest time, in ms, of records in batches that reach ``offset``, from ``start_offset`` on."""
     found = NO_TIMESTAMP
     for window, all_times in _timed(segment, segment.position_before(offset), segment.size):
         reaching_it = np.flatnonzero(window.headers.table["last_offset"] >= offset)

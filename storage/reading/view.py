@@ -1,4 +1,4 @@
-"""LogView: a log as it was when it was opened or refreshed: its segments, its start and end, its producers.
+"""LogView: the segments, start and end, and producers of a log, as they were when it was opened or refreshed.
 
 A view takes no lock. Segments that compaction or retention replace later stay readable as long as they are open. If a
 file is missing, :meth:`LogView.looking_again` refreshes the view and tries again.
@@ -48,7 +48,7 @@ class LogView:
         self._take(self._load())
 
     def _find_holes(self) -> Holes:
-        """Where offsets may be missing; once that is anywhere, it does not change."""
+        """Returns where offsets may be missing in the log; reads the checkpoint until the answer is "anywhere"."""
         if self._holes is not Holes.ANYWHERE:
             self._holes = self.checkpoints.holes()
         return self._holes
@@ -63,10 +63,10 @@ class LogView:
         filesystem: FileSystem | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> Self:
-        """Open the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
+        """Opens the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
 
-        Raises CorruptRecordError where records below the recovery point are missing at the end, and StorageError where
-        there is no such directory.
+        Raises CorruptRecordError if records below the recovery point are missing at the end, and StorageError if there
+        is no such directory.
         """
         context = LogContext(
             directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
@@ -98,15 +98,17 @@ class LogView:
 
     def _gone(self) -> StorageError:
         if self.context.filesystem.status(self.context.directory) is None:
-            return StorageError(f"{self.context.directory}: no such directory: the partition, or its disk, is gone")
+            return StorageError(
+                f"{self.context.directory}: no such directory: the partition was deleted, or its disk is not mounted"
+            )
         return StorageError(
             f"{self.context.directory}: files disappear while they are being read; is the topic being deleted?"
         )
 
     def looking_again(self, look: Callable[[], T]) -> T:
-        """The result of ``look``. If a file is gone, replaced or deleted, refreshes the log and calls ``look`` again.
+        """Returns the result of ``look``; if a file is missing, refreshes the log and calls ``look`` again.
 
-        Raises StorageError if files keep disappearing.
+        Retention and compaction delete files at any time. Raises StorageError if files keep disappearing.
         """
         for _ in range(REOPEN_ATTEMPTS):
             try:
@@ -125,27 +127,27 @@ class LogView:
         self.truncated_bytes = loaded.truncated_bytes
 
     def _forget_outcomes(self) -> None:
-        """For use after segments or producer state were replaced."""
+        """Drops the cache of how transactions ended, after segments or producer state were replaced."""
         self._outcomes = Outcomes(self)
 
     def _expire_producers(self) -> None:
-        """Forget idle producers, every ten minutes while a log stays open, as a broker does."""
+        """Removes idle producers from the state, every ten minutes while a log stays open, as a broker does."""
         now_ms = self.context.clock.now_ms()
         if now_ms - self._expiry_checked_ms >= EXPIRATION_CHECK_INTERVAL_MS:
             self._expiry_checked_ms = now_ms
             self.producers.remove_expired(now_ms)
 
     def active_producers(self, now_ms: int) -> dict[int, ProducerState]:
-        """The producers that have not expired by ``now_ms``, by producer id; a copy.
+        """Returns a copy of the state of the producers that have not expired by ``now_ms``, by producer id.
 
-        For a time in the past, those that expired since are searched for in the log, from its oldest snapshot on.
+        For a time in the past, reads the log from its oldest snapshot on, to include producers that expired since.
         """
         if now_ms > self.context.clock.now_ms() - EXPIRATION_CHECK_INTERVAL_MS:
             return self.producers.active(now_ms)
         return self._loader().producers_as_of(now_ms, self._log_end_offset, self.segments).active(now_ms)
 
     def refresh(self) -> None:
-        """See what was appended, deleted or replaced since."""
+        """Reloads the log, with what was appended, deleted or replaced since it was opened."""
         self.close()
         self._take(self._load())
 
@@ -163,7 +165,7 @@ class LogView:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first offset that readers see."""
         return self._log_start_offset
 
     @property
@@ -178,7 +180,7 @@ class LogView:
 
     @property
     def producers(self) -> ProducerStateManager:
-        """The state of the producers at the log end. Raises CorruptionError where damage hides what they did."""
+        """The state of the producers at the log end. Raises CorruptionError if damage hides some of their batches."""
         if self._producers is None:
             self._producers = self.looking_again(self._find_producers)
         return self._producers
@@ -193,9 +195,9 @@ class LogView:
 
     @contextmanager
     def despite_damage(self) -> Iterator[None]:
-        """Within this context, damaged batches are ignored in deciding how transactions ended.
+        """Within the ``with`` block, skips damaged batches to find out how transactions ended, and raises nothing.
 
-        Without damage, it has no effect.
+        Has no effect on a log without damage.
         """
         was, self.passes_damage = self.passes_damage, True
         try:
@@ -208,30 +210,34 @@ class LogView:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is decided: the first offset of the earliest open transaction, else the log end."""
+        """The first offset of the earliest open transaction; the log end if no transaction is open."""
         unstable = self.producers.first_unstable_offset
         return self._log_end_offset if unstable is None else max(unstable, self._log_start_offset)
 
     def end_offset(self, isolation: Isolation) -> int:
-        """The offset up to which a reader sees records."""
+        """Returns the offset below which readers of an isolation level see records."""
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
 
     def start_without_records(self, before_offset: int) -> int:
-        """The log start after deleting all records before ``before_offset``, or, for -1, before the high watermark.
+        """Returns the log start offset that a deletion of all records below ``before_offset`` would give.
 
-        Raises PolicyViolationError for a topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        -1 means the high watermark. Raises PolicyViolationError for a topic that is only compacted, and
+        OffsetOutOfRangeError above the high watermark.
         """
         if not self.context.config.delete:
-            raise PolicyViolationError(f"{self.context.directory}: cleanup.policy has no delete")
+            raise PolicyViolationError(
+                f"{self.context.directory}: records cannot be deleted, because cleanup.policy has no delete"
+            )
         offset = self.high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRangeError(
-                f"{self.context.directory}: cannot delete before {before_offset}, the log ends at {self.high_watermark}"
+                f"{self.context.directory}: cannot delete records before offset {before_offset}; give an offset from 0 "
+                f"to {self.high_watermark}, where the log ends, or -1 for all"
             )
         return max(self._log_start_offset, offset)
 
     def describe_segments(self) -> list[SegmentDescription]:
-        """All segments, ascending."""
+        """Returns offsets, size and largest timestamp of all segments, ascending."""
         return self.looking_again(self._describe_segments)
 
     def _describe_segments(self) -> list[SegmentDescription]:
@@ -241,11 +247,11 @@ class LogView:
         ]
 
     def file_bytes(self) -> int:
-        """The total length of all ``.log`` files."""
+        """Returns the total length of all ``.log`` files, in bytes."""
         return self.looking_again(lambda: sum(segment.status().size for segment in self.segments))
 
     def is_rolled(self) -> bool:
-        """Whether the segment seen as active is closed by now: a roll creates a segment named by the log end."""
+        """Whether another process has rolled the log since: a roll creates a segment named by the log end."""
         if self._log_end_offset == self.segments.active.base_offset:
             return False
         following = file_names.segment_file(self._log_end_offset, file_names.LOG)

@@ -1,6 +1,7 @@
-"""LogWatcher: a reader for repeated access, which costs only what was appended, not the whole log.
+"""LogWatcher: opens a log once and catches up later, which reads only what was appended since.
 
-For streaming queries: an access before every micro-batch, and tasks that read a little at the end of a long log.
+It is for streaming queries, which access a log before every micro-batch, and for tasks that read a little at the end of
+a long log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ UNINDEXED_BYTES = 1024 * 1024
 
 
 class LogWatcher(LogReader):
-    """A partition's log, for reading as it grows. Like every reader, takes no lock and changes nothing."""
+    """Reads a partition's log as it grows. Takes no lock and changes nothing."""
 
     def _load(self) -> LoadedLog:
         self._known_directory = None  # nothing is known of a log that cannot be loaded
@@ -37,10 +38,10 @@ class LogWatcher(LogReader):
         return self.context.filesystem.status(self.context.directory)
 
     def catch_up(self, marks: Marks | None = None) -> None:
-        """See what was appended, deleted or replaced since.
+        """Updates the view with what was appended, deleted or replaced since.
 
-        Costs what was appended, or like :meth:`refresh` a full load if files were added or removed, as by a roll, a
-        compaction, retention or a recovery. ``marks``: the checkpoints' entries, if the caller has just read them.
+        Reads only what was appended, unless a roll, compaction, retention or recovery added or removed files; then it
+        loads the whole log, as :meth:`refresh`. ``marks``: the checkpoints' entries, if the caller has just read them.
         Raises StorageError if the directory no longer exists.
         """
         is_known = self._known_directory is not None and len(self.segments) > 0
@@ -49,7 +50,7 @@ class LogWatcher(LogReader):
         self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:
-        """Return False if the active segment was cut, or what was appended is damaged."""
+        """Reads the headers of appended batches; returns False if the active segment was cut, or they are damaged."""
         active = self.segments.active
         if active.file_size < active.size:
             return False
@@ -66,7 +67,7 @@ class LogWatcher(LogReader):
         return is_sound_up_to_end(active, self._log_end_offset, self._marks.recovery_point)
 
     def rest(self, start: int, end: int) -> None:
-        """Close the files of segments with offsets from ``start`` up to ``end``, except the active one's.
+        """Closes the files of all segments with offsets from ``start`` up to ``end``, except the active segment.
 
         A watcher lives long, and a process may have only a thousand files open.
         """
@@ -82,10 +83,10 @@ class LogWatcher(LogReader):
     # Where a micro-batch may end
 
     def stable_end(self, isolation: Isolation) -> int:
-        """The offset up to which a reader sees, without transaction markers at the end that may not be synced yet.
+        """Returns :meth:`end_offset`, without transaction markers at the end that may not be synced yet.
 
-        A power cut may remove a marker at the end, and a record then gets its offset: a reader that remembers to have
-        read beyond the marker would never see that record.
+        After a power cut, such a marker may be lost, and the next record gets the marker's offset. A query that had
+        stored the end after the marker as its progress would never read that record.
         """
         bound = self.end_offset(isolation)
         return self._despite_damage(lambda: self._stable_end(bound), bound)
@@ -116,9 +117,10 @@ class LogWatcher(LogReader):
         return synced
 
     def offset_within(self, start: int, end: int, max_bytes: int) -> int:
-        """The end, after a batch, of a read from ``start`` towards ``end`` that takes at most ``max_bytes`` of log.
+        """Returns the offset, at the end of a batch, up to which a read from ``start`` takes at most ``max_bytes``.
 
-        Includes at least one batch, but nothing beyond ``end``; if damage is to be skipped, returns ``end`` for it.
+        The read includes at least one batch, and ends at ``end`` at the latest. Damage raises CorruptionError; within
+        :meth:`despite_damage`, the result is then ``end``.
         """
         return self._despite_damage(lambda: self._offset_within(start, end, max_bytes), end)
 
@@ -135,7 +137,7 @@ class LogWatcher(LogReader):
         return end
 
     def bytes_between(self, start: int, end: int) -> int:
-        """The approximate number of bytes between two offsets, assuming evenly distributed records in each segment."""
+        """Returns the approximate number of bytes between two offsets, with a segment's offsets evenly spread."""
         return self.looking_again(lambda: self._bytes_between(start, end))
 
     def _bytes_between(self, start: int, end: int) -> int:
@@ -152,7 +154,7 @@ class LogWatcher(LogReader):
 
 
 def _indexed_below(segment: LogSegment, bound: int) -> Iterator[int]:
-    """The last offsets of the indexed batches below ``bound``, from last to first, then the base offset."""
+    """Yields the offsets of index entries below ``bound``, from last to first, then the segment's base offset."""
     offsets = segment.offset_index.offsets
     for row in range(int(np.searchsorted(offsets, bound)) - 1, -1, -1):
         yield int(offsets[row])
@@ -160,7 +162,7 @@ def _indexed_below(segment: LogSegment, bound: int) -> Iterator[int]:
 
 
 def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
-    """The offset after the last data batch between two positions; None if there are only control batches."""
+    """Returns the offset after the last data batch between two positions; None if there are only control batches."""
     behind = None
     for window in segment.batches(position, end):
         rows = np.flatnonzero(~window.headers.is_control)
@@ -170,14 +172,17 @@ def _end_of_data(segment: LogSegment, position: int, end: int) -> int | None:
 
 
 class _Taken(NamedTuple):
-    """The part of a segment that a limited range takes."""
+    """The part of a segment that a read with a limit takes."""
 
-    size: int
-    offset: int | None  # where the range ends, if it ends in this segment
+    size: int  # bytes
+    offset: int | None  # where the read ends, if it ends in this segment
 
 
 def _offset_in(segment: LogSegment, start: int, max_bytes: int, *, must_move: bool) -> _Taken:
-    """``must_move``: take the first batch however large it is."""
+    """Returns the part of a segment that a read from offset ``start`` with a limit of ``max_bytes`` takes.
+
+    With ``must_move``, the part includes the first batch, even if that is larger than ``max_bytes``.
+    """
     position = segment.position_reaching(start)
     if position is None:
         return _Taken(0, None)
@@ -191,7 +196,7 @@ def _offset_in(segment: LogSegment, start: int, max_bytes: int, *, must_move: bo
 
 
 def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | None:
-    """The offset after the last batch that ends within ``max_bytes`` of ``position``; None if there is none."""
+    """Returns the offset after the last batch that ends within ``max_bytes`` of ``position``; None: no batch does."""
     limit = position + max_bytes
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
     row = int(np.searchsorted(positions, limit, side="right")) - 2  # a batch that certainly ends below the limit
@@ -209,6 +214,6 @@ def _end_within(segment: LogSegment, position: int, max_bytes: int) -> int | Non
 
 
 def _first_end(segment: LogSegment, position: int) -> int:
-    """The offset after the batch at ``position``."""
+    """Returns the offset after the batch at ``position``."""
     window = next(segment.batches(position, window_bytes=PROBE_BYTES))
     return int(window.headers.table["last_offset"][0]) + 1

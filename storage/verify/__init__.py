@@ -1,11 +1,11 @@
-"""Is a log intact? Checks every checksum, record, offset, index entry, marker, snapshot and checkpoint, and reports.
+"""Verifies logs: checks every checksum, record, offset, index entry, marker, snapshot and checkpoint.
 
-:func:`verify_log` checks a partition. The work is divided by segment: :func:`plan_verification` lists the segments,
-:func:`verify_segment` checks one of them, in any process and order, and :func:`join` combines the results.
+:func:`verify_log` checks a partition. To check its segments in several processes, :func:`plan_verification` lists them,
+:func:`verify_segment` checks one, in any process and order, and :func:`join` combines the results.
 
-Changes nothing and takes no lock. Damage never ends the check: it finds the next sound batch and continues there. While
-a writer appends, unfinished writes are no damage: only bytes that were synced once, or that a sound batch follows, can
-be damaged.
+Verification changes nothing and takes no lock. Damage does not end it: it continues at the next sound batch. While a
+writer appends, unfinished writes are no damage: only bytes that were synced once, or that a sound batch follows, can be
+damaged.
 """
 
 from __future__ import annotations

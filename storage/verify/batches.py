@@ -1,7 +1,7 @@
 """Checks of batches beyond their checksums: their order, their header fields, their records.
 
-Errors lose or invent records; notes are encodings that Kafka reads but never writes. The results of compaction (fewer
-records than offsets, a delete horizon on ordinary data, empty batches) are neither.
+Damage loses or invents records; notes are encodings that Kafka reads but never writes. What compaction writes (fewer
+records than offsets, a delete horizon on ordinary data, empty batches) is neither.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ODDITIES = (  # by name of the bit, so that a program that only lists partition
 
 
 class BatchFindings(NamedTuple):
-    """The file that findings about a log's batches refer to."""
+    """Adds findings about the batches of one ``.log`` file."""
 
     findings: Findings
     path: str
@@ -45,7 +45,7 @@ class BatchFindings(NamedTuple):
 
 
 class BatchOrder:
-    """Checks that offsets increase from batch to batch, within the range of the segment."""
+    """Checks that offsets increase from batch to batch, and are at most 2^31 - 1 above the base of the segment."""
 
     def __init__(self, findings: BatchFindings, base_offset: int) -> None:
         self._findings = findings
@@ -80,7 +80,10 @@ class BatchOrder:
             self._findings.add(Kind.OFFSET_OVERFLOW, window, row, what)
 
     def _add_gaps(self, window: Window, expected: Int64s) -> None:
-        """Ignores legacy wrappers, which do not contain their first offset."""
+        """Adds up to three gaps between batches to ``gaps``; ignores wrappers of magic 0 and 1.
+
+        The header of a wrapper has no first offset, so a gap before it is unknown.
+        """
         table = window.headers.table
         is_known = (table["magic"] >= 2) | (window.headers.codec == Codec.NONE)
         is_gap = (table["base_offset"] > expected) & is_known
@@ -92,7 +95,7 @@ class BatchOrder:
 
 
 def check_headers(findings: BatchFindings, window: Window) -> None:
-    """Find header fields with values that no writer of Kafka's uses; magic 2 only."""
+    """Adds findings for header fields of magic 2 with values that no Kafka client or broker writes."""
     table, headers = window.headers.table, window.headers
     is_new = table["magic"] >= 2
     has_producer = table["producer_id"] >= 0
@@ -118,7 +121,7 @@ def check_headers(findings: BatchFindings, window: Window) -> None:
 
 
 class RecordChecks:
-    """Decodes every batch; counts records."""
+    """Decodes every batch, checks its records, and counts them in ``records``."""
 
     def __init__(self, findings: BatchFindings, decompressed_bytes_max: int) -> None:
         self._findings = findings
@@ -157,7 +160,7 @@ class RecordChecks:
         return True
 
     def _are_plain(self, window: Window, rows: Int64s, parts: list[Part]) -> bool:
-        """Whether no record has anything to report; if so, counts them."""
+        """Whether all records of some batches are as Kafka writes them; if so, counts them."""
         last_offsets = window.headers.table["last_offset"][rows]
         for part in parts:
             of_part, last_offsets = last_offsets[: len(part.table)], last_offsets[len(part.table) :]
@@ -167,7 +170,7 @@ class RecordChecks:
         return True
 
     def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:
-        """Find what every reader ignores in records of magic 2, and no writer of Kafka's produces."""
+        """Adds findings for bytes in records of magic 2 that readers ignore and Kafka never writes."""
         found = np.zeros(len(part.table), dtype=np.uint8)
         canonical.find_oddities(frozen(part.source), part.table, found)
         for at in np.flatnonzero(found).tolist():
@@ -178,7 +181,7 @@ class RecordChecks:
                     self._findings.add(kind, window, row, what)
 
     def _check_messages(self, window: Window, rows: Int64s, part: Part) -> None:
-        """Check the messages inside wrappers; a plain message's checksum is that of its batch, verified before."""
+        """Checks the checksums of messages inside wrappers; the checksum of a plain message is verified before."""
         if part.source is window.buffer:
             return
         source = memoryview(np.ascontiguousarray(part.source))
@@ -191,7 +194,10 @@ class RecordChecks:
                 self._findings.add(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
 
     def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:
-        """Offsets of records must increase, from the base offset of their batch to its last offset."""
+        """Checks that offsets of records increase, from the base offset of their batch to its last offset.
+
+        ``counts``: the number of records in each batch of ``rows``.
+        """
         table = window.headers.table[rows[counts > 0]]
         firsts = _firsts(counts)
         if not len(firsts):
@@ -235,12 +241,12 @@ class RecordChecks:
 
 
 def _row_at(window: Window, rows: Int64s, position: int) -> int:
-    """The row, among ``rows``, of the batch that begins at a position of the window's buffer."""
+    """Returns the row, among ``rows``, of the batch that begins at a position of the window's buffer."""
     return int(rows[np.searchsorted(window.headers.table["position"][rows], position)])
 
 
 def _parts(window: Window, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Locates the records of some batches, whose checksums were verified before."""
+    """Locates the records of some batches, whose checksums were verified before; returns them in log order."""
     parts: list[Part] = []
     magics = headers.table["magic"]
     bounds = [0, *(np.flatnonzero(np.diff(magics)) + 1).tolist(), len(headers)]

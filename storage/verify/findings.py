@@ -1,4 +1,4 @@
-"""What verification can find, how severe it is, and what to do about it."""
+"""The kinds of findings that verification reports, each with its severity and advice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kind(Enum):
     RECORDS_MISSING = (
         "records-missing",
         Severity.DAMAGE,
-        "restore the file, or lower the recovery point to give them up",
+        "restore the file; to give the records up, lower the recovery point in the checkpoint",
     )
     MISSING_SEGMENT = "missing-segment", Severity.DAMAGE, "restore the files of the segment"
     UNREADABLE = "unreadable", Severity.DAMAGE, "check the disk and permissions, and run this again"
@@ -62,7 +62,7 @@ class Kind(Enum):
         Severity.NOTE,
         "a write is in progress or was never acknowledged: opening the log for writing cuts it off",
     )
-    VANISHED = "vanished", Severity.NOTE, "deleted or replaced during the check: run this again"
+    VANISHED = "vanished", Severity.NOTE, "the file was deleted or replaced during the check: run this again"
     OFFSETS_OVERLAP = "offsets-overlap", Severity.NOTE, _WRITER
     OFFSET_GAP = "offset-gap", Severity.NOTE, "no action needed if the topic was ever compacted"
     ODD_ATTRIBUTES = "odd-attributes", Severity.NOTE, _WRITER
@@ -81,7 +81,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or an oddity."""
+    """One problem or oddity in one file."""
 
     kind: Kind
     path: str
@@ -122,4 +122,4 @@ class Findings:
     def _rest(self) -> Iterator[Finding]:
         for (kind, path), count in self._counts.items():
             if count > FINDINGS_MAX:
-                yield Finding(kind, path, None, None, f"{count - FINDINGS_MAX} more of these")
+                yield Finding(kind, path, None, None, f"{count - FINDINGS_MAX} more findings of this kind")

@@ -1,8 +1,8 @@
 """Checks the offset and time index of a segment, entry by entry, against the batches as they are read.
 
-A missing entry costs a longer walk, but no record; only the last entry of a time index must exist, since retention uses
-it. What Kafka 2.8 wrote is valid too: the entry for an append of several batches has the last offset of all of them and
-the position of the first.
+A missing entry costs a longer search, but no record; only the last entry of a time index must exist, since retention
+uses it. Entries of Kafka 2.8 are valid too: for an append of several batches, the entry has the last offset of all of
+them and the position of the first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB by default; 
 
 
 class IndexFile(NamedTuple):
-    """An index file."""
+    """The path and content of an index file."""
 
     path: str
     entries: bytes  # whole entries, without the zeros of a preallocated file
@@ -29,7 +29,7 @@ class IndexFile(NamedTuple):
 
 
 def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, findings: Findings) -> IndexFile:
-    """Read an index; adds a finding if its length is wrong."""
+    """Reads an index file; adds a finding of ``kind`` if the file has a wrong length or is too large to be checked."""
     status = filesystem.status(path)
     if status is None:
         return IndexFile(path, b"", is_there=False)
@@ -47,7 +47,7 @@ def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, 
 
 
 class _Entries(NamedTuple):
-    """Entries in the order in which the walk reaches the batches that they refer to."""
+    """The entries of an index, sorted by the order in which the batches that they refer to are read."""
 
     keys: Int64s  # ascending: positions in an offset index, offsets in a time index
     values: Int64s
@@ -99,7 +99,10 @@ class OffsetIndexCheck:
         self._done = end
 
     def _ends_a_batch(self, table: np.ndarray, rows: Int64s, offsets: Int64s) -> Bools:
-        """Whether the offset is the last one of the batch, or of a later one of the same append, as Kafka 2.8 wrote."""
+        """Whether each offset is the last of its batch, or of a later batch of the same append, as Kafka 2.8 wrote it.
+
+        Shape (entries,); ``rows`` are the batches at the entries' positions.
+        """
         later = np.searchsorted(table["last_offset"], offsets)
         at = table["last_offset"][np.minimum(later, len(table) - 1)]
         is_last: Bools = (table["last_offset"][rows] == offsets) | (at == offsets) | (later >= len(table))
@@ -147,7 +150,7 @@ class TimeIndexCheck:
         self._done, self._largest = end, int(running[-1])
 
     def skip(self) -> None:
-        """Damage follows, which may have held the largest timestamp."""
+        """Ends the comparison of timestamps: damaged bytes follow, which may have held the largest one."""
         self._is_known = False
 
     def finish(self, next_offset: int, *, is_closed: bool) -> None:
@@ -171,6 +174,6 @@ def _add_once(findings: Findings, reported: set[int], of: tuple[Kind, str], entr
 
 
 def _check_rising(check: OffsetIndexCheck | TimeIndexCheck, column: Int64s, name: str) -> None:
-    """A lookup is a binary search, which needs sorted entries."""
+    """Adds a finding for each entry that is not above the one before: lookups are binary searches."""
     for number in (np.flatnonzero(column[1:] <= column[:-1]) + 1).tolist():
         check.add(number, f"{name} {column[number]} is not above that of the entry before, {column[number - 1]}")

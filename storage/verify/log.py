@@ -1,4 +1,4 @@
-"""Checks a partition's log: each of its segments, and what only all of them together show."""
+"""Checks a partition's log: each segment, and what only all segments together show, such as a missing one."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ class LogFindings:
 def plan_verification(
     context: LogContext, checkpointed: CheckpointedOffsets | None = None
 ) -> tuple[list[SegmentToVerify], list[Finding]]:
-    """The existing segments, each to be passed to :func:`verify_segment`, in any order and process, and the findings
-    that file names alone give. Pass all results to :func:`join`.
+    """Lists the segments of a partition's directory, and the findings that file names alone give.
+
+    Pass each segment to :func:`verify_segment`, in any order and process, and all results to :func:`join`.
     """
     findings = Findings()
     plan = swap_plan(context, context.filesystem.list(context.directory))
     suffixes = plan.segment_suffixes()
     for base, unfinished in _unfinished(plan).items():
-        what = f"an unfinished compaction or split: {', '.join(unfinished)}"
+        what = f"files of an unfinished compaction or split: {', '.join(unfinished)}"
         findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
     for name in plan.kept:
         if name.endswith(FILE_KINDS[1:]) and file_names.base_offset_of(name) not in suffixes:
@@ -84,9 +85,10 @@ def plan_verification(
 def verify_log(
     context: LogContext, checkpointed: CheckpointedOffsets | None = None, *, deep: bool = True
 ) -> LogFindings:
-    """Check a partition's directory, all segments in this process. Reads only, takes no lock; see :func:`join`.
+    """Checks a partition's directory, with all segments in this process. Reads only; takes no lock.
 
-    Damage raises nothing; raises FileNotFoundError if there is no such directory.
+    ``deep``: decode and check every record too. Damage is in the result, and raises nothing; raises FileNotFoundError
+    if there is no such directory.
     """
     checkpointed = checkpointed or CheckpointedOffsets()
     segments, of_names = plan_verification(context, checkpointed)
@@ -102,8 +104,10 @@ def join(
     results: Sequence[SegmentFindings],
     of_names: Iterable[Finding] = (),
 ) -> LogFindings:
-    """Combines the segments' results, and finds what only all of them show: missing segments, offsets that fall from
-    one to the next, wrong leader epochs and checkpoints. ``results`` are ordered by base offset.
+    """Combines the results of all segments, ordered by base offset, into those of the log.
+
+    Adds findings that only all segments show: missing segments, offsets that go back between two segments, wrong leader
+    epochs and checkpoints. ``of_names`` are the findings of :func:`plan_verification`.
     """
     findings = Findings()
     is_compacted = any(result.is_compacted for result in results)
@@ -129,7 +133,7 @@ def join(
 
 
 def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
-    """Names that end with ``.cleaned`` or ``.swap``, by base offset."""
+    """Returns the file names that end with ``.cleaned`` or ``.swap``, by base offset."""
     found: dict[int, list[str]] = {}
     for name in sorted(
         {*plan.undone, *plan.swapped_in, *(each for each in plan.deleted if each.endswith(file_names.CLEANED))}
@@ -139,7 +143,10 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
 
 
 def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
-    """The segment with what earlier ones show; passes producer state on only if no offsets are missing in between."""
+    """Returns the segment with producer state and compaction as earlier segments show them.
+
+    The producer state is unknown if offsets are missing before the segment, or the one before is damaged.
+    """
     if not results:
         return segment
     before = results[-1]
@@ -174,7 +181,7 @@ def _add_gaps(context: LogContext, results: Iterable[SegmentFindings], findings:
 
 
 def _add_missing_aborts(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
-    """Aborted transactions that no transaction index contains, and whose records are in an earlier segment."""
+    """Adds findings for aborted transactions without an index entry, if their records are in an earlier segment."""
     undecided: dict[int, int] = {}  # base offset of the last batch with records, by producer id
     for result in results:
         for aborted in result.without_entry:
@@ -184,14 +191,15 @@ def _add_missing_aborts(context: LogContext, results: Iterable[SegmentFindings],
 
 
 def _check_newest_snapshot(context: LogContext, results: Sequence[SegmentFindings], findings: Findings) -> None:
-    """Every roll writes a snapshot; without one, brokers assume that nobody wrote before."""
+    """Adds a finding if the roll to the newest segment has no snapshot: brokers then know no producer before it."""
     if len(results) < 2 or not any(result.closing for result in results[-2:]):
         return
     base = results[-1].segment.base_offset
     if results[-1].segment.snapshots or base in results[-2].segment.snapshots:
         return
     path = file_names.join(context.directory, file_names.segment_file(base, file_names.SNAPSHOT))
-    findings.add(Kind.MISSING_SNAPSHOT, path, "no snapshot contains the producers that wrote", offset=base)
+    what = "the newest segment has no snapshot, so a broker would forget the producers before it"
+    findings.add(Kind.MISSING_SNAPSHOT, path, what, offset=base)
 
 
 # Checkpoints
@@ -203,7 +211,7 @@ def _check_checkpoints(
     recovery_point, log_start_offset = checkpointed.recovery_point or 0, checkpointed.log_start_offset or 0
     if not results:
         if recovery_point > log_start_offset:
-            what = f"no segment is left, but everything below offset {recovery_point} was synced once"
+            what = f"there is no segment, but everything below offset {recovery_point} was synced once"
             findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=log_start_offset)
         return
     end = results[-1].next_offset
@@ -228,14 +236,14 @@ def _check_checkpoints(
 
 
 def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings) -> None:
-    """``leader-epoch-checkpoint`` must be readable, ascend, begin no epoch above the log end, and match the batches."""
+    """Checks that ``leader-epoch-checkpoint`` is readable and ascends, up to the log end, and matches the batches."""
     path = file_names.join(context.directory, file_names.LEADER_EPOCH_CHECKPOINT)
     in_log = _epochs_in_log(results)
     try:
         entries = checkpoints.decode_leader_epochs(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
     except FileNotFoundError:
         if in_log:
-            findings.add(Kind.BAD_EPOCHS, path, "missing, although batches have leader epochs")
+            findings.add(Kind.BAD_EPOCHS, path, "the file is missing, although batches have leader epochs")
         return
     except CorruptionError as error:
         findings.add(Kind.BAD_EPOCHS, path, error.reason, position=error.position)
@@ -249,7 +257,10 @@ def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: 
     for entry in in_log:
         stated = LeaderEpochCache(entries).epoch_for(entry.start_offset)
         if stated not in (entry.epoch, -1) or not entries:
-            what = f"epoch {stated} at offset {entry.start_offset}, but a batch of epoch {entry.epoch} begins there"
+            what = (
+                f"the file has epoch {stated} at offset {entry.start_offset}, but a batch of epoch {entry.epoch} "
+                "begins there"
+            )
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
 
 
@@ -274,7 +285,7 @@ def _check_metadata(context: LogContext, findings: Findings) -> None:
 def read_checkpoints(
     context: LogContext, directory: str, topic: str, partition: int
 ) -> tuple[CheckpointedOffsets, list[Finding]]:
-    """A partition's offsets in the checkpoints of a log directory, and a finding for each unreadable checkpoint."""
+    """Returns a partition's offsets in the checkpoints of a log directory, and a finding per unreadable checkpoint."""
     findings = Findings()
     offsets: list[int | None] = []
     for name in file_names.OFFSET_CHECKPOINTS:

@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Findings) -> Snapshot | None:
-    """The snapshot; None, with a finding, if it is unreadable; None without a finding if it no longer exists."""
+    """Reads a snapshot. Returns None if it does not exist, and None with a finding if it is unreadable."""
     status = filesystem.status(path)
     try:
         entries = checkpoints.decode_snapshot(read_file(filesystem, path, SNAPSHOT_BYTES_MAX))
@@ -46,7 +46,7 @@ def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Find
 
 
 class ProducerCheck:
-    """Replays a segment's batches, and compares them with what Kafka recorded about them."""
+    """Follows the producers in a segment's batches, and compares them with snapshots and the transaction index."""
 
     def __init__(self, opening: Iterable[ProducerEntry] | None, base_offset: int, findings: Findings) -> None:
         """``opening``: the state at the base offset; None if it is unknown."""
@@ -65,7 +65,7 @@ class ProducerCheck:
         return tuple(self._state.entries())
 
     def replay(self, window: Window) -> None:
-        """Process sound batches."""
+        """Updates the state of the producers with the next batches, which must be sound."""
         markers, _ = read_markers(window, passes_bad=True)  # the check of control records reports bad ones
         for row in np.flatnonzero(window.headers.is_control).tolist():
             batch = window.headers.table[row]
@@ -78,18 +78,18 @@ class ProducerCheck:
         self._hiding |= self._readable.of(aborted, window.headers)
 
     def lose_track(self) -> None:
-        """Damage follows: what producers did in it is unknown."""
+        """Makes the state unknown, because damaged bytes follow that may contain batches of producers."""
         self.is_known = False
 
     def load(self, entries: Iterable[ProducerEntry], offset: int) -> None:
-        """Take over the state in a snapshot if nothing else is known."""
+        """Replaces the state, which is unknown after damage, with the entries of a snapshot at ``offset``."""
         self._state.load(entries, NEVER_EXPIRED_MS, offset)
         self.is_known = True
 
     # Snapshots
 
     def compare(self, snapshot: Snapshot, *, is_compacted: bool) -> None:
-        """Compare a snapshot with the state below its offset."""
+        """Compares a snapshot with the producer state at its offset, and adds a finding for each difference."""
         snapshotted = {entry.producer_id: entry for entry in snapshot.entries}
         for entry in snapshotted.values():
             if entry.last_offset >= snapshot.offset or entry.current_txn_first_offset >= snapshot.offset:
@@ -118,11 +118,11 @@ class ProducerCheck:
 
     @property
     def undecided(self) -> tuple[tuple[int, int], ...]:
-        """Of each producer: its id and the offset of its last batch with records that no marker follows."""
+        """(producer id, base offset) of each producer's last batch with records, if no marker follows it."""
         return self._readable.undecided
 
     def check_index(self, file: IndexFile, next_offset: int, *, is_active: bool, is_compacted: bool) -> None:
-        """Check that every entry has its marker, and every aborted transaction that still has records its entry.
+        """Checks that every entry has its marker, and that every aborted transaction with records has an entry.
 
         Compaction drops the entry of a transaction whose records it removed, and keeps the marker for a while.
         """
@@ -163,14 +163,15 @@ class ProducerCheck:
 
 
 def add_missing_abort(aborted: AbortedTxn, path: str, findings: Findings) -> None:
-    """Report that a transaction index lacks the entry of a transaction whose records it should hide."""
+    """Adds the finding that a transaction index lacks the entry of an aborted transaction, which has records."""
     findings.add(Kind.MISSING_ABORT, path, f"no entry for {aborted}", offset=aborted.last_offset)
 
 
 class ReadableData:
-    """Finds transactions that still have records: compaction may remove those and keep their markers or empty batches.
+    """Finds the aborted transactions that still have records.
 
-    Stores one number per producer, however large the log is.
+    Compaction may remove the records of a transaction and keep its marker or empty batches. Memory: two numbers per
+    producer, however large the log is.
     """
 
     def __init__(self) -> None:
@@ -183,9 +184,9 @@ class ReadableData:
         return tuple((each, offset) for each, offset in self._last.items() if offset > self._markers.get(each, -1))
 
     def of(self, ended: Iterable[AbortedTxn], headers: BatchHeaders) -> set[int]:
-        """Process the next batches. Returns which transactions of ``ended``, which end in them, still have records.
+        """Processes the next batches; returns the marker offsets of those transactions that still have records.
 
-        Each is identified by the offset of its marker.
+        ``ended``: the aborted transactions whose markers are in these batches.
         """
         table, is_control = headers.table, headers.is_control
         data = table[headers.is_transactional & ~is_control & (table["count"] > 0)]
@@ -196,7 +197,7 @@ class ReadableData:
         return readable
 
     def _last_before(self, ended: AbortedTxn, data: npt.NDArray[np.void]) -> int:
-        """Base offset of its producer's last batch with records before its marker; -1 if there is none."""
+        """Returns the base offset of the producer's last batch with records before the marker; -1: there is none."""
         first, last = (np.searchsorted(data["producer_id"], ended.producer_id, side) for side in ("left", "right"))
         before = first + np.searchsorted(data["base_offset"][first:last], ended.last_offset)
         return int(data["base_offset"][before - 1]) if before > first else self._last.get(ended.producer_id, -1)
@@ -208,7 +209,10 @@ def _may_be_forgotten(entry: ProducerEntry, now_ms: int) -> bool:
 
 
 def _comparable(stored: ProducerEntry, seen: ProducerEntry) -> ProducerEntry:
-    """A producer that was forgotten and returned has no coordinator epoch until its next marker."""
+    """Returns ``stored`` with the coordinator epoch of ``seen`` if it has none.
+
+    A producer that expired and wrote again has no coordinator epoch until its next marker.
+    """
     return stored._replace(coordinator_epoch=seen.coordinator_epoch) if stored.coordinator_epoch < 0 else stored
 
 

@@ -1,7 +1,7 @@
-"""A walk through a segment's log that never stops at damage: yields sound batches, and the ranges between them.
+"""Walk: reads the batches of a segment's log and continues after damage, with sound batches and damaged ranges.
 
-Length and offset of a batch are outside its checksum, so the length of a damaged batch is trusted only if it leads to a
-sound one. Otherwise, the walk searches for the next position where a batch with a correct checksum begins.
+The checksum of a batch does not cover its length and offset, so the length of a damaged batch is trusted only if a
+sound batch begins at its end. Otherwise, the walk searches for the next position where a sound batch begins.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Walk:
         self._end = end
 
     def __iter__(self) -> Iterator[Window | Damage | Tail]:
-        """In file order; a Tail, if any, comes last. Every window holds at least one batch, all sound."""
+        """Yields windows of sound batches and ranges of damage, in file order; a Tail, if there is one, comes last.
+
+        Every window holds at least one batch.
+        """
         position = 0
         while position < self._end:
             window, fault = self._read(position)
@@ -62,7 +65,10 @@ class Walk:
             position = resume_at
 
     def _read(self, position: int) -> tuple[Window, Damage | None]:
-        """About one window of sound batches from ``position`` on, and the fault of the next batch, if any."""
+        """Reads about :data:`WINDOW_BYTES` from ``position`` on; returns the sound batches up to the first fault.
+
+        The second result is that fault; None if all batches read are sound.
+        """
         wanted = WINDOW_BYTES
         while True:
             buffer = self._bytes(position, min(wanted, self._end - position))
@@ -98,7 +104,10 @@ class Walk:
     # After damage
 
     def _resume_after(self, damage: Damage) -> int | None:
-        """Where to continue: at the end of the damaged batch if its length is right, else at the next sound batch."""
+        """Returns the position of the next sound batch after damage; None if there is none.
+
+        That is the end of the damaged batch, if its length is right.
+        """
         search = Search(self._file, self._base_offset, self._end)
         if damage.end < self._end and search.is_sound_at(damage.end):
             return damage.end

@@ -1,4 +1,7 @@
-"""Checks one segment: its log, its indexes and later snapshots. Needs no other segment, so each can be a task."""
+"""Checks one segment: its log, its indexes and the snapshots above its base offset.
+
+Reads no other segment, so that each segment can be a Spark task of its own.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +60,10 @@ class SegmentFindings:
 
 
 def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool = True) -> SegmentFindings:
-    """Check one segment: every checksum, offset, index entry, marker and snapshot; with ``deep``, every record.
+    """Checks one segment: every checksum, offset, index entry, marker and snapshot; with ``deep``, every record.
 
     Reads only; takes no lock. Reads the indexes before the log, so that concurrent appends do not look like errors.
-    OSError becomes a finding, as does every other problem with the files.
+    Every problem with the files is a finding in the result, an OSError too; nothing is raised.
     """
     check = _SegmentCheck(context, segment, deep)
     try:
@@ -142,7 +145,7 @@ class _SegmentCheck:
         return read_snapshot(self.context.filesystem, path, offset, findings)
 
     def _opening(self) -> Iterable[ProducerEntry] | None:
-        """The first segment of all has no earlier producers; another one's snapshot contains them."""
+        """Returns the producer state at the base offset; None if no earlier segment or snapshot shows it."""
         if self.segment.opening is not None or self.segment.base_offset == 0:
             return self.segment.opening or ()
         snapshot = self._snapshot(self.segment.base_offset, Findings())  # reported with the previous segment
@@ -174,7 +177,7 @@ class _SegmentCheck:
         self._sound_end = window.position + window.headers.end
 
     def _between_snapshots(self, window: Window) -> Iterator[Window]:
-        """The window in pieces, each up to a snapshot, which is compared after its piece."""
+        """Yields a window in pieces that end at the offsets of snapshots; compares each snapshot after its piece."""
         last_offsets = window.headers.table["last_offset"]
         begin = 0
         while self._snapshots and self._snapshots[0].offset <= int(last_offsets[-1]):
@@ -203,7 +206,10 @@ class _SegmentCheck:
         self.findings.add(kind, self.log_path, what, position=damage.position, offset=self._order.next_offset)
 
     def _take_tail(self, damage: Damage, log: File) -> None:
-        """A tail is torn only if it was synced once or a roll followed it; else a write is in progress or failed."""
+        """Adds a finding for the bytes after the last sound batch, unless they are preallocated zeros.
+
+        They are damage if they were synced once or a roll followed them; otherwise a write is in progress or failed.
+        """
         is_active = self.segment.following is None
         if self.context.config.preallocate and is_active and _is_zero(log, damage.position, damage.end):
             return

@@ -74,7 +74,7 @@ def test_json_has_the_outcome_of_each_partition(directory: Path) -> None:
     first, second = map(json.loads, done.stdout.splitlines())
     assert first == {"topic": "orders", "partition": 0, "log_start_offset": 3, "error": None, "deleted": True}
     assert (second["log_start_offset"], second["deleted"]) == (None, False)
-    assert "cannot delete before 99" in second["error"]
+    assert "cannot delete records before offset 99" in second["error"]
 
 
 def test_a_missing_file_and_a_missing_flag_are_errors(directory: Path) -> None:

@@ -209,5 +209,5 @@ def test_a_lost_partition_of_a_topic_is_named_behind_what_the_others_have(hangin
     done = commitlog("transactions", "--log-dir", hanging, "--json")
     assert (done.code, [json.loads(line)["producer_id"] for line in done.stdout.splitlines()]) == (1, [7])
     assert done.stderr.splitlines() == [
-        f"commitlog: {hanging}/lost-0: no such directory: the partition, or its disk, is gone"
+        f"commitlog: {hanging}/lost-0: no such directory: the partition was deleted, or its disk is not mounted"
     ]

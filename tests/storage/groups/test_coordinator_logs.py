@@ -144,11 +144,9 @@ def test_half_of_a_topic_with_fewer_partitions_is_not_mistaken_for_all_of_it(tmp
                 home = [partition_for(group, 8)]
                 assert written_to(directory, lambda group=group: groups.commit(group, committed_as(group))) == home
             else:
-                with pytest.raises(
-                    UnknownTopicOrPartitionError, match=r"which one holds .* is not known; say how many"
-                ):
+                with pytest.raises(UnknownTopicOrPartitionError, match=r"it is unknown which holds .*; state how many"):
                     groups.commit(group, committed_as(group))
-        assert "whether it has more is not known" in str(groups.missing())
+        assert "it is unknown whether it has more" in str(groups.missing())
 
 
 def test_names_determine_the_number_of_partitions_if_only_one_fits(tmp_path: Path) -> None:
@@ -165,8 +163,8 @@ def test_a_number_can_be_given_and_is_kept(tmp_path: Path) -> None:
     directory = broker_left(tmp_path / "log", range(4), partitions=8)
     with managed(directory) as manager:
         for wrong, said in (
-            (5, "with 5 partitions 'group-"),
-            (3, "3 partitions, but partition 3 is here"),
+            (5, "cannot have 5 partitions: 'group-"),
+            (3, "cannot have 3 partitions: the directory has partition 3"),
             (7, "would be in"),
         ):
             with pytest.raises(InvalidConfigError, match=said):

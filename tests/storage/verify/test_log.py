@@ -534,7 +534,7 @@ def test_a_million_equal_findings_are_counted_and_not_kept(tmp_path: Path) -> No
     (tmp_path / name).write_bytes(b"".join(batch(b"again").tobytes() for _ in range(100)))
     found = [each for each in verify_log(look(tmp_path)).findings if each.kind is Kind.OFFSETS_GO_BACK]
     assert len(found) == 21
-    assert found[-1].what == "79 more of these"
+    assert found[-1].what == "79 more findings of this kind"
 
 
 # Damage that Kafka's file reader ignores

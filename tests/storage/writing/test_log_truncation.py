@@ -194,7 +194,9 @@ def test_minus_one_deletes_everything(tmp_path: Path) -> None:
 def test_missing_records_cannot_be_deleted(tmp_path: Path, offset: int) -> None:
     log = open_log(tmp_path)
     append(log, b"a", b"b")
-    with pytest.raises(OffsetOutOfRangeError, match=f"cannot delete before {offset}, the log ends at 2"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match=rf"before offset {offset}; give an offset from 0 to 2, where the log ends"
+    ):
         log.delete_records(offset)
 
 
