@@ -1,7 +1,7 @@
-"""Writing a partition: :class:`Log`, its locks, and the checks of what is appended.
+"""Writing a partition: :class:`Log`, the locks of a partition, and the checks of what is appended.
 
 ``shared_log`` lets several processes write one log, ``record_checks`` and ``batch_checks`` refuse what the topic does
-not take, ``replica`` appends what another log holds.
+not accept, ``replica`` appends batches of a broker's log.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Processing by a leader before appended bytes reach a segment: analyze, validate, assign offsets.
+"""Checks batches before they are appended, and assigns their offsets, as a Kafka leader does.
 
 As in Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Data reaches a log in two ways:
 
 - as encoded batches from anywhere: :func:`analyze`, then :func:`validate_and_assign_offsets`;
-- as columns that this process encodes: ``refusals.validate_columns`` before encoding, :func:`check_batch_sizes` after
-  it. What these accept need not be decoded again, and both ways refuse the same records for the same reasons.
+- as columns that this process encodes: ``record_checks.validate_columns`` before encoding, :func:`check_batch_sizes`
+  after it. What these accept need not be decoded again, and both ways refuse the same records for the same reasons.
 
-Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing of a refused set is kept,
+Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing of a refused set is written,
 and no caller's buffer is changed.
 
 Stricter than Kafka in four cases in which Kafka would store what no reader can interpret: uncompressed records whose
@@ -73,7 +73,7 @@ class Validated(NamedTuple):
 
 
 def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
-    """Check the headers of a set of batches from any sender, independently of the log.
+    """Checks the headers of a set of batches from any sender, and summarizes them; needs nothing of the log.
 
     Raises CorruptRecordError (UnsupportedMagicError for a newer format) for an invalid size, magic or checksum,
     RecordTooLargeError for a batch above ``max.message.bytes`` unless it is replicated, RecordValidationError for a
@@ -97,8 +97,10 @@ def analyze(buffer: Bytes, origin: Origin, config: LogConfig) -> Analysis:
 
 
 def _tail_reason(buffer: Bytes, scan: formats.Scan) -> StopReason:
-    """The reason why the walk stopped. Any bytes too short for a whole batch count as a partial one in the walk; here,
-    as in Kafka's ByteBufferLogInputStream, the length and magic that they contain must be valid too.
+    """Returns why a scan stopped: TRUNCATED only if the bytes after the whole batches can begin a batch.
+
+    A scan takes any bytes that are too short for a whole batch for a partial one. Here, as in Kafka's
+    ByteBufferLogInputStream, the length and magic in these bytes must be valid too.
     """
     tail = buffer[scan.end : scan.end + HEADER_UP_TO_MAGIC].tobytes()
     if scan.reason is StopReason.TRUNCATED and len(tail) >= LOG_OVERHEAD:
@@ -128,17 +130,20 @@ def _analysis(headers: BatchHeaders) -> Analysis:
 
 
 def check_batch_sizes(headers: BatchHeaders, config: LogConfig) -> None:
-    """Raise RecordTooLargeError for the first batch above ``max.message.bytes``."""
+    """Raises RecordTooLargeError for the first batch above ``max.message.bytes``."""
     sizes = headers.table["size"]
     for row in np.flatnonzero(sizes > config.max_message_bytes)[:1]:
         raise RecordTooLargeError(
-            f"the batch at position {headers.table['position'][row]} has {sizes[row]} bytes, "
-            f"max.message.bytes allows {config.max_message_bytes}"
+            f"the batch at position {headers.table['position'][row]} of the append has {sizes[row]} bytes, but "
+            f"max.message.bytes allows {config.max_message_bytes}: write smaller records or raise that setting"
         )
 
 
 def _check_base_offsets(headers: BatchHeaders) -> None:
-    """Accepts batches of older clients, as Kafka does: they are rewritten anyway."""
+    """Raises RecordValidationError for a client's batch of magic 2 with a base offset other than 0.
+
+    Accepts batches of magic 0 and 1 with any offsets, as Kafka does: they are rewritten anyway.
+    """
     base_offsets = headers.table["base_offset"]
     for row in np.flatnonzero((base_offsets != 0) & (headers.table["magic"] >= v2.MAGIC))[:1]:
         raise RecordValidationError(f"a client's batch must have base offset 0, not base offset {base_offsets[row]}")
@@ -148,8 +153,8 @@ def _check_offsets_increase(headers: BatchHeaders) -> None:
     last_offsets = headers.table["last_offset"]
     for row in np.flatnonzero(last_offsets[1:] <= last_offsets[:-1])[:1]:
         raise OffsetsOutOfOrderError(
-            f"the batch at position {headers.table['position'][row + 1]} has last offset {last_offsets[row + 1]}, "
-            f"the one before it has last offset {last_offsets[row]}"
+            f"the batch at position {headers.table['position'][row + 1]} of the append has last offset "
+            f"{last_offsets[row + 1]}, which is not above {last_offsets[row]}, that of the batch before"
         )
 
 
@@ -163,16 +168,20 @@ def validate_and_assign_offsets(
     origin: Origin,
     config: LogConfig,
 ) -> Validated:
-    """Check a leader's set of batches record by record and give it the log's offsets.
+    """Checks a set of batches record by record, and returns it with the log's offsets.
 
-    Records with the codec that the topic wants and inner offsets 0, 1, 2, … stay as they are: a copy gets base offset,
-    leader epoch and, if it differs, the largest timestamp or the append time. Anything else is encoded again as one
-    batch. Control batches are never compressed.
+    If the batch has the codec of the topic and inner offsets 0, 1, 2, …, the result is a copy with another base offset
+    and leader epoch and, if they differ, another largest timestamp or the append time. Otherwise, the records are
+    encoded again as one batch. Control batches are never compressed.
 
-    Raises RecordValidationError for a set that is not one batch of magic 2 (or one wrapper, or plain old messages), an
-    inconsistent batch, or, with the index of each, records that the topic refuses; InvalidTimestampError if one of
-    those is refused for its time; InvalidRecordError for records that do not decode; CorruptRecordError for a wrong
-    checksum inside a wrapper; RecordTooLargeError if encoding again makes the batch too large.
+    Raises
+
+    - RecordValidationError for a set that is not one batch of magic 2, one wrapper, or plain old messages; for an
+      inconsistent batch; and for records that the topic refuses, with the index of each;
+    - InvalidTimestampError instead, if one of these is refused for its time;
+    - InvalidRecordError for records that do not decode;
+    - CorruptRecordError for a wrong checksum inside a wrapper;
+    - RecordTooLargeError if encoding again makes the batch too large.
     """
     headers = analysis.headers
     _check_set(headers, analysis.source_codec)
@@ -215,19 +224,21 @@ def _validated(batches: v2.EncodedBatches, assigned: _Assigned, *, sizes_changed
 
 def _check_set(headers: BatchHeaders, source_codec: Codec) -> None:
     if not len(headers):
-        raise RecordValidationError("there is no batch to append")
+        raise RecordValidationError("the append has no complete batch: send at least one")
     magics = headers.table["magic"]
     if (magics != magics[0]).any():
-        raise RecordValidationError(f"all batches of an append must have one magic, these have {np.unique(magics)}")
+        raise RecordValidationError(f"all batches of an append must have the same magic, but these have {set(magics)}")
     if len(headers) > 1 and (magics[0] >= v2.MAGIC or source_codec is not Codec.NONE):
-        raise RecordValidationError(f"a set of magic 2, or of compressed messages, is one batch, not {len(headers)}")
+        raise RecordValidationError(
+            f"an append of magic 2, or of compressed messages, must be one batch, but has {len(headers)}"
+        )
 
 
 def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
     for row in headers.table[headers.table["magic"] >= v2.MAGIC]:
         count, first, last = row["count"], row["base_offset"], row["last_offset"]
         if count <= 0 or not 0 <= first <= last or (origin is Origin.CLIENT and count != last - first + 1):
-            raise RecordValidationError(f"a batch of {count} records cannot have offsets {first} to {last}")
+            raise RecordValidationError(f"a batch with {count} records cannot have offsets {first} to {last}")
         control, transactional = row["attributes"] & CONTROL_MASK, row["attributes"] & TRANSACTIONAL_MASK
         producer_id, epoch, sequence = row["producer_id"], row["producer_epoch"], row["base_sequence"]
         if control and origin is Origin.CLIENT:
@@ -235,13 +246,15 @@ def _check_batches(headers: BatchHeaders, origin: Origin) -> None:
         if min(producer_id, epoch, sequence) < -1 or (
             producer_id >= 0 and (epoch < 0 or (sequence < 0 and not control))
         ):
-            raise RecordValidationError(f"a batch of producer {producer_id} has epoch {epoch} and sequence {sequence}")
+            raise RecordValidationError(
+                f"a batch has producer {producer_id}, epoch {epoch} and sequence {sequence}: give all three or none"
+            )
         if producer_id < 0 and transactional:
-            raise RecordValidationError("a batch of a transaction has no producer")
+            raise RecordValidationError("a batch is marked as transactional, but has no producer id")
 
 
 def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfig) -> None:
-    """Check the checksums of messages in a wrapper, which readers ignore."""
+    """Checks the checksum and magic of each message in a wrapper, which readers ignore."""
     magic = int(headers.table["magic"][0])
     for part in formats.by_magic(magic).parts(buffer, headers, config.max_decompressed_bytes):
         inner = memoryview(part.source)
@@ -249,14 +262,14 @@ def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfi
             crc = zlib.crc32(inner[start + 4 : stop])
             if crc != int.from_bytes(inner[start : start + 4], "big"):
                 raise CorruptRecordError(
-                    f"message {index} of a wrapper has checksum {crc}, not the stored one", position=0
+                    f"message {index} of a wrapper does not match its checksum: it has {crc}", position=0
                 )
             if inner[start + reading.MESSAGE_MAGIC_AT] != magic:
                 raise RecordValidationError(f"message {index} of a wrapper does not have the wrapper's magic, {magic}")
 
 
 def _counts_up(headers: BatchHeaders, records: Records) -> bool:
-    """Whether the inner offsets are 0, 1, 2, … up to the batch's last."""
+    """Whether the inner offsets of a batch are 0, 1, 2, … up to the last offset in its header."""
     first, last = int(headers.table["base_offset"][0]), int(headers.table["last_offset"][0])
     return last - first + 1 == len(records) and np.array_equal(records.offsets, np.arange(first, last + 1))
 
@@ -270,7 +283,7 @@ def _stamp_copy(buffer: Bytes, headers: BatchHeaders, records: Records, assigned
 
 
 def _rebuild(headers: BatchHeaders, records: Records, target: Compression, assigned: _Assigned) -> v2.EncodedBatches:
-    """One new batch of magic 2 that keeps the old one's producer, sequence, and kind of batch."""
+    """Returns the records as one new batch of magic 2, with the old batch's producer, sequence and attributes."""
     first = headers.table[0]
     fields = v2.BatchFields(
         codec=target.codec,

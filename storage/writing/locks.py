@@ -1,6 +1,6 @@
-"""The two locks of a partition: *append*, held briefly, and *maintenance*, held as long as segments are processed.
+"""The two locks of a partition: *append*, held briefly, and *maintenance*, held while segments are replaced or deleted.
 
-Opening a log for writing briefly holds the maintenance lock too, within the append lock.
+A process that opens a log for writing holds the append lock and, within it, tries to hold the maintenance lock.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ HOLDER_BYTES_MAX = 1000  # of the text that names the holder
 
 
 def wait_for_lock(context: LogContext, name: str) -> Lock:
-    """Take one of the two locks, waiting until it is free."""
+    """Waits until one of the two locks is free, takes it and returns it. ``name``: of the lock file."""
     lock = context.filesystem.lock(file_names.join(context.directory, name))
     assert lock is not None  # since it waits
     return lock
 
 
 def take_maintenance_lock(context: LogContext) -> Lock:
-    """Take the lock without waiting. Raises LogDirLockedError, which names the holder, if it is held.
+    """Takes and returns the maintenance lock. Raises LogDirLockedError, with the holder, if another process has it.
 
-    Waits for a process that only opens the log.
+    Does not wait for the holder, except for a process that is just opening the log.
     """
     path = file_names.join(context.directory, MAINTENANCE_LOCK_FILE)
     lock = context.filesystem.lock(path, wait=False)
@@ -33,7 +33,9 @@ def take_maintenance_lock(context: LogContext) -> Lock:
         with wait_for_lock(context, APPEND_LOCK_FILE):
             lock = context.filesystem.lock(path, wait=False)
     if lock is None:
-        raise LogDirLockedError(f"{path}: another process works on the partition{_read_holder(context, path)}")
+        raise LogDirLockedError(
+            f"{path}: another process works on the partition{_read_holder(context, path)}; try again when it has ended"
+        )
     return lock
 
 

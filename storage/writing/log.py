@@ -40,7 +40,7 @@ class AppendInfo(NamedTuple):
     """The result of an append."""
 
     first_offset: int
-    last_offset: int  # below first_offset: there was nothing to append
+    last_offset: int  # below first_offset if there was nothing to append
     max_timestamp: int  # ms; -1: no record has one
     log_append_time_ms: int  # -1 unless the log sets the time
     size: int  # bytes written
@@ -55,15 +55,16 @@ class Producer(NamedTuple):
 
 
 class Log(SharedLog):
-    """A partition's log, for reading and writing. Belongs to one thread at a time."""
+    """Appends to a partition's log, truncates it, and reads it. Belongs to one thread at a time."""
 
     # Appending
 
     def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
-        """Append encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
+        """Appends encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
-        Synced on return, except as described for the module. Raises a subclass of AppendError, CorruptRecordError, or
-        StorageError if the disk failed; nothing is visible then.
+        The log gives them ``leader_epoch``; None: the newest in its checkpoint. Synced on return, unless the topic's
+        ``flush.messages`` or ``flush.ms`` allow more. Raises a subclass of AppendError or CorruptRecordError for
+        batches that are refused, and StorageError if the disk failed; nothing is visible then.
         """
         analysis = analyze(buffer, origin, self.context.config)
         if not analysis.valid_bytes:
@@ -86,11 +87,12 @@ class Log(SharedLog):
         limit = self.context.config.segment_bytes
         if size > limit:
             raise RecordBatchTooLargeError(
-                f"{self.context.directory}: a set of {size} bytes, segment.bytes allows {limit}"
+                f"{self.context.directory}: an append has {size} bytes, but segment.bytes allows {limit}: append less "
+                "at a time or raise that setting"
             )
 
     def _check_sizes(self, headers: BatchHeaders) -> None:
-        """Each batch is a set of its own, since a segment may roll between two."""
+        """Raises RecordTooLargeError or RecordBatchTooLargeError for a batch that the topic does not accept."""
         check_batch_sizes(headers, self.context.config)
         self._check_set_size(int(headers.table["size"].max()))
 
@@ -103,8 +105,8 @@ class Log(SharedLog):
             )
             if first < self._log_end_offset:
                 raise UnexpectedAppendOffsetError(
-                    f"{self.context.directory}: a replicated set begins at {first}, "
-                    f"the log ends at {self._log_end_offset}"
+                    f"{self.context.directory}: replicated batches begin at offset {first}, which is below the log "
+                    f"end, {self._log_end_offset}: fetch from the log end on"
                 )
             if leave_gaps(analysis.headers, self._log_end_offset) and self.context.holes() is not Holes.ANYWHERE:
                 self.checkpoints.note_holes()
@@ -123,10 +125,10 @@ class Log(SharedLog):
     def append_records(
         self, records: Records, fields: v2.BatchFields | None = None, *, sync: bool = True
     ) -> AppendInfo:
-        """Encode and append columns, in batches as large as the topic allows; the log assigns the offsets.
+        """Encodes and appends columns, in batches as large as the topic allows; the log assigns the offsets.
 
-        Raises RecordValidationError, InvalidTimestampError or RecordTooLargeError with the index of each record that
-        the topic refuses.
+        With ``sync=False``, only the next :meth:`flush` makes them durable. Raises RecordValidationError,
+        InvalidTimestampError or RecordTooLargeError with the index of each record that the topic refuses.
         """
         config, fields = self.context.config, fields or v2.BatchFields()
         validate_columns(records, now_ms=self.context.clock.now_ms(), config=config, source_codec=Codec(fields.codec))
@@ -137,10 +139,10 @@ class Log(SharedLog):
         return self.append_encoded(v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max), sync=sync)
 
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
-        """Append batches that this process encoded from validated columns: a client's append without decoding.
+        """Appends batches that this process encoded from validated columns, without decoding them again.
 
-        Stamps their buffer in place. With ``sync=False``, only the next :meth:`flush` acknowledges them. Does not write
-        a producer's repeated batches again, even if only some of them were written by the first attempt.
+        Writes offsets and leader epoch into the buffer of ``batches``. With ``sync=False``, only the next :meth:`flush`
+        makes them durable. If a producer repeats an append, writes only the batches that the first attempt did not.
         """
         buffer, headers = batches
         if not len(headers):
@@ -161,11 +163,12 @@ class Log(SharedLog):
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info
 
     def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
-        """Append batches to the open transaction of ``producer``, or begin one; not synced.
+        """Appends batches to the open transaction of ``producer``, or begins one; not synced.
 
-        Stamps their buffer in place, including the next sequences: no batch counts as a repetition. First aborts an
-        open transaction of an older epoch. The caller must ensure, within :meth:`exclusively`, that the transaction may
-        still be written to. Raises InvalidProducerEpochError if the log has seen a newer epoch, RecordTooLargeError.
+        Writes offsets, producer and the next sequences into the buffer of ``batches``, so that no batch counts as a
+        repetition. First aborts an open transaction of an older epoch. The caller must check, within
+        :meth:`exclusively`, that the transaction is still ongoing. Raises InvalidProducerEpochError if the log has seen
+        a newer epoch, and RecordTooLargeError.
         """
         buffer, headers = batches
         if not len(headers):
@@ -188,17 +191,18 @@ class Log(SharedLog):
             return self._write_stamped(buffer, headers)
 
     def next_sequence(self, producer: Producer) -> int:
-        """The number of records that the producer wrote in its epoch, modulo 2^31."""
+        """Returns the next sequence of the producer: the number of records that it wrote in its epoch, modulo 2^31."""
         known = self.producers.last_entry(producer.id)
         return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
 
     def end_transaction(
         self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0, now_ms: int | None = None
     ) -> None:
-        """Append the marker that ends the transaction of ``producer``, whose epoch fences older ones; not synced.
+        """Appends the marker that commits or aborts the transaction of ``producer``; not synced.
 
-        If the log has seen a newer coordinator epoch, the marker carries that. Raises InvalidProducerEpochError if the
-        log has seen a newer epoch of the producer.
+        The marker has the producer's epoch, and fences writers with older ones. If the log has seen a newer coordinator
+        epoch, the marker has that one. Raises InvalidProducerEpochError if the log has seen a newer epoch of the
+        producer.
         """
         with self._writing():
             known = self.producers.last_entry(producer.id)
@@ -214,7 +218,7 @@ class Log(SharedLog):
             self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
 
     def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
-        """The batches at the beginning that the log already contains."""
+        """Returns the batches, from the first one on, that the log contains because of an earlier attempt."""
         repeated: list[ProducerBatch] = []
         for row in range(len(headers)):
             duplicate = self.producers.prepare(headers[row : row + 1], Origin.CLIENT).duplicate
@@ -232,10 +236,10 @@ class Log(SharedLog):
         return self._write(Window(0, buffer, headers), Origin.CLIENT, update, log_append_time_ms)
 
     def _write(self, window: Window, origin: Origin, update: ProducerUpdate, log_append_time_ms: int) -> AppendInfo:
-        """Write checked batches, to as many segments as they need.
+        """Writes checked batches, to as many segments as they need.
 
-        After a crash, the disk holds whole batches up to some point, then part of one, which recovery cuts off; or an
-        entry of the transaction index without its marker, which opening the log drops.
+        After a crash, the disk has some of the batches and perhaps part of the next one, which recovery cuts off; or
+        an entry of the transaction index without its marker, which is dropped when the log is opened.
         """
         table = window.headers.table
         with self._changing():
@@ -261,7 +265,7 @@ class Log(SharedLog):
         )
 
     def _fitting(self, headers: BatchHeaders) -> int:
-        """The number of batches that fit the active segment; rolls it first if none does."""
+        """Returns the number of batches that fit the active segment; rolls it first if none does."""
         first = headers.table[0]
         last_offset = int(first["last_offset"])
         if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), last_offset):
@@ -273,7 +277,11 @@ class Log(SharedLog):
         return self.segments.active.fitting(headers)
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
-        """Writes an aborted transaction's index entry first: its marker alone would make its records visible."""
+        """Writes batches to the active segment, and updates the producers and the log end.
+
+        Writes the index entries of aborted transactions first: markers alone would make aborted records visible to
+        readers that use the index.
+        """
         active = self.segments.active
         for transaction in update.completed:
             if transaction.aborted:
@@ -287,10 +295,10 @@ class Log(SharedLog):
     # Deleting and truncating
 
     def delete_records(self, before_offset: int) -> int:
-        """Raise the log start offset to ``before_offset``, or to the high watermark for -1; returns the new log start.
+        """Raises the log start offset to ``before_offset``, or to the high watermark for -1; returns the log start.
 
-        Durable on return; the next retention deletes segments that are wholly below. Raises PolicyViolationError on a
-        topic that is only compacted, OffsetOutOfRangeError above the high watermark.
+        Durable on return; the next retention deletes segments that are wholly below it. Raises PolicyViolationError for
+        a topic that is only compacted, and OffsetOutOfRangeError above the high watermark.
         """
         with self._writing():
             offset = self.start_without_records(before_offset)
@@ -305,15 +313,16 @@ class Log(SharedLog):
         self.producers.on_log_start_offset_increased(self._log_start_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log after the last batch that is below ``offset``; does nothing if that is at or above its end.
+        """Removes all batches that reach ``offset`` or lie above it; does nothing if the log ends at or below it.
 
-        A batch that reaches ``offset`` is removed as a whole, so the log may end below it. (Kafka then still reports
-        ``offset`` as the end until it is restarted.) The recovery point is lowered first: a crash at any later step
-        leaves a log that opens, with some or all of the records to remove. Raises InvalidOffsetError for a negative
-        offset.
+        A batch is removed as a whole, so the log may end below ``offset``. (Kafka then still reports ``offset`` as the
+        end until it is restarted.) The recovery point is lowered first: a crash at any later step leaves a log that
+        opens, with none, some or all of the batches removed. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
-            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}")
+            raise InvalidOffsetError(
+                f"{self.context.directory}: cannot truncate to offset {offset}; give an offset from 0 on"
+            )
         with self._writing(), self._changing():
             if offset >= self._log_end_offset:
                 self.epochs.truncate_from_end(self._log_end_offset)
@@ -337,13 +346,15 @@ class Log(SharedLog):
         self._after_cut()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and begin an empty log at ``offset``.
+        """Deletes all records, and begins an empty log at ``offset``.
 
-        Writes the log start first: a crash at any later step leaves a log without records below ``offset``, with some
-        or none of those above it. Raises InvalidOffsetError for a negative offset.
+        Writes the log start first: a crash at any later step leaves a log that shows no records below ``offset``, and
+        all, some or none of those above it. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
-            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}")
+            raise InvalidOffsetError(
+                f"{self.context.directory}: a log cannot begin at offset {offset}; give an offset from 0 on"
+            )
         with self._writing(), self._changing():
             self._start_at(offset)
 
@@ -362,7 +373,7 @@ class Log(SharedLog):
         self.checkpoints.write(Marks(recovery_point, log_start_offset))
 
     def _after_cut(self) -> None:
-        """Remove snapshots of removed offsets, rebuild the producer state and save it, and sync everything."""
+        """Removes snapshots of removed offsets, rebuilds the producer state and writes it, and syncs everything."""
         for name in self.context.filesystem.list(self.context.directory):
             offset = file_names.base_offset_of(name) if name.endswith(file_names.SNAPSHOT) else None
             if offset is not None and snapshots_outside([offset], self._log_start_offset, self._log_end_offset):
@@ -381,7 +392,10 @@ class Log(SharedLog):
 
 @lru_cache(maxsize=8)
 def _marker_batch(producer: Producer, marker: Marker) -> bytes:
-    """The same for all partitions of a transaction, except for offset and leader epoch, which no checksum covers."""
+    """Returns a marker's encoded batch, with offset and leader epoch 0, which no checksum covers.
+
+    All partitions of a transaction get the same batch, but for these two fields, so it is cached.
+    """
     return control_records.end_transaction_marker(
         commit=marker.is_commit,
         offset=0,
@@ -394,6 +408,6 @@ def _marker_batch(producer: Producer, marker: Marker) -> bytes:
 
 
 def _repeated(batches: list[ProducerBatch]) -> AppendInfo:
-    """The result for a retry: the offsets of the first attempt."""
+    """Returns the result of an append that repeats ``batches``: the offsets of the first attempt."""
     first, last = batches[0], batches[-1]
     return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)

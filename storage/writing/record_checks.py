@@ -1,7 +1,7 @@
-"""Which records a topic refuses, and why, determined from columns before anything is encoded.
+"""Finds the records that a topic refuses, and why, from columns, before anything is encoded.
 
 A topic refuses a record because of its size, a null key if the topic is compacted, or a timestamp outside its limits.
-Records accepted here are also accepted by ``validator.validate_and_assign_offsets`` in encoded form.
+Records accepted here are also accepted by ``batch_checks.validate_and_assign_offsets`` in encoded form.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Refused(NamedTuple):
 
 
 def find_refused(records: Records, *, now_ms: int, config: LogConfig, compression: Compression) -> list[Refused]:
-    """Every record of a table that the topic refuses, by index, with the first reason that Kafka would report.
+    """Returns every record of a table that the topic refuses, in row order, with the reason that Kafka would report.
 
-    ``compression`` is the one to encode with; a record may be refused as too large even if it would fit compressed.
+    ``compression`` is what the records will be encoded with.
     """
     found = dict(_oversized(records, config, compression))
     found |= dict(_invalid(records, None, now_ms, config))
@@ -49,7 +49,7 @@ def find_refused(records: Records, *, now_ms: int, config: LogConfig, compressio
 
 
 def target_compression(config: LogConfig, source: Codec) -> Compression:
-    """The compression of batches in the log: the topic's or, for ``producer``, that of the source."""
+    """Returns the compression of batches in the log: the topic's, or ``source`` if ``compression.type=producer``."""
     codecs = {"producer": source, "uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec}
     codec = codecs[config.compression_type]
     levels = {
@@ -61,7 +61,7 @@ def target_compression(config: LogConfig, source: Codec) -> Compression:
 
 
 def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source_codec: Codec = Codec.NONE) -> None:
-    """Check records before encoding, as ``validator.validate_and_assign_offsets`` would check them afterwards.
+    """Checks records before encoding, as ``batch_checks.validate_and_assign_offsets`` would check them afterwards.
 
     ``source_codec`` is the caller's codec, used if ``compression.type`` is ``producer``. Ignores offsets and timestamp
     types, because the log sets both.
@@ -76,7 +76,10 @@ def validate_columns(records: Records, *, now_ms: int, config: LogConfig, source
 
 
 def _oversized(records: Records, config: LogConfig, compression: Compression) -> list[Refused]:
-    """Encodes only records near the limit, which are rare, each in a batch of its own, to get their exact size."""
+    """Returns the records that are too large for the topic, with the reason.
+
+    To get exact sizes, encodes the records near the limit, which are rare, each in a batch of its own.
+    """
     room = bytes_in_batch(config.batch_size_max, compression) - v2.RECORD_OVERHEAD_MAX
     if _all_content_max(records) <= room or _largest_content_max(records) <= room:  # the usual case
         return []
@@ -92,15 +95,15 @@ def _oversized(records: Records, config: LogConfig, compression: Compression) ->
     for row, size in zip(np.flatnonzero(near).tolist(), sizes.tolist(), strict=True):
         decompressed = int(contents[row]) + v2.RECORD_OVERHEAD_MAX
         if size > limit:
-            found.append(Refused(row, f"alone makes a batch of {size} bytes, {limiting} allows {limit}"))
+            found.append(Refused(row, f"alone makes a batch of {size} bytes, but {limiting} allows {limit}"))
         elif compression.codec is not Codec.NONE and decompressed > decompressed_max:
             what = f"takes up to {decompressed} bytes uncompressed"
-            found.append(Refused(row, f"{what}, max.decompressed.bytes allows {decompressed_max} to be read again"))
+            found.append(Refused(row, f"{what}, but max.decompressed.bytes lets readers take {decompressed_max}"))
     return found
 
 
 def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
-    """The number of bytes of records that fit a batch of ``batch_size_max``, however badly they compress."""
+    """Returns how many bytes of records fit a batch of ``batch_size_max`` bytes, even if they do not compress."""
     room = batch_size_max - v2.LAYOUT.itemsize
     if compression.codec is not Codec.NONE:
         room -= room // _GROWTH_MAX + _GROWTH_BYTES_MAX
@@ -108,7 +111,7 @@ def bytes_in_batch(batch_size_max: int, compression: Compression) -> int:
 
 
 def _all_content_max(records: Records) -> int:
-    """An upper bound for the content of all records, with header sizes; small for a small table."""
+    """Returns an upper bound for the bytes of all keys and values together; INT64_MAX if there are headers."""
     if records.headers is not None:
         return INT64_MAX
     columns = [column for column in (records.keys, records.values) if column is not None]
@@ -116,7 +119,7 @@ def _all_content_max(records: Records) -> int:
 
 
 def _largest_content_max(records: Records) -> int:
-    """An upper bound for the content of one record, in two quick passes: the largest key plus the largest value."""
+    """Returns an upper bound for the bytes of any record: the largest key plus the largest value, in two passes."""
     if records.headers is not None:
         return int(_content_bytes_max(records).max(initial=0))
     columns = [column for column in (records.keys, records.values) if column is not None]
@@ -124,7 +127,7 @@ def _largest_content_max(records: Records) -> int:
 
 
 def _content_bytes_max(records: Records) -> Int64s:
-    """An upper bound for the bytes of key, value and headers of each record."""
+    """Returns an upper bound for the bytes of key, value and headers of each record; shape (records,)."""
     sizes = np.zeros(len(records), dtype=np.int64)
     for column in (records.keys, records.values):
         if column is not None:
@@ -138,10 +141,10 @@ def _content_bytes_max(records: Records) -> Int64s:
 
 
 def check_records(records: Records, *, flagged: Bools | None, now_ms: int, config: LogConfig) -> None:
-    """Refuse null keys on a compacted topic, times outside the limits, and records ``flagged`` as LogAppendTime (None:
-    no record is).
+    """Raises for records with a null key on a compacted topic, a time outside the limits, or the LogAppendTime flag.
 
-    Raises as :func:`validate_columns`.
+    ``flagged``: which records have that flag; None: no record has it. The error is InvalidTimestampError, or
+    RecordValidationError if only keys are missing, with the index of each record.
     """
     refused = _invalid(records, flagged, now_ms, config)
     if refused:
@@ -156,7 +159,7 @@ def check_records(records: Records, *, flagged: Bools | None, now_ms: int, confi
 
 
 def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogConfig) -> list[Refused]:
-    """Like Kafka, reports a missing key before other reasons."""
+    """Returns the records that the topic refuses for key or time; like Kafka, with a missing key as first reason."""
     low, high = _timestamp_limits(now_ms, config)
     reasons = [
         (_keyless(records, config), "the topic is compacted and takes no record without a key"),
@@ -171,13 +174,13 @@ def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogCo
 
 
 def _keyless(records: Records, config: LogConfig) -> Bools | None:
-    """Records without the key that the topic requires; None: there are none."""
+    """Returns which records lack the key that a compacted topic requires; None: all are acceptable."""
     valid = np.zeros(len(records), dtype=np.bool_) if records.keys is None else records.keys.valid
     return None if valid is None or not config.compact else ~valid
 
 
 def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
-    """Timestamps outside the limits; None: there are none."""
+    """Returns which timestamps are outside the limits; None: no timestamp is."""
     if len(timestamps) and low <= timestamps.min() and timestamps.max() <= high:  # the usual case, in two quick passes
         return None
     outside: Bools = (timestamps != NO_TIMESTAMP) & ((timestamps < low) | (timestamps > high))
@@ -185,7 +188,10 @@ def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
 
 
 def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
-    """The smallest and largest timestamp allowed besides -1; both fit 64 bits, unlike differences from now."""
+    """Returns the smallest and largest timestamp, in ms, that the topic accepts besides -1.
+
+    Both fit 64 bits, unlike differences of timestamps and the present.
+    """
     if config.message_timestamp_type == "LogAppendTime":
         return 0, INT64_MAX
     before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms

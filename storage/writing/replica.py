@@ -1,8 +1,8 @@
 """Transfers batches between a log and a broker's log, in both directions.
 
-:func:`append_fetched` follows a broker's partition as its replicas do (Kafka's ReplicaFetcherThread and Partition):
-batches keep their offsets, times, producers and markers, and the log end is the only record of its progress.
-:func:`producer_batches` are what a producer sends.
+:func:`append_fetched` appends what a broker answers to a fetch, as a replica does (Kafka's ReplicaFetcherThread and
+Partition): batches keep their offsets, times, producers and markers, and the next fetch begins at the log end.
+:func:`producer_batches` encodes records for produce requests.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .log import Log
 
 
 def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: int) -> bool:
-    """Append a broker's answer to a fetch at ``fetch_offset``; drops a partial last batch. Synced.
+    """Appends a broker's answer to a fetch at ``fetch_offset``, without a partial last batch; synced on return.
 
-    Returns False, with nothing appended, if the log end is no longer ``log_end_offset``, the one at the time of the
+    Returns False, with nothing appended, if the log does not end at ``log_end_offset``, its end at the time of the
     request: another process follows the broker too.
 
-    A broker whose log begins inside a batch sends the whole batch. An empty log then begins with it, and its log start
-    moves up to ``fetch_offset``; a crash in between leaves some records that the broker would not show. Raises
-    UnexpectedAppendOffsetError if a non-empty log ends inside a batch of the broker, and otherwise as
+    A broker whose log start is inside a batch sends the whole batch. An empty log then begins with that batch, and its
+    log start is raised to ``fetch_offset``; a crash in between leaves some records that the broker would not show.
+    Raises UnexpectedAppendOffsetError if a non-empty log ends inside a batch of the broker, and otherwise as
     :meth:`Log.append`.
     """
     buffer = np.frombuffer(fetched, dtype=np.uint8)
@@ -46,9 +46,9 @@ def append_fetched(log: Log, fetched: bytes, fetch_offset: int, log_end_offset: 
 
 
 def begin_at(log: Log, offset: int) -> bool:
-    """Let a log that never held anything begin at ``offset``; returns False, unchanged, if it has held something.
+    """Lets a log that never had records begin at ``offset``; returns False, with the log unchanged, if it had some.
 
-    After retention has deleted everything, the leader epoch is still known.
+    A log whose records retention has deleted is recognized by its leader epoch.
     """
     with log.exclusively():
         is_new = log.log_start_offset == log.log_end_offset and log.epochs.latest is None
@@ -58,7 +58,10 @@ def begin_at(log: Log, offset: int) -> bool:
 
 
 def fetched_records(fetched: bytes) -> Records:
-    """The records of the whole batches in an answer, including transactional ones. Raises CorruptRecordError."""
+    """Returns the records of all whole batches in an answer to a fetch, those of any transaction too.
+
+    Raises CorruptRecordError.
+    """
     buffer = np.frombuffer(fetched, dtype=np.uint8)
     headers = formats.scan(buffer).headers
     formats.verify(buffer, headers)
@@ -67,7 +70,7 @@ def fetched_records(fetched: bytes) -> Records:
 
 
 def producer_batches(records: Records, fields: v2.BatchFields, *, batch_bytes_max: int) -> Iterator[tuple[bytes, int]]:
-    """Batches for produce requests, each with offsets from 0, and the number of records in each."""
+    """Yields encoded batches for produce requests, with offsets from 0, and the number of records in each."""
     buffer, headers = v2.encode_batches(records, fields, batch_bytes_max=batch_bytes_max)
     for row in range(len(headers)):
         (batch,) = v2.stamp(buffer, headers[row : row + 1], base_offset=0, leader_epoch=NO_LEADER_EPOCH).table

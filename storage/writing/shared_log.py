@@ -1,7 +1,8 @@
 """SharedLog: a log that several processes have open for writing: locks, catching up, syncing, rolling, closing.
 
-A writer holds the partition's append lock, and first reads what others have appended since. After a failed write or
-sync it is unknown what is on disk: the log then refuses further writes, and reopening it recovers.
+A writer takes the partition's append lock, and first reads what other processes have appended since it last held it.
+After a failed write or sync, it is unknown what is on disk: the log then refuses writes until it is opened again, which
+recovers it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .timed_flush import TimedFlush
 
 
 class SharedLog(LogReader):
-    """The part of a log's writer that does not depend on the data; ``log.Log`` is the complete class."""
+    """The part of :class:`Log` that does not depend on what is appended."""
 
     _WRITES = True
 
@@ -50,7 +51,7 @@ class SharedLog(LogReader):
                 maintenance.release()
 
     def _load_durably(self, *, may_finish_swaps: bool) -> LoadedLog:
-        """Load using durable checkpoints; otherwise a power cut could bring back records that readers saw deleted."""
+        """Syncs the checkpoints, then loads the log by them: a power cut must not bring deleted records back."""
         loader = self._loader()
         self.checkpoints.sync()
         return loader.load(may_finish_swaps=may_finish_swaps)
@@ -71,7 +72,7 @@ class SharedLog(LogReader):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written until the log is opened again; None if there was no failure."""
+        """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
         return self._failure or self._timed_flush.failure
 
     @property
@@ -83,14 +84,17 @@ class SharedLog(LogReader):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Hold the append lock, catch up with other processes, and refuse to continue after a disk failure."""
+        """Holds the append lock and catches up with other processes. Raises StorageError after a disk failure."""
         with self._touching_the_disk(), self._append_lock():
             yield
 
     @contextmanager
     def _touching_the_disk(self) -> Iterator[None]:
         if self.failure is not None:
-            raise StorageError(f"{self.context.directory}: not written to since {self.failure}; open the log again")
+            raise StorageError(
+                f"{self.context.directory}: nothing was written, because an earlier change failed ({self.failure}); "
+                "open the log again"
+            )
         try:
             yield
         except OSError as error:
@@ -113,7 +117,7 @@ class SharedLog(LogReader):
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
-        """Hold the append lock over several calls: nobody else appends, and the log is as all others left it.
+        """Holds the append lock for several calls, so that no other process appends; first catches up with the others.
 
         Do not fork while holding it. To lock several logs, acquire them in (topic, partition) order.
         """
@@ -122,18 +126,18 @@ class SharedLog(LogReader):
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """If a change is interrupted, memory and disk may differ, and only reopening the log helps."""
+        """Marks the log as failed if the ``with`` block is interrupted: memory and disk may then differ."""
         self._failure = "a change was interrupted"
         yield
         self._failure = None
 
     @contextmanager
     def maintaining(self, holder: str = "") -> Iterator[None]:
-        """Hold the maintenance lock; finishes unfinished swaps and reloads the log as other processes left it.
+        """Holds the maintenance lock; first finishes unfinished swaps and reloads the log.
 
-        ``holder`` states what is done and since when; the lock file has it, for the errors of other processes. Raises
-        LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and StorageError if the
-        disk fails.
+        ``holder`` states what is done and since when. It is written to the lock file, and shown in the errors of other
+        processes. Raises LogDirLockedError, without waiting, while another process compacts, deletes or rebuilds, and
+        StorageError if the disk fails.
         """
         try:
             with take_maintenance_lock(self.context):
@@ -152,25 +156,28 @@ class SharedLog(LogReader):
             self._take(self._load_durably(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
-        """Wait until nobody maintains the log; another process may start to before the caller does."""
+        """Waits until no process holds the maintenance lock; another process may take it before the caller does."""
         wait_for_lock(self.context, MAINTENANCE_LOCK_FILE).release()
 
     @contextmanager
     def replacing_segments(self, found: Mapping[int, FileStatus]) -> Iterator[LogSegments]:
-        """Hold the append lock, in addition to the maintenance lock, to replace segments; yields all segments.
+        """Holds the append lock to replace segments; yields all segments. The caller holds the maintenance lock.
 
-        ``found`` is the status, by base offset, of the files to be replaced when the work on them began. Raises
+        ``found``: for each segment to be replaced, by base offset, the status of its ``.log`` when it was read. Raises
         StorageError, with nothing changed, if another process has truncated or removed one since.
         """
         with self._writing():
             now = {segment.base_offset: segment.status() for segment in self.segments if segment.base_offset in found}
             if now != found:
-                raise StorageError(f"{self.context.directory}: truncated in the meantime; nothing was replaced")
+                raise StorageError(
+                    f"{self.context.directory}: another process truncated the log in the meantime, so no segment was "
+                    "replaced; run this again"
+                )
             with self._changing():
                 yield self.segments
 
     def _catch_up(self) -> None:
-        """Read what other processes appended; reload the log if more than its end has changed."""
+        """Reads what other processes appended; reloads the log if more than its end has changed."""
         if not self._has_caught_up():
             self._reload()
 
@@ -187,7 +194,7 @@ class SharedLog(LogReader):
         self._take(self._load_locked())
 
     def _take_in(self, active: LogSegment, file_size: int) -> bool:
-        """Read batches that another process appended; False unless the new bytes are all whole, valid batches."""
+        """Reads batches that another process appended; returns False if the new bytes are not whole, valid batches."""
         if file_size == active.size or active.is_padded_from(active.size):
             return True
         active.txn_index.close()
@@ -204,11 +211,10 @@ class SharedLog(LogReader):
     # Flushing
 
     def _acknowledge(self, headers: BatchHeaders) -> None:
-        """Sync before an append is acknowledged, unless the topic relaxes that; transactions are never synced here.
+        """Syncs the log before an append of ``headers`` is acknowledged, unless the topic's flush settings allow more.
 
-        With ``flush.ms``, what was not synced is synced once that has passed, even if nothing more is appended.
-
-        Also applies to a repeated append: the first writer may have been killed before its sync.
+        With ``flush.ms``, unsynced batches are synced once that time has passed, even if nothing more is appended. A
+        repeated append is synced too: the first writer may have been killed before its sync.
         """
         config = self.context.config
         is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
@@ -221,22 +227,22 @@ class SharedLog(LogReader):
             self._timed_flush.sync_by(self.segments.active.path(file_names.LOG), last_flush_ms + config.flush_ms)
 
     def flush(self) -> None:
-        """Wait until everything appended is on disk; the recovery point is then the log end."""
+        """Syncs everything that any process appended; the recovery point is then the log end."""
         with self._writing():
             self._sync()
 
     def sync_appended(self) -> None:
-        """Wait until everything that this process appended is on disk. Takes no lock and ignores other processes."""
+        """Syncs everything that this process appended. Takes no lock and ignores other processes."""
         with self._touching_the_disk():
             self._sync()
 
     def sync_file(self) -> None:
-        """Sync the active segment, including what others appended; records nothing except a disk failure."""
+        """Syncs the file of the active segment, with what others appended; leaves the recovery point as it is."""
         with self._touching_the_disk():
             self.segments.active.sync()
 
     def begin_sync(self) -> None:
-        """Start to write appended data to disk without waiting, so that a sync has less to wait for."""
+        """Starts to write appended data to disk without waiting, so that a later sync has less to wait for."""
         self.segments.active.begin_sync()
 
     def _sync(self) -> None:
@@ -252,16 +258,16 @@ class SharedLog(LogReader):
         self._last_flush_ms = self.context.clock.now_ms()
 
     def checkpoint(self) -> None:
-        """Sync, and write recovery point and log start offset to the checkpoints, so that a crash needs no recovery."""
+        """Syncs the log, then writes recovery point and log start to the checkpoints, which makes recovery short."""
         with self._writing():
             self._sync()
             self._write_marks()
 
     def write_snapshot(self, *, lag_bytes: int = 0) -> None:
-        """Write a producer snapshot at the log end, so that opening the log need not read what is before it.
+        """Writes a producer snapshot at the log end, so that opening the log need not read the batches before it.
 
-        No-op if the previous snapshot of this log lags by at most ``lag_bytes``; otherwise replaces it, unless it is at
-        the base of a segment. Not synced: see the loader.
+        Does nothing if the previous snapshot is at most ``lag_bytes`` before the log end; otherwise replaces it, unless
+        it is at the base of a segment. Not synced: the loader ignores a snapshot that a crash damaged.
         """
         with self._writing():
             active = self.segments.active
@@ -276,25 +282,32 @@ class SharedLog(LogReader):
             self._snapshot_offset, self._snapshot_size = self._log_end_offset, active.size
 
     def _write_marks(self) -> None:
-        """Never lowers the log start, which another process may have raised in the meantime."""
+        """Writes recovery point and log start to the checkpoints.
+
+        Never lowers the log start, which another process may have raised since.
+        """
         self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
 
     # Rolling
 
     def roll(self) -> None:
-        """Close the active segment and begin a new one at the log end; does nothing if the active one is empty."""
+        """Closes the active segment and begins a new one at the log end; does nothing if the active one is empty."""
         with self._writing():
             if self.segments.active.size:
                 with self._changing():
                     self._roll()
 
     def _roll(self) -> None:
-        """Close the active segment, which is not empty, and begin one at the log end.
+        """Closes the active segment, which is not empty, and begins one at the log end.
 
-        After a crash, the disk holds the old segment, closed and synced; then the snapshot and the empty new log, or
-        one of them, or none, until the directory is synced; then the recovery point, so that opening the log checks at
-        most one segment. Nothing is appended to the new segment before that.
+        The steps, with what is on disk after a crash that follows each:
+
+        1. closes and syncs the old segment: the old segment;
+        2. writes a snapshot and an empty ``.log``, and syncs the directory: both, or before the sync one or none;
+        3. writes the recovery point: everything. The next opening checks only the new segment.
+
+        Nothing is appended to the new segment before step 3 has ended.
         """
         self.segments.active.become_inactive()
         write_snapshot(self.context, self.producers, sync=True)
@@ -303,9 +316,9 @@ class SharedLog(LogReader):
         self._write_marks()
 
     def _skip_to(self, base_offset: int) -> None:
-        """Begin another segment far above the log end, out of range for the active one, which is empty.
+        """Begins a segment at ``base_offset``, if that is too far above the base of the active segment, which is empty.
 
-        Recreates the empty one and keeps it: by its name or inode, other processes notice that the log was rolled.
+        Recreates the empty segment and keeps it: by its inode, other processes notice that the log was rolled.
         """
         empty = self.segments.active
         self.segments.remove(empty)
@@ -315,7 +328,7 @@ class SharedLog(LogReader):
         self._begin_segment(base_offset)
 
     def _begin_segment(self, base_offset: int) -> None:
-        """Begin an empty active segment; removes index files left over from a removed segment of that name."""
+        """Begins an empty active segment; first removes index files of an earlier segment with the same name."""
         for leftover in (file_names.INDEX, file_names.TIME_INDEX, file_names.TXN_INDEX):
             self.context.filesystem.remove(
                 file_names.join(self.context.directory, file_names.segment_file(base_offset, leftover))
@@ -327,9 +340,9 @@ class SharedLog(LogReader):
     # Closing
 
     def close(self) -> None:
-        """Leave the log as a clean stop does: synced, with a snapshot at its end and indexes cut to size.
+        """Syncs the log, writes a snapshot at its end and the checkpoints, cuts its indexes to size, closes its files.
 
-        After a failure, only closes the files: the next opening recovers.
+        After a failure, only closes the files: the next opening recovers the log.
         """
         try:
             if self.failure is None:
@@ -348,6 +361,6 @@ class SharedLog(LogReader):
         self._write_marks()
 
     def refresh(self) -> None:
-        """Reload what other processes appended, deleted or replaced."""
+        """Reloads the log, with what other processes appended, deleted or replaced."""
         with self._writing():
             self._reload()

@@ -535,7 +535,7 @@ BAD_ROWS = [
     pytest.param(
         "'k' as key, repeat('x', 2000) as value",
         {"configs": {"max.message.bytes": "1000"}},
-        r"alone makes a batch of 2071 bytes, max\.message\.bytes allows 1000",
+        r"alone makes a batch of 2071 bytes, but max\.message\.bytes allows 1000",
         id="too large",
     ),
     pytest.param(

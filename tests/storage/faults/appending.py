@@ -74,7 +74,7 @@ def interrupted_in_a_cut(directory: Path) -> None:
         patch.setattr(LogLoader, "producers_at", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             log.truncate_to(1)
-    with pytest.raises(StorageError, match="interrupted; open the log again"):
+    with pytest.raises(StorageError, match=r"interrupted\); open the log again"):
         append(log, b"c")
     again = open_log(directory)
     append(again, b"c")

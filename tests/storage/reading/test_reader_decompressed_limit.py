@@ -111,7 +111,7 @@ def test_messages_of_old_formats_are_bounded_too(tmp_path: Path) -> None:
 def test_no_record_is_written_that_could_not_be_read_again(tmp_path: Path, codec: Codec) -> None:
     fields = v2.BatchFields(codec=codec)
     with open_log(tmp_path, max_decompressed_bytes=LIMIT) as log:
-        with pytest.raises(RecordTooLargeError, match=f"record 1 .* max.decompressed.bytes allows {LIMIT}"):
+        with pytest.raises(RecordTooLargeError, match=f"record 1 .* max.decompressed.bytes lets readers take {LIMIT}"):
             log.append_records(records([b"", bytes(LIMIT)]), fields)
         largest = bytes(LIMIT - v2.RECORD_OVERHEAD_MAX)
         log.append_records(records([largest, b"more"]), fields)

@@ -57,7 +57,7 @@ def test_those_found_are_those_that_a_log_refuses_one_by_one(
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        pytest.param(0, "alone makes a batch of .* bytes, max.message.bytes allows 300", id="size"),
+        pytest.param(0, "alone makes a batch of .* bytes, but max.message.bytes allows 300", id="size"),
         pytest.param(1, "the topic is compacted and takes no record without a key", id="key"),
         pytest.param(2, f"its timestamp 5 lies outside {NOW_MS - 1000} to {NOW_MS + 1000}", id="time"),
     ],
