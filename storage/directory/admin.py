@@ -31,11 +31,12 @@ METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 def alter_configs(
     manager: LogManager, name: str, changes: Mapping[str, str | None], *, dry_run: bool = False
 ) -> TopicDescription:
-    """Set some of a topic's configs, by Kafka's keys; None resets one. Returns the changed topic; durable.
+    """Sets some of a topic's configs, by Kafka's keys; a value of None resets one. Returns the changed topic; durable.
 
-    With ``dry_run``, returns the topic as it would be, without changing it. A process that has its logs open keeps the
-    settings with which it opened them. Raises UnknownTopicOrPartitionError, InvalidConfigError, also for resetting what
-    is not set, PolicyViolationError for an internal topic, and LogDirLockedError while a broker runs here.
+    With ``dry_run``, returns the topic as it would be, and changes nothing. A process that has logs of the topic open
+    keeps the settings with which it opened them. Raises UnknownTopicOrPartitionError, InvalidConfigError for an invalid
+    setting and for a reset of one that is not set, PolicyViolationError for an internal topic, and LogDirLockedError
+    while a broker runs here.
     """
     check_changeable(name, "a change of its configs")
     if dry_run:
@@ -57,13 +58,13 @@ def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) ->
 
 
 def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool = False) -> TopicDescription:
-    """Add empty partitions to a topic so that it has ``total``; durable on return.
+    """Adds empty partitions to a topic so that it has ``total``. Returns the changed topic; durable.
 
-    With ``dry_run``, returns the topic as it would be, without changing it.
+    With ``dry_run``, returns the topic as it would be, and changes nothing.
 
     Keys of new records may then map to other partitions than before, because the default partitioner uses the number of
     partitions. After a crash, the topic is unchanged, perhaps with empty directories that the next call uses. Raises
-    UnknownTopicOrPartitionError, InvalidConfigError for a number that is not larger, PolicyViolationError for an
+    UnknownTopicOrPartitionError, InvalidConfigError if ``total`` is not larger than before, PolicyViolationError for an
     internal topic, whose keys would be searched for in other partitions, and LogDirLockedError.
     """
     check_changeable(name, "a change of its number of partitions")
@@ -79,16 +80,16 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
 def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
     if not len(topic.partitions) < total <= PARTITIONS_MAX:
         raise InvalidConfigError(
-            f"topic {topic.name!r} has {len(topic.partitions)} partitions, {total} were asked for: more are needed, "
-            f"and at most {PARTITIONS_MAX}"
+            f"topic {topic.name!r} has {len(topic.partitions)} partitions, so it cannot get {total}: give a number "
+            f"from {len(topic.partitions) + 1} to {PARTITIONS_MAX}"
         )
     return replace(topic, partitions=tuple(range(total)))
 
 
 def delete_topic(manager: LogManager, name: str) -> None:
-    """Delete a topic with all its records. Committed offsets of groups are kept.
+    """Deletes a topic with all its records. Committed offsets of groups are kept.
 
-    After a crash that follows any step up to 3, the topic is still listed, and deleting it again continues:
+    After a crash before step 3 is complete, the topic is still listed, and deleting it again continues. The steps:
 
     1. each partition's directory, in ascending order, is renamed ``….<32 hex digits>-delete``, as by a broker;
     2. the checkpoints drop its partitions;
@@ -98,8 +99,8 @@ def delete_topic(manager: LogManager, name: str) -> None:
     Readers and writers that have a partition open fail when they next access its directory.
 
     Raises UnknownTopicOrPartitionError; PolicyViolationError for an internal topic with records; LogDirLockedError if a
-    broker runs here or another process works on a partition; StorageError if this process may not hold the locks of so
-    many partitions at once. Nothing is changed then.
+    broker runs here or another process compacts, deletes or rebuilds a partition; StorageError if this process may not
+    hold the locks of so many partitions at once. Nothing is changed then.
     """
     topic = manager.topic(name)
     check_deletable(manager, topic)
@@ -125,7 +126,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
 
 def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
-    """Raise PolicyViolationError for an internal topic with records, which are the progress of queries and groups."""
+    """Raises PolicyViolationError for an internal topic with records, which are the progress of queries and groups."""
     if is_internal(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
         check_changeable(topic.name, "its deletion")
 
@@ -140,11 +141,11 @@ def _holds_records(manager: LogManager, topic: str, partition: int) -> bool:
 
 
 def check_whole(manager: LogManager, topic: TopicDescription) -> None:
-    """Raise UnknownTopicOrPartitionError if some partitions of a topic are known to be elsewhere.
+    """Raises UnknownTopicOrPartitionError if the directory has only some partitions of a topic.
 
-    A broker may keep them in another of its ``log.dirs``. Keys map to partitions by the number of partitions, so
-    nothing may be written by key to part of a topic. If the broker's metadata is elsewhere too, a part that begins at 0
-    without a gap cannot be distinguished from a whole topic.
+    A broker may keep the others in another of its ``log.dirs``. Keys map to partitions by the number of partitions, so
+    nothing may be written by key to part of a topic. If the broker's metadata is elsewhere too, partitions that begin
+    at 0 without a gap cannot be distinguished from a whole topic.
     """
     if topic.name in manager.described_topics():
         return
@@ -157,8 +158,9 @@ def check_whole(manager: LogManager, topic: TopicDescription) -> None:
 
 
 def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
-    """The id in its first partition, where a broker stores it, or else in the next ones; None for a topic from before
-    Kafka 2.8.
+    """Returns a topic's id, from ``topics.json`` or else from the first partition that has one in its metadata.
+
+    None for a topic from before Kafka 2.8, which has no id.
     """
     if topic.topic_id is not None:
         return topic.topic_id
@@ -167,7 +169,7 @@ def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
 
 
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
-    """The id of the topic that a partition was created for, from its directory; None if there is none.
+    """Returns the topic id in a partition's ``partition.metadata``; None if there is no such file.
 
     Raises CorruptCheckpointError if the file is damaged: it is renamed into place whole, so no crash leaves a torn one.
     """
@@ -185,12 +187,12 @@ def _known_topic_id(manager: LogManager, topic: str, partition: int) -> str | No
     try:
         return partition_topic_id(manager, topic, partition)
     except CorruptionError as error:
-        logger.warning("%s; treated as missing", error)
+        logger.warning("%s; the topic id in this file is ignored", error)
         return None
 
 
 def topic_size(manager: LogManager, topic: TopicDescription) -> int:
-    """Bytes of all files in its partitions' directories."""
+    """Returns the total size, in bytes, of all files in the directories of a topic's partitions."""
     return sum(
         status.size
         for partition in topic.partitions
@@ -204,7 +206,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeletedRecords(NamedTuple):
-    """The result for a partition."""
+    """What :func:`delete_records` did to one partition."""
 
     topic: str
     partition: int
@@ -215,10 +217,10 @@ class DeletedRecords(NamedTuple):
 def delete_records(
     manager: LogManager, before: Mapping[TopicPartition, int], *, dry_run: bool = False
 ) -> Iterator[DeletedRecords]:
-    """Raise the log start of partitions to an offset each, or to the log end for -1 (Kafka's deleteRecords).
+    """Raises the log start of each partition to its offset in ``before``, -1 for the log end (Kafka's deleteRecords).
 
-    An error in one partition does not affect the others; records of internal topics are never deleted. With
-    ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
+    Yields one result per partition, with the error if there was one; the others continue. Records of internal topics
+    are never deleted. With ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
     """
     if not dry_run:
         manager.check_writable()
@@ -238,7 +240,7 @@ def delete_records(
 
 @contextmanager
 def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
-    """The topic as it is, or would be, in ``topics.json``, while nobody else changes files at the root."""
+    """Yields the topic as ``topics.json`` lists it, or would, and holds the root lock within the ``with`` block."""
     manager.topic(name)
     manager.check_writable()
     with manager.root_lock():
@@ -246,7 +248,10 @@ def _changing(manager: LogManager, name: str) -> Iterator[TopicDescription]:
 
 
 def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription:
-    """The topic with the id in its partitions if a broker created it."""
+    """Returns the topic as ``topics.json`` is to list it: a topic of a broker gets the id in its partitions.
+
+    Raises UnknownTopicOrPartitionError if some of its partitions are elsewhere.
+    """
     if topic.topic_id is not None:
         return topic
     if topic.partitions != tuple(range(len(topic.partitions))):
@@ -258,7 +263,7 @@ def _described(manager: LogManager, topic: TopicDescription) -> TopicDescription
 
 
 def _context(manager: LogManager, topic: str, partition: int) -> LogContext | None:
-    """The context for the locks of a partition; None if an earlier deletion has renamed its directory."""
+    """Returns the context for the locks of a partition; None if an earlier deletion has renamed its directory."""
     directory = manager.partition_path(topic, partition)
     if manager.filesystem.status(directory) is None:
         return None

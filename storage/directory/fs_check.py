@@ -1,12 +1,14 @@
-"""Tests whether a file system has what this engine relies on: :func:`check_filesystem`, before the first write.
+"""Checks whether a file system does what this engine relies on: call :func:`check_filesystem` before the first write.
 
 docs/crash_safety.md lists the requirements. Each check works in a directory of its own below the one being checked,
 with the operations that a log uses, and removes what it created.
 
-Two things cannot be proven. Only a power cut shows whether synced bytes survive one: the check reports whether syncing
-succeeds, how long it takes, and whether mount options make it ineffective. Locks are proven between two open files of
-this machine; whether they work across machines depends on the server: run the check on one machine while another holds
-the lock.
+Two properties cannot be checked:
+
+- whether synced bytes survive a power cut: the check reports whether a sync succeeds, how long it takes, and whether
+  mount options make it ineffective;
+- whether locks work across machines, which depends on the server: the check locks two open files of this machine.
+  To find out, run the check on one machine while another holds the lock.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ class Verdict(Enum):
     """The result of a check."""
 
     PASSED = "passed"
-    WARNING = "warning"  # works, but see the detail
+    WARNING = "warning"  # a log can be kept here, with the loss of safety or speed that the detail states
     FAILED = "failed"  # a log must not be kept here
 
 
 class Finding(NamedTuple):
-    """A check: its name, its result, and a sentence about what was seen."""
+    """The name of a check, its result, and a sentence about what the file system did."""
 
     check: str
     verdict: Verdict
@@ -56,19 +58,19 @@ class Finding(NamedTuple):
 
 
 class CheckableFileSystem(FileSystem, Protocol):
-    """The port, and operations that only a check needs."""
+    """A file system with two more operations, which only the check needs."""
 
     def lock_as_broker(self, path: str) -> Lock | None:
-        """A broker's exclusive lock, or None."""
+        """Takes the lock that a broker takes, without waiting; None if a writer holds it."""
         ...
 
     def mount(self, path: str) -> Mount:
-        """The mount that a path is on."""
+        """Returns the mount that a path is on."""
         ...
 
 
 class _TestDirectory(NamedTuple):
-    """A check's own directory."""
+    """The directory in which one check creates its files."""
 
     filesystem: CheckableFileSystem
     directory: str
@@ -94,12 +96,11 @@ class _BrokenError(Exception):
 def check_filesystem(
     directory: str, *, filesystem: CheckableFileSystem | None = None, clock: Clock | None = None
 ) -> list[Finding]:
-    """Prove, in a new directory in ``directory``, what a log needs of a file system; one Finding per check, in order.
+    """Checks, in a new directory in ``directory``, what a log needs of a file system; returns a Finding per check.
 
     The checks are ``mount``, ``write and read``, ``rename``, ``remove while open``, ``names``, ``modification times``,
-    ``locks between writers``, ``locks against brokers`` and ``sync``. ``FAILED`` means that no log must be kept there;
-    ``WARNING`` means that it works, with the loss of safety or speed that the detail states. A system error in a check
-    makes it fail. Everything created is removed again. ``filesystem`` defaults to the local one.
+    ``locks between writers``, ``locks against brokers`` and ``sync``. A check during which the system reports an error
+    has failed. Everything created is removed again. ``filesystem`` defaults to the local one.
 
     Raises StorageError if ``directory`` is missing or not writable, so that nothing can be checked.
     """
@@ -110,7 +111,9 @@ def check_filesystem(
             raise FileNotFoundError(f"there is no directory {directory}")
         filesystem.make_directory(parent)
     except OSError as error:
-        raise StorageError(f"{directory}: nothing can be checked here: {error}") from error
+        raise StorageError(
+            f"{directory}: the check needs an existing directory that it may write to: {error}"
+        ) from error
     try:
         return [_checked(name, check, filesystem, parent, clock or SystemClock()) for name, check in _CHECKS.items()]
     finally:

@@ -1,7 +1,7 @@
-"""The effective settings of a topic, and which of them somebody gave: records are deleted only by given settings.
+"""The effective settings of a topic, and which of them were set explicitly: only those may delete records.
 
 A broker's directory does not contain the settings of its topics. Kafka's defaults would delete records that the broker
-was to keep for ever, so retention limits that nobody gave do not apply.
+was to keep for ever, so retention limits that are not set explicitly do not apply.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ _BROKERS_KEYS = {key.name: {synonym.name for synonym in key.synonyms} for key in
 
 
 def config_of(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic: those of the ``run``, the topic's own, the ``broker``'s, then Kafka's defaults.
+    """Returns the effective settings of a topic.
 
-    Internal topics stay compacted. Limits that nobody gave do not apply. Raises InvalidConfigError.
+    A setting comes from the first of these that has it: ``run`` (the settings of a maintenance run), the topic's own,
+    ``broker`` (those of a broker), Kafka's defaults. Internal topics stay compacted. Retention limits that are not set
+    explicitly are unlimited: see :func:`ungiven`. Raises InvalidConfigError.
     """
     given = {**topic.configs, **run, **{key: NO_LIMIT for key in ungiven(topic, run, broker) if key in LIMITS}}
     return LogConfig.from_mapping(settled(topic.name, given), broker=broker)
 
 
 def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
-    """Which of the settings that decide about deletion and compaction nobody gave.
+    """Returns which of ``cleanup.policy``, ``retention.ms`` and ``retention.bytes`` are not set explicitly.
 
-    A broker's settings count only if all of the topic's own are known; otherwise the topic may have another value.
+    ``run`` and ``broker`` as for :func:`config_of`. The broker's settings count only if all of the topic's own are
+    known; otherwise the topic may have another value. For a topic created by this engine, all settings count as set.
     """
     if topic.known is Known.ALL:
         return frozenset()
@@ -45,9 +48,9 @@ def ungiven(topic: TopicDescription, run: Mapping[str, str], broker: Mapping[str
 
 
 def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription:
-    """A topic with the settings found of a broker; those given here have precedence.
+    """Returns a topic with its settings in ``found``, which come from a broker; settings changed here have precedence.
 
-    Ignores keys that are not topic keys of Kafka's, such as a vendor's.
+    Ignores keys that are not topic settings of Kafka's, such as a vendor's.
     """
     if topic.known is Known.ALL or topic.name not in found.topics or topic.name in INTERNAL_TOPICS:
         return topic

@@ -1,10 +1,11 @@
 """LogDirectory: the files at the root of a log directory: ``topics.json``, checkpoints and locks.
 
-Topics are listed in ``topics.json``, which Kafka ignores. Files at the root are read, changed and replaced under the
-root lock, so that several processes may work in one directory.
+``topics.json`` lists the topics; Kafka ignores it. A process changes files at the root while it holds the root lock, so
+that several processes may use one directory.
 
-Opening takes no lock. The first change takes the broker's ``.lock``, shared: many processes of ours may write, but
-never beside a running broker. It also removes a broker's ``.kafka_cleanshutdown``, which no longer holds.
+Opening a directory takes no lock. The first change takes the broker's ``.lock``, shared: many processes with this
+engine may write, but none beside a running broker. It also removes a broker's ``.kafka_cleanshutdown``, which is no
+longer true.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class LogDirectory:
         filesystem: FileSystem | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> Self:
-        """Open a log directory; with ``create``, create it if it is missing.
+        """Opens a log directory; with ``create``, creates it if it is missing.
 
         ``overrides``: settings, by Kafka's names, that override those of every topic.
 
@@ -73,7 +74,7 @@ class LogDirectory:
         elif status is None:
             raise NotALogDirError(f"{self.directory}: no such directory")
         elif not status.is_directory:
-            raise NotALogDirError(f"{self.directory}: a file, where a log directory was expected")
+            raise NotALogDirError(f"{self.directory}: this is a file, where a log directory was expected")
         elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
             raise NotALogDirError(
                 f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
@@ -85,17 +86,17 @@ class LogDirectory:
         return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
 
     def path(self, *file_names: str) -> str:
-        """A path below the directory."""
+        """Returns the path of a file or folder below the directory."""
         return names.join(self.directory, *file_names)
 
     # Topics and partitions
 
     def described_topics(self) -> dict[str, TopicDescription]:
-        """The topics in ``topics.json``; none in a broker's directory, which has no such file."""
+        """Returns the topics in ``topics.json``, by name; none in a broker's directory, which has no such file."""
         return dict(self._topics_file().topics)
 
     def broker_settings(self) -> dict[str, str]:
-        """The settings for all topics in ``topics.json``, by a broker's keys; none if there is no such file."""
+        """Returns the settings for all topics in ``topics.json``, by a broker's keys; none if there is no such file."""
         return dict(self._topics_file().broker)
 
     def _topics_file(self) -> TopicsFile:
@@ -108,7 +109,7 @@ class LogDirectory:
             raise error.located(path) from error
 
     def describe_topics(self, topics: Mapping[str, TopicDescription], broker: Mapping[str, str] | None = None) -> None:
-        """Replace ``topics.json``, atomically and durably. The caller holds the root lock.
+        """Replaces ``topics.json``, atomically and durably. The caller holds the root lock.
 
         ``broker``: the settings for all topics; None keeps them.
         """
@@ -116,18 +117,18 @@ class LogDirectory:
         write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values(), settings))
 
     def partitions_found(self, topic: str) -> tuple[int, ...]:
-        """The partitions of a topic according to its directories, whatever ``topics.json`` contains."""
+        """Returns the partitions of a topic for which there are directories; ignores ``topics.json``."""
         return self._partitions_found(lambda each: each == topic).get(topic, ())
 
     def is_here(self, topic: str, partition: int) -> bool:
-        """Whether a partition's directory exists here: it may be elsewhere, or lost."""
+        """Whether the directory of a partition exists; a partition may be in another log directory, or lost."""
         return self.filesystem.status(self.path(names.partition_directory(topic, partition))) is not None
 
     def _partitions_found(self, is_wanted: Callable[[str], bool]) -> dict[str, tuple[int, ...]]:
-        """Partitions by topic, according to the directories.
+        """Returns the partitions for which there are directories, by topic, for topics that ``is_wanted`` accepts.
 
-        A topic counts once it has a segment: a broker creates one at once, this engine at the first write. From then
-        on, its partitions without a segment count if they have ``partition.metadata``.
+        Omits topics without any segment: a broker creates one at once, this engine at the first write. If a topic has
+        one, its partitions without a segment count if they have ``partition.metadata``.
         """
         with_a_log, made = dict[str, list[int]](), dict[str, list[int]]()
         for name in self.filesystem.list(self.directory):
@@ -150,11 +151,14 @@ class LogDirectory:
     # Locks
 
     def check_writable(self) -> None:
-        """Raise LogDirLockedError while a broker runs on the directory."""
+        """Raises LogDirLockedError while a broker runs on the directory; otherwise keeps brokers out from now on."""
         self._take_broker_lock()
 
     def lock_brokers_out(self) -> None:
-        """Prevent brokers from starting on the directory until the manager is closed. LogDirLockedError if one runs."""
+        """Prevents brokers from starting on the directory until the manager is closed.
+
+        Raises LogDirLockedError if a broker runs.
+        """
         if self._broker_lock is not None:
             return
         path = self.path(names.LOCK_FILE)
@@ -166,14 +170,14 @@ class LogDirectory:
             )
 
     def _take_broker_lock(self) -> None:
-        """Called before the first change, after which a broker's mark of a clean shutdown no longer holds."""
+        """Keeps brokers out, and removes a broker's mark of a clean shutdown; call it before the first change."""
         self.lock_brokers_out()
         if self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None:
             self.filesystem.remove(self.path(names.CLEAN_SHUTDOWN_FILE))
             self.filesystem.sync_directory(self.directory)
 
     def root_lock(self) -> Lock:
-        """Wait until nobody else changes files at the root, and lock them."""
+        """Waits until no other process changes files at the root, and returns the lock on them."""
         lock = self.filesystem.lock(self.path(ROOT_LOCK_FILE))
         assert lock is not None  # since it waits
         return lock
@@ -181,11 +185,11 @@ class LogDirectory:
     # Checkpoints
 
     def marks(self, partition: TopicPartition) -> Marks:
-        """The checkpoints' entries for a partition."""
+        """Returns the entries of a partition in the checkpoints; defaults if it has none."""
         return self.all_marks().get(partition, Marks())
 
     def all_marks(self) -> dict[TopicPartition, Marks]:
-        """The checkpoints' entries for each partition that they list."""
+        """Returns the entries in the checkpoints of every partition that they list."""
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
         was_closed_cleanly = self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
@@ -195,7 +199,7 @@ class LogDirectory:
         }
 
     def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
-        """Replace the checkpoints' entries for some partitions; keeps the others."""
+        """Replaces the entries of some partitions in the checkpoints; durable on return. Keeps other entries."""
         with self.root_lock():
             self._update_offsets(
                 names.RECOVERY_POINT_CHECKPOINT, {key: mark.recovery_point or 0 for key, mark in marks.items()}
@@ -205,7 +209,7 @@ class LogDirectory:
             )
 
     def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace the recovery points of some partitions; keeps the others, and all log starts."""
+        """Replaces the recovery points of some partitions; durable on return. Keeps all other entries."""
         with self.root_lock():
             self._update_offsets(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
@@ -216,15 +220,16 @@ class LogDirectory:
             write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
     def holes(self, partition: TopicPartition) -> Holes:
-        """Where offsets may be missing in a partition.
+        """Returns where offsets may be missing in a partition.
 
-        The cleaner's checkpoint lists a partition that was compacted or filled with gaps; a broker creates that file if
-        its cleaner is on. A partition that is in neither ``topics.json`` nor the recovery points was copied here.
+        The cleaner's checkpoint lists partitions that were compacted or filled with gaps; a broker creates that file if
+        its cleaner is on. In a partition that is in neither ``topics.json`` nor the recovery points, because its
+        directory was copied here, offsets may be missing anywhere.
         """
         return self.holes_of_all()(partition)
 
     def holes_of_all(self) -> Callable[[TopicPartition], Holes]:
-        """The same for any partition; reads the files only once."""
+        """Returns a function that gives :meth:`holes` of any partition, and reads the files only once, now."""
         try:
             listed = self._read_offsets(names.CLEANER_OFFSET_CHECKPOINT)
         except CorruptionError:
@@ -243,7 +248,7 @@ class LogDirectory:
         return holes_of
 
     def note_holes(self, partition: TopicPartition) -> None:
-        """List a partition in the cleaner's checkpoint, durably: from now on, offsets may be missing in it."""
+        """Adds a partition to the cleaner's checkpoint, which records that offsets may be missing in it; durable."""
         with self.root_lock():
             listed = self.offsets(names.CLEANER_OFFSET_CHECKPOINT)
             if partition not in listed:
@@ -251,7 +256,7 @@ class LogDirectory:
                 write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
 
     def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
-        """Drop checkpoint entries of deleted partitions, durably. The caller holds the root lock."""
+        """Removes the entries of deleted partitions from the checkpoints, durably. The caller holds the root lock."""
         for name in names.OFFSET_CHECKPOINTS:
             before = self.offsets(name)
             after = {key: offset for key, offset in before.items() if key not in partitions}
@@ -259,15 +264,18 @@ class LogDirectory:
                 write_atomically(self.filesystem, self.path(name), checkpoints.encode_offsets(after))
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The checkpoint of that name; a damaged one counts as empty, which costs a recovery but no record."""
+        """Returns the offsets in the checkpoint with the file name ``name``, by partition.
+
+        A damaged checkpoint counts as empty, with a warning, which costs a recovery but no record.
+        """
         try:
             return self._read_offsets(name) or {}
         except CorruptionError as error:
-            logger.warning("%s; treated as empty", error)
+            logger.warning("%s; the checkpoint is treated as empty", error)
             return {}
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """None if there is no such checkpoint. Raises CorruptCheckpointError."""
+        """As :meth:`offsets`, but returns None if there is no such file, and raises CorruptCheckpointError."""
         path = self.path(name)
         try:
             return checkpoints.decode_offsets(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
@@ -279,7 +287,7 @@ class LogDirectory:
 
 @dataclass(frozen=True)
 class RootCheckpoints:
-    """The checkpoint entries of one partition in its directory."""
+    """The checkpoint entries of one partition in a log directory: see ``reading.Checkpoints``."""
 
     log_directory: LogDirectory
     partition: TopicPartition

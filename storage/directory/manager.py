@@ -1,7 +1,7 @@
-"""LogManager: the topics of a log directory, their configs, and their logs.
+"""LogManager: creates and lists the topics of a log directory, and opens the logs of their partitions.
 
-A directory without ``topics.json``, such as a broker's, is served with default configs but without retention limits,
-which are unknown; its partitions are found by their names.
+A directory without ``topics.json``, such as a broker's, is used with default configs but without retention limits,
+which are unknown; its topics and partitions are found by the names of directories.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Pairs = tuple[tuple[str, str], ...]
 
 
 class Closeable(Protocol):
-    """An object that is closed with the manager that keeps it."""
+    """An object with a ``close`` method, which :meth:`LogManager.kept` closes with the manager."""
 
     def close(self) -> None: ...
 
@@ -52,7 +52,7 @@ KeptT = TypeVar("KeptT", bound=Closeable)
 
 @lru_cache
 def _config_of(topic: str, known: Known, configs: _Pairs, overrides: _Pairs, broker: _Pairs) -> LogConfig:
-    """A config, shared by all partitions of a topic because it is immutable."""
+    """Returns the config of a topic; cached, so that all partitions of a topic share one object, which is immutable."""
     return config_of(TopicDescription(topic, (), dict(configs), known=known), dict(overrides), dict(broker))
 
 
@@ -67,7 +67,7 @@ class LogManager(LogDirectory):
     # Topics
 
     def topics(self) -> dict[str, TopicDescription]:
-        """All topics by name: those of ``topics.json``, and others whose partitions are found."""
+        """Returns all topics, by name: those in ``topics.json``, and others for which there are directories."""
         described, broker = self._topics_file()
         described = dict(described)
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
@@ -77,7 +77,7 @@ class LogManager(LogDirectory):
         return dict(sorted(described.items()))
 
     def topic(self, name: str) -> TopicDescription:
-        """One topic. Raises UnknownTopicOrPartitionError, with the nearest existing name."""
+        """Returns a topic. Raises UnknownTopicOrPartitionError, with the most similar existing name."""
         found = self.find_topic(name)
         if found is None:
             topics = self.topics()
@@ -86,11 +86,11 @@ class LogManager(LogDirectory):
         return found
 
     def find_topic(self, name: str) -> TopicDescription | None:
-        """One topic, or None. If ``topics.json`` lists it, as usual, reads no partition directory."""
+        """Returns a topic; None if it does not exist. Reads no partition directory if ``topics.json`` lists it."""
         return self.described_topics().get(name) or self.topics().get(name)
 
     def config(self, topic: str) -> LogConfig:
-        """The settings of a topic."""
+        """Returns the effective settings of a topic."""
         return self._config(self.topic(topic))
 
     def _config(self, description: TopicDescription) -> LogConfig:
@@ -100,10 +100,10 @@ class LogManager(LogDirectory):
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
     ) -> TopicDescription:
-        """Create a topic with empty partitions, durable on return. Its id is a new one unless given.
+        """Creates a topic with empty partitions; durable on return. ``topic_id`` defaults to a new one.
 
-        After a crash, there is no topic of that name, perhaps with partition directories that a second call uses; or
-        the whole topic.
+        After a crash, the whole topic exists or it does not; directories of its partitions may exist, which a second
+        call uses.
 
         Raises TopicExistsError, InvalidTopicError, InvalidConfigError.
         """
@@ -112,7 +112,9 @@ class LogManager(LogDirectory):
         LogConfig.from_mapping(configs, broker=broker)
         check_stays_compacted(name, configs)
         if not 1 <= partitions <= PARTITIONS_MAX:
-            raise InvalidConfigError(f"topic {name!r}: {partitions} partitions, 1 to {PARTITIONS_MAX} are allowed")
+            raise InvalidConfigError(
+                f"topic {name!r} cannot have {partitions} partitions: give a number from 1 to {PARTITIONS_MAX}"
+            )
         topic_id = topic_id or checkpoints.encode_id(uuid4())
         topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
         self._take_broker_lock()
@@ -120,7 +122,7 @@ class LogManager(LogDirectory):
             topics = self.topics()
             clash = next((other for other in topics if names.collides(name, other)), None)
             if clash is not None:
-                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}, {name!r} cannot be created")
+                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}, so {name!r} cannot be created")
             self.make_partitions(topic, topic.partitions)
             self.describe_topics({**self.described_topics(), name: topic})
         return topic
@@ -128,7 +130,10 @@ class LogManager(LogDirectory):
     def ensure_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        """The topic, created if it is missing. Raises TopicExistsError if it has other settings than asked for."""
+        """Returns a topic, and creates it if it is missing, with one partition by default.
+
+        Raises TopicExistsError if the topic has another number of partitions or other ``configs``; None: any.
+        """
         topic = self.find_topic(name)
         if topic is None:
             try:
@@ -146,10 +151,10 @@ class LogManager(LogDirectory):
         return topic
 
     def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
-        """Create their directories, without records, durably; the caller holds the root lock.
+        """Creates the directories of some partitions, without records; durable. The caller holds the root lock.
 
-        Drops earlier checkpoint entries of partitions with these names first: a new log begins at 0, and its recovery
-        point then states that nothing is synced.
+        First removes checkpoint entries of earlier partitions with the same names: a new log begins at offset 0, and
+        its recovery point of 0 states that nothing is synced.
         """
         self.forget_partitions({(topic.name, partition) for partition in partitions})
         assert topic.topic_id is not None
@@ -166,11 +171,10 @@ class LogManager(LogDirectory):
     # Logs
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
-        """A partition for writing; the same object until the manager is closed, but reopened if it failed.
+        """Opens a partition for writing. Returns the same object until the manager is closed or a write has failed.
 
-        ``config`` overrides the topic's, for a partition that is known to exist. Raises LogDirLockedError while a
-        broker runs on the directory, MissingSegmentError if the directory of the partition is lost, and otherwise as
-        Log.open.
+        ``config`` replaces the topic's; the partition must then exist. Raises LogDirLockedError while a broker runs on
+        the directory, MissingSegmentError if the directory of the partition is lost, and otherwise as Log.open.
         """
         known = self._logs.get((topic, partition))
         if known is not None and known.failure is not None:
@@ -191,11 +195,11 @@ class LogManager(LogDirectory):
         return self._logs[topic, partition]
 
     def open_reader(self, topic: str, partition: int, config: LogConfig | None = None) -> LogReader:
-        """A partition for reading, as it is now; ``config`` overrides the topic's. Takes no lock."""
+        """Opens a partition for reading, as it is now; ``config`` replaces the topic's. Takes no lock."""
         return self._open_to_read(LogReader, topic, partition, config)
 
     def open_watcher(self, topic: str, partition: int) -> LogWatcher:
-        """A partition for reading as it grows. Takes no lock."""
+        """Opens a partition for reading as it grows. Takes no lock."""
         return self._open_to_read(LogWatcher, topic, partition)
 
     def _open_to_read(
@@ -211,7 +215,10 @@ class LogManager(LogDirectory):
         )
 
     def partition_path(self, topic: str, partition: int) -> str:
-        """The path of a partition. Raises NotALogDirError for a link, which may lead out of the directory."""
+        """Returns the path of a partition's directory.
+
+        Raises NotALogDirError for a symbolic link, which may lead out of the log directory.
+        """
         return not_a_link(self.filesystem, self.path(names.partition_directory(topic, partition)))
 
     def _partition_config(self, topic: str, partition: int) -> LogConfig:
@@ -224,21 +231,21 @@ class LogManager(LogDirectory):
         return self._config(description)
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
-        """The result of ``make`` from the first call with ``key``; closed with the manager."""
+        """Returns the result of ``make``, which is called at the first call with ``key``; closed with the manager."""
         if key not in self._kept:
             self._kept[key] = make()
         found: KeptT = self._kept[key]
         return found
 
     def close_logs(self, topic: str) -> None:
-        """Close the open logs of one topic cleanly."""
+        """Closes the open logs of one topic cleanly."""
         for key in [key for key in self._logs if key[0] == topic]:
             self._logs.pop(key).close()
 
     def close(self) -> None:
-        """Close the logs cleanly, then release the directory. A log that failed is left to the next recovery.
+        """Closes all logs cleanly, then releases the lock on the directory. The next opening recovers a failed log.
 
-        Releases everything even if a log cannot be closed; the error is raised afterwards.
+        If a log cannot be closed, closes the others and releases the lock, then raises the error.
         """
         with ExitStack() as closing:
             if self._broker_lock is not None:
@@ -257,7 +264,7 @@ class LogManager(LogDirectory):
 
 
 def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
-    """Raise TopicExistsError if a topic has other settings than ``configs``; ignores settings that are not given."""
+    """Raises TopicExistsError if a topic has other values than ``configs``; ignores settings that are not in it."""
     asked = LogConfig.from_mapping(configs).to_mapping()
     found = LogConfig.from_mapping(topic.configs, broker=topic.broker).to_mapping()
     for key in configs:

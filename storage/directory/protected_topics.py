@@ -1,4 +1,4 @@
-"""Internal topics, which brokers and this engine keep for themselves, with settings that nobody can change."""
+"""Internal topics, whose records only coordinators write: they stay compacted, and most changes are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_A_TOOL = re.compile(
 
 
 def is_internal(topic: str) -> bool:
-    """Whether maintenance selects a topic only by its name: never by a pattern, nor with all topics."""
+    """Whether a topic is internal; maintenance then selects it only by its name, not by a pattern or with all."""
     return topic in INTERNAL_TOPICS or topic in _OF_A_BROKER
 
 
@@ -37,20 +37,21 @@ def is_state_of_a_tool(topic: str) -> bool:
 
 
 def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """The effective settings of a topic: our internal ones stay compacted, whatever is requested.
+    """Returns the settings of a topic, with ``cleanup.policy=compact`` for an internal one, whatever was requested.
 
-    They hold queries' progress and the decisions on transactions, each as the newest record of its key, however old.
+    Internal topics have the progress of queries and the decisions on transactions, as the newest record of a key, which
+    no retention may delete.
     """
     return {**settings, POLICY_KEY: "compact"} if topic in INTERNAL_TOPICS else dict(settings)
 
 
 def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
-    """The same for parsed settings."""
+    """Returns a config, with ``cleanup.policy=compact`` for an internal topic: as :func:`settled`, but parsed."""
     return replace(config, cleanup_policy=frozenset({"compact"})) if topic in INTERNAL_TOPICS else config
 
 
 def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
-    """Raise InvalidConfigError if an internal topic is to be anything but compacted."""
+    """Raises InvalidConfigError if ``settings`` give an internal topic another ``cleanup.policy`` than compact."""
     if topic in INTERNAL_TOPICS and settings.get(POLICY_KEY, "compact").strip() != "compact":
         raise InvalidConfigError(
             f"{POLICY_KEY} = {settings[POLICY_KEY]}: topic {topic!r} is internal and stays compacted, as it keeps the "
@@ -59,7 +60,7 @@ def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
 
 
 def check_changeable(topic: str, what: str) -> None:
-    """Raise PolicyViolationError if ``what``, a change to a topic, is requested for an internal one."""
+    """Raises PolicyViolationError for an internal topic; ``what`` names the requested change in the message."""
     if topic in INTERNAL_TOPICS:
         raise PolicyViolationError(
             f"topic {topic!r} is internal, and {what} is refused: it keeps the progress of queries and groups, or the "
@@ -72,11 +73,11 @@ def check_changeable(topic: str, what: str) -> None:
 
 
 def check_takes_records(topic: str) -> None:
-    """Raise InvalidTopicError if records of users would go into an internal topic.
+    """Raises InvalidTopicError for an internal topic, to which users must not write records.
 
-    Readers of the topic take each record for a coordinator's: a wrong one hides progress stored beside it. A broker
-    answers a client INVALID_TOPIC_EXCEPTION (``ReplicaManager.appendRecords``). Replicas, such as the mirror's, copy
-    its batches all the same.
+    Readers take each of its records for a coordinator's, so a wrong one hides progress stored beside it. A broker
+    answers a client INVALID_TOPIC_EXCEPTION (``ReplicaManager.appendRecords``). Replicas, such as the mirror's, may
+    copy batches of an internal topic.
     """
     if is_internal(topic):
         raise InvalidTopicError(

@@ -1,4 +1,4 @@
-"""Snapshots of a log directory, all partitions at one moment, and log directories restored from them.
+"""Takes snapshots of a log directory, with all partitions at one moment, and restores log directories from them.
 
 A snapshot is a directory with ``log/``, which has the content of the log directory, and ``snapshot.json``, which lists
 its files with sizes and times. Closed segments are hard links to those of the log, so they take no space until the log
@@ -53,7 +53,7 @@ SIDECARS = (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA_FI
 
 
 class SnapshotFile(NamedTuple):
-    """A file of a snapshot."""
+    """What ``snapshot.json`` states of one file."""
 
     size: int  # bytes
     modified_ms: int  # retention uses it for a segment without timestamps
@@ -71,16 +71,16 @@ class Snapshot:
 
     @property
     def partitions(self) -> list[str]:
-        """Names of the partitions' directories."""
+        """The names of the partitions' directories, ascending."""
         return sorted({path.partition("/")[0] for path in self.files if "/" in path})
 
     def bytes_of(self, *, linked: bool) -> int:
-        """The total size of the files that were linked, or of those that were copied."""
+        """Returns the total size, in bytes, of the files that were linked, or of those that were copied."""
         return sum(file.size for file in self.files.values() if file.linked is linked)
 
 
 def take_snapshot(manager: LogManager, target: str) -> Snapshot:
-    """Create a snapshot in ``target``, which must be missing or an empty directory; durable on return.
+    """Takes a snapshot and returns it; ``target`` must be missing or an empty directory. Durable on return.
 
     Links files if ``target`` is on the log's disk, and copies them otherwise. Raises SnapshotError if ``target`` is not
     empty, LogDirLockedError while a broker runs on the log directory, and StorageError if this process may not lock so
@@ -101,9 +101,9 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
 
 
 def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | None = None) -> Snapshot:
-    """Copy a snapshot's log to ``target``, a log directory that must be missing or empty; durable on return.
+    """Copies the log in the snapshot ``directory`` to ``target``, which must be missing or empty; durable on return.
 
-    Raises SnapshotError if ``target`` is not empty, or ``directory`` is not a complete snapshot.
+    Returns the snapshot. Raises SnapshotError if ``target`` is not empty, or ``directory`` is not a complete snapshot.
     """
     filesystem = filesystem or LocalFileSystem()
     directory, target = local_path(directory), local_path(target)
@@ -119,18 +119,21 @@ def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | No
 
 
 def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Snapshot:
-    """The content of a snapshot. Raises SnapshotError if there is none, or a file is missing or has another size."""
+    """Reads ``snapshot.json`` and checks the size of each file; returns the snapshot.
+
+    Raises SnapshotError if ``directory`` is not a snapshot, or a file is missing or has another size.
+    """
     filesystem, directory = filesystem or LocalFileSystem(), local_path(directory)
     path = file_names.join(directory, MANIFEST_FILE)
     try:
         snapshot = _decode(directory, read_file(filesystem, path, MANIFEST_BYTES_MAX))
     except FileNotFoundError:
         raise SnapshotError(
-            f"{directory}: contains no {MANIFEST_FILE}, so it is no snapshot; one that was not finished is called "
-            f"...{UNFINISHED}, and is of no use"
+            f"{directory}: contains no {MANIFEST_FILE}, so it is no snapshot; an unfinished one, whose name ends with "
+            f"{UNFINISHED}, cannot be used"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
-        raise SnapshotError(f"{path}: not what was written there: {error}") from error
+        raise SnapshotError(f"{path}: the file is damaged: {error}; take another snapshot") from error
     for name, file in snapshot.files.items():
         source = file_names.join(directory, LOG_FOLDER, name)
         status = filesystem.status(source)
@@ -142,7 +145,7 @@ def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Sn
 def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotError:
     status = filesystem.status(path)
     now = "it is missing" if status is None else f"it has {status.size:,} bytes"
-    return SnapshotError(f"{path}: {now}, {file.size:,} bytes when the snapshot was taken: take another one")
+    return SnapshotError(f"{path}: {now}, but had {file.size:,} when the snapshot was taken: take another snapshot")
 
 
 # Under the locks
@@ -150,9 +153,9 @@ def _changed(path: str, filesystem: FileSystem, file: SnapshotFile) -> SnapshotE
 
 @contextmanager
 def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
-    """Yields all partitions; in the block, nobody appends, replaces segments, creates topics or writes checkpoints.
+    """Yields all partitions; within the ``with`` block, no process appends, replaces segments or changes root files.
 
-    Takes the locks in the order that everyone who holds several uses: partitions by topic and number, then the root.
+    Takes the locks in the same order as all others that take several: partitions by topic and number, then the root.
     """
     for _ in range(LISTING_ATTEMPTS):
         with ExitStack() as locks:
@@ -166,7 +169,10 @@ def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
             if _partitions(manager) == partitions:
                 yield partitions
                 return
-    raise StorageError(f"{manager.directory}: partitions lack directories, or topics keep changing: check its topics")
+    raise StorageError(
+        f"{manager.directory}: no snapshot was taken, because partitions lack directories, or topics are created and "
+        "deleted all the time; check its topics with commitlog topics, and try again"
+    )
 
 
 def _partitions(manager: LogManager) -> list[TopicPartition]:
@@ -180,7 +186,7 @@ def _context(manager: LogManager, partition: TopicPartition) -> LogContext:
 
 
 def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
-    """Link or copy everything to ``folder``; yields the files by their path there."""
+    """Links or copies all files of the log directory to ``folder``; yields each with its path below ``folder``."""
     manager.filesystem.make_directory(folder)
     for name in manager.filesystem.list(manager.directory):
         if not name.startswith(".") and not name.endswith(file_names.TMP) and not _is_directory(manager, name):
@@ -203,7 +209,10 @@ def _is_directory(manager: LogManager, name: str) -> bool:
 
 
 def _segment_files(context: LogContext) -> dict[str, str]:
-    """The files of a partition by their name in the snapshot; counts unfinished swaps as a reader does."""
+    """Returns the current names of a partition's files, by their names in the snapshot.
+
+    The files of an unfinished swap of segments count as a reader would see them, without the suffix ``.swap``.
+    """
     listing = context.filesystem.list(context.directory)
     plan = swap_plan(context, listing)
     found = {name: name for name in (*plan.kept, *(name for name in SIDECARS if name in listing))}
@@ -220,7 +229,7 @@ def _take(filesystem: FileSystem, source: str, target: str, *, may_link: bool) -
 
 
 def _link(filesystem: FileSystem, source: str, target: str) -> bool:
-    """Return False if the file system has no links, or the target is on another one."""
+    """Makes a hard link; returns False if the file system has no links, or ``target`` is on another one."""
     try:
         filesystem.link(source, target)
     except OSError as error:
@@ -231,7 +240,7 @@ def _link(filesystem: FileSystem, source: str, target: str) -> bool:
 
 
 def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) -> int:
-    """Copy a file; returns its size. Blocks of zeros, as in preallocated index files, take no space in the copy."""
+    """Copies a file; returns its size in bytes. Blocks of zeros, as in preallocated indexes, take no space there."""
     with filesystem.open(source, "read") as reading, filesystem.open(target, "create") as writing:
         size = reading.size()
         for position in range(0, size, COPY_BYTES):
@@ -248,19 +257,18 @@ def _copy(filesystem: FileSystem, source: str, target: str, modified_ms: int) ->
 
 @contextmanager
 def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
-    """A directory to fill; it is renamed to ``target`` once it is complete.
+    """Yields a directory to fill; renames it to ``target`` at the end of the ``with`` block.
 
-    After a crash, there is nothing at ``target`` and a part at ``target`` + ``.unfinished``, or everything at
-    ``target``.
+    After a crash, ``target`` is missing and ``target`` + ``.unfinished`` has a part, or ``target`` is complete.
     """
     status = filesystem.status(target)
     if status is not None and (not status.is_directory or filesystem.list(target)):
-        raise SnapshotError(f"{target}: something is there; name a directory that is missing or empty")
+        raise SnapshotError(f"{target}: this is not an empty directory; give one that is missing or empty")
     building = target.rstrip("/") + UNFINISHED
     make_directory_durably(filesystem, building)
     lock = filesystem.lock(file_names.join(building, BUILDING_LOCK_FILE), wait=False)
     if lock is None:
-        raise SnapshotError(f"{building}: another process is making it")
+        raise SnapshotError(f"{building}: another process is creating {target}; wait until it has ended")
     with lock:
         for name in filesystem.list(building):
             if name != BUILDING_LOCK_FILE:
@@ -273,7 +281,7 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
 
 
 def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
-    """Sync all files, including linked ones, and their directories."""
+    """Syncs all files, including linked ones, and their directories."""
     directories = {folder}
     for path in files:
         with filesystem.open(file_names.join(folder, path), "write") as file:
@@ -299,7 +307,7 @@ def _encode(snapshot: Snapshot) -> bytes:
 def _decode(directory: str, data: bytes) -> Snapshot:
     content: dict[str, Any] = json.loads(data)
     if content["version"] != MANIFEST_VERSION:
-        raise ValueError(f"version {content['version']}, this engine knows {MANIFEST_VERSION}")
+        raise ValueError(f"it has version {content['version']}, but this engine knows {MANIFEST_VERSION}")
     files = {path: SnapshotFile(**file) for path, file in content["files"].items()}
     outside = [path for path in files if path.startswith("/") or ".." in path.split("/")]
     if outside:

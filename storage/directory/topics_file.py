@@ -1,9 +1,8 @@
-"""``topics.json``, at the root of a log directory: its topics, their partitions and configs. Kafka ignores it.
+"""Encodes and decodes ``topics.json``, which lists the topics of a log directory, with partitions and configs.
 
-Under ``broker``, it has the settings for all topics that have none of their own, by the names of a broker's keys.
-
-The first change to a topic that a broker created adds it to the file. Its other settings are still only with the
-broker, so the file lists it under ``settings_elsewhere``.
+Kafka ignores the file. Under ``broker``, it has the settings for all topics that have none of their own, by the names
+of a broker's keys. The first change to a topic that a broker created adds the topic to the file. The other settings of
+such a topic are known only to the broker, so the file lists it under ``settings_elsewhere`` too.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing err
 
 
 class Known(Enum):
-    """How much of a topic's settings is known. A broker does not store them in its log directories."""
+    """Which of a topic's settings are known. A broker does not store them in its log directories."""
 
     NOTHING = "nothing"  # ``configs`` are guessed from the files
     SOME = "some"  # ``configs`` were set here, on a topic that a broker created
@@ -37,7 +36,7 @@ class Known(Enum):
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic of a log directory."""
+    """The name, partitions and settings of a topic of a log directory."""
 
     name: str
     partitions: tuple[int, ...]
@@ -57,7 +56,7 @@ class TopicsFile(NamedTuple):
 
 
 def encode_topics(topics: Iterable[TopicDescription], broker: Mapping[str, str] | None = None) -> bytes:
-    """The content of the file: each topic has an id, and partitions from 0 on without a gap.
+    """Returns the content of the file; each topic must have an id, and partitions from 0 on without a gap.
 
     ``broker``: the settings for all topics; those that the topics carry are not written.
     """
@@ -78,29 +77,31 @@ def encode_topics(topics: Iterable[TopicDescription], broker: Mapping[str, str] 
 
 
 def decode_topics(data: bytes) -> dict[str, TopicDescription]:
-    """The topics by name. Raises CorruptionError, without the path."""
+    """Returns the topics in the content of the file, by name. Raises CorruptionError, without the path."""
     return dict(decode_topics_file(data).topics)
 
 
 @lru_cache(maxsize=1)  # opening one partition after the other reads the same file each time
 def decode_topics_file(data: bytes) -> TopicsFile:
-    """The whole content. Raises CorruptionError, without the path."""
+    """Returns the whole content of the file. Raises CorruptionError, without the path."""
     try:
         content: dict[str, Any] = json.loads(data)
         if content["version"] != TOPICS_VERSION:
-            raise CorruptionError(f"version {content['version']}, this engine knows {TOPICS_VERSION}")
+            raise CorruptionError(
+                f"the file has version {content['version']}, but this engine knows {TOPICS_VERSION}: use a newer one"
+            )
         broker = content.get("broker", {})
         if not all(isinstance(value, str) for value in broker.values()):
-            raise ValueError(f"settings for all topics that are not strings: {broker}")
+            raise ValueError(f"broker has settings that are not strings: {broker}")
         found = {name: _description(name, topic, broker) for name, topic in content["topics"].items()}
         elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
         return TopicsFile({**found, **elsewhere}, broker)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
-        raise CorruptionError(f"not the JSON that was written there: {error}; {_WAY_OUT}") from error
+        raise CorruptionError(f"the file is not the JSON that was written there: {error}; {_WAY_OUT}") from error
 
 
 def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str]) -> TopicDescription:
-    """A topic from ``topics.json``; raises an error of Python's, or InvalidTopicError, if it is invalid.
+    """Decodes one topic of ``topics.json``. Raises InvalidTopicError, or an error of Python's, if it is invalid.
 
     The name becomes part of a path, so a damaged name must not lead out of the directory.
     """

@@ -92,7 +92,7 @@ class SharedLog(LogReader):
     def _touching_the_disk(self) -> Iterator[None]:
         if self.failure is not None:
             raise StorageError(
-                f"{self.context.directory}: nothing was written, because an earlier change failed ({self.failure}); "
+                f"{self.context.directory}: nothing was written because of an earlier failure ({self.failure}); "
                 "open the log again"
             )
         try:

@@ -111,7 +111,7 @@ def test_partitions_are_added_after_the_existing_ones(manager: LogManager) -> No
 
 @pytest.mark.parametrize("total", [2, 1, 0, 100_001])
 def test_a_topic_never_gets_fewer_partitions(manager: LogManager, total: int) -> None:
-    with pytest.raises(InvalidConfigError, match=f"has 2 partitions, {total} were asked for"):
+    with pytest.raises(InvalidConfigError, match=f"has 2 partitions, so it cannot get {total}"):
         add_partitions(manager, "orders", total)
 
 

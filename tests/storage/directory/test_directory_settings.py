@@ -185,5 +185,8 @@ def test_while_a_broker_runs_they_are_not_changed(directory: str, monkeypatch: p
 def test_damaged_ones_are_reported_with_the_file(directory: str, broker: object) -> None:
     path = Path(directory, "topics.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "broker": broker}))
-    with LogManager.open(directory) as manager, pytest.raises(CorruptionError, match=r"topics\.json: not the JSON"):
+    with (
+        LogManager.open(directory) as manager,
+        pytest.raises(CorruptionError, match=r"topics\.json: the file is not the JSON"),
+    ):
         manager.topics()

@@ -64,7 +64,7 @@ def test_names_that_kafka_cannot_distinguish_collide(tmp_path: Path, other: str)
 
 @pytest.mark.parametrize("partitions", [0, -1, PARTITIONS_MAX + 1])
 def test_a_number_of_partitions_that_cannot_be_meant_is_refused(tmp_path: Path, partitions: int) -> None:
-    with pytest.raises(InvalidConfigError, match=f"{partitions} partitions, 1 to"):
+    with pytest.raises(InvalidConfigError, match=f"cannot have {partitions} partitions: give a number from 1 to"):
         managed(tmp_path).create_topic("t", partitions=partitions)
 
 
@@ -123,14 +123,14 @@ def test_a_name_not_found_is_answered_with_the_nearest_one(tmp_path: Path) -> No
 def test_a_damaged_list_of_topics_is_reported_with_its_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / TOPICS_FILE).write_bytes(content)
     for ask in (lambda: managed(tmp_path).topics(), lambda: managed(tmp_path).create_topic("t", partitions=1)):
-        with pytest.raises(CorruptionError, match=rf"{TOPICS_FILE}: not the JSON"):
+        with pytest.raises(CorruptionError, match=rf"{TOPICS_FILE}: the file is not the JSON"):
             ask()
     assert (tmp_path / TOPICS_FILE).read_bytes() == content
 
 
 def test_a_list_of_topics_by_a_newer_version_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / TOPICS_FILE).write_text(json.dumps({"version": 2, "topics": {}}))
-    with pytest.raises(CorruptionError, match="version 2, this engine knows 1"):
+    with pytest.raises(CorruptionError, match="version 2, but this engine knows 1"):
         managed(tmp_path).create_topic("t", partitions=1)
 
 
@@ -151,7 +151,7 @@ def test_a_directory_without_a_log_is_distinguished_from_one_with_a_log(tmp_path
     with pytest.raises(NotALogDirError, match="no such directory"):
         LogManager.open(str(tmp_path / "missing"))
     (tmp_path / "file").touch()
-    with pytest.raises(NotALogDirError, match="a file, where"):
+    with pytest.raises(NotALogDirError, match="this is a file, where"):
         LogManager.open(str(tmp_path / "file"))
     with pytest.raises(NotALogDirError, match="neither"):
         LogManager.open(str(tmp_path))

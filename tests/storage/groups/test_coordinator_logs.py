@@ -170,7 +170,7 @@ def test_a_number_can_be_given_and_is_kept(tmp_path: Path) -> None:
             with pytest.raises(InvalidConfigError, match=said):
                 GroupOffsets(manager).describe_partitions(wrong)
         assert GroupOffsets(manager).describe_partitions(8).partitions == tuple(range(8))
-        with pytest.raises(TopicExistsError, match="has 8 partitions"):
+        with pytest.raises(TopicExistsError, match="lists __consumer_offsets with 8 partitions already"):
             GroupOffsets(manager).describe_partitions(20)
     with managed(directory) as manager:
         groups = GroupOffsets(manager)

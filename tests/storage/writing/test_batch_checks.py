@@ -263,7 +263,7 @@ class TestAnalyze:
 
 class TestStructure:
     def test_nothing_to_append_is_refused(self) -> None:
-        with pytest.raises(RecordValidationError, match="no batch"):
+        with pytest.raises(RecordValidationError, match="no complete batch"):
             append()
 
     def test_two_batches_of_magic_2_are_refused(self) -> None:

@@ -82,7 +82,7 @@ def test_a_failed_sync_stops_the_writer(tmp_path: Path) -> None:
     failing.call = failing.seen + 1
     clock.advance(1000)
     assert log.failure is not None
-    with pytest.raises(StorageError, match=r"not written to since a sync after flush\.ms failed"):
+    with pytest.raises(StorageError, match=r"of an earlier failure \(a sync after flush\.ms failed"):
         append(log, b"y")
     log.close()
 
