@@ -27,7 +27,7 @@ Partition = Annotated[
 ]
 KeyDelimiter = Annotated[
     str | None,
-    typer.Option("--key-delimiter", "-K", help="Split each record at the first of these into key and value."),
+    typer.Option("--key-delimiter", "-K", help="Split each record into key and value at the first of these."),
 ]
 Delimiter = Annotated[str, typer.Option("--delimiter", "-D", help="Split the input into records at this delimiter.")]
 Header = Annotated[

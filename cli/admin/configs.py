@@ -21,14 +21,17 @@ Describe = Annotated[bool, typer.Option("--describe", help="Show the configs set
 Alter = Annotated[bool, typer.Option("--alter", help="Change configs of a topic.")]
 All = Annotated[bool, typer.Option("--all", help="With --describe: also show defaults.")]
 EntityType = Annotated[
-    str, typer.Option(help="topics, or, with --entity-default, brokers: the configs for all topics of the directory.")
+    str,
+    typer.Option(help="Use topics, or brokers with --entity-default for the configs of all topics of the directory."),
 ]
 EntityDefault = Annotated[
     bool,
-    typer.Option("--entity-default", help="With --entity-type brokers: by Kafka's keys, such as log.retention.ms."),
+    typer.Option(
+        "--entity-default", help="Needed by --entity-type brokers, whose keys are those of a broker: log.retention.ms."
+    ),
 ]
 BrokerDefaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="The same as --entity-type brokers --entity-default.")
+    bool, typer.Option("--broker-defaults", help="Short for --entity-type brokers --entity-default.")
 ]
 EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
 AddConfig = Annotated[
@@ -86,7 +89,9 @@ def configs(  # the flags are those of kafka-configs
 def _concerns_all(entity_type: str, name: str | None, *, is_default: bool, is_broker: bool) -> bool:
     """Returns whether the command is about all topics of the directory; exits if it is about anything else."""
     if entity_type not in ("topics", "brokers"):
-        raise typer.BadParameter(f"--entity-type {entity_type!r}: only topics have configs here; omit it")
+        raise typer.BadParameter(
+            f"--entity-type {entity_type!r}: only topics have configs here; omit it, or see --entity-default"
+        )
     of_brokers = is_broker or entity_type == "brokers"
     if of_brokers and name is not None:
         raise typer.BadParameter("brokers have no names here: leave out --entity-name and --topic")

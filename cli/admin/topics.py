@@ -31,7 +31,7 @@ Partitions = Annotated[
 Config = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="With --create: set this config. Repeatable.")
 ]
-TopicId = Annotated[str | None, typer.Option(help="With --describe: the topic with this id, instead of --topic.")]
+TopicId = Annotated[str | None, typer.Option(help="With --describe: show the topic with this id.")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")]
 IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")]
 ExcludeInternal = Annotated[

@@ -38,7 +38,7 @@ StartOffset = Annotated[int | None, typer.Option(help="With --abort: the FIRST-O
 MaxTimeout = Annotated[
     int,
     typer.Option(
-        "--max-transaction-timeout", help="With --find-hanging: leave out transactions younger than this, in minutes."
+        "--max-transaction-timeout", help="With --find-hanging: leave out those younger than this, in minutes."
     ),
 ]
 
@@ -60,9 +60,9 @@ def transactions(  # the flags are those of kafka-transactions
     HELD-BACK is the number of offsets that readers of committed records cannot read yet because of the transaction; '-'
     if another transaction holds them back first.
 
-    STATE is Ongoing, or: PrepareCommit or PrepareAbort, if the outcome is decided but its markers are not yet written,
-    which a restart of the query or retention does; Superseded, if its producer has a newer epoch; Unknown, if no
-    transactional id belongs to its producer, for example because a broker keeps __transaction_state elsewhere.
+    STATE is Ongoing until the outcome is decided; then PrepareCommit or PrepareAbort until the markers are written,
+    when the query restarts or retention runs; Superseded if the producer has a newer epoch; Unknown if no transactional
+    id belongs to the producer, for example because a broker keeps __transaction_state elsewhere.
 
     Retention aborts transactions that exceed their timeout and whose owner is not running, except Unknown ones.
 

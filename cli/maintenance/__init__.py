@@ -1,4 +1,4 @@
-"""Commands that work on files: retention, compaction, recovery, index rebuild, snapshots, tests of a disk."""
+"""Commands for the files of logs: retention, compaction, recovery, index rebuild, snapshots, check of a file system."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ Policy = Annotated[
     str | None,
     typer.Option(
         metavar="PACKAGE.MODULE:CLASS",
-        help="A retention policy of your own, instead of retention.ms and retention.bytes.",
+        help="Use a retention policy of your own instead of retention.ms and retention.bytes.",
     ),
 ]
 PolicyOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A keyword argument of the policy. Repeatable.")
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Pass this keyword argument to the policy. Repeatable.")
 ]
 
 

@@ -25,7 +25,7 @@ Topics = Annotated[
         "--topics",
         "--topic",
         autocompletion=complete_topic,
-        help="Topics, or regular expressions for whole names, separated by commas. Repeatable.",
+        help="Select topics by name or by regular expressions for whole names, separated by commas. Repeatable.",
     ),
 ]
 Config = Annotated[
@@ -36,8 +36,8 @@ TopicConfigs = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FILE",
-        help="Output of kafka-configs --describe --all or kafka-topics --describe: the settings of a broker's topics. "
-        "Repeatable.",
+        help="Read the settings of a broker's topics from a file with the output of kafka-configs --describe --all or "
+        "kafka-topics --describe. Repeatable.",
     ),
 ]
 AsOf = Annotated[

@@ -30,7 +30,7 @@ Offset = Annotated[
     typer.Option(
         "--offset",
         "-o",
-        help="Where to start: beginning, end, stored, an offset, -10 for ten offsets before the end, or "
+        help="Start here: beginning, end, stored, an offset, -10 for ten offsets before the end, or "
         "s@1700000000000 for the first record at or after that time, in ms. e@1700000000000 stops before such a "
         "record.",
     ),
@@ -71,7 +71,7 @@ class IsolationLevel(StrEnum):
 
 Isolation = Annotated[
     IsolationLevel,
-    typer.Option("--isolation-level", help="read_committed hides records of aborted and open transactions."),
+    typer.Option("--isolation-level", help="With read_committed, hide records of aborted and open transactions."),
 ]
 
 
@@ -118,10 +118,10 @@ def cat(  # the flags are those of kcat -C
             time.sleep(LOOK_EVERY_S)
             marks = manager.all_marks()  # once for all partitions
             for tail in tails:
-                gone = tail.catch_up(marks)
-                if gone and not quiet:
+                deleted = tail.catch_up(marks)
+                if deleted and not quiet:
                     typer.echo(
-                        f"commitlog: {tail.name}: offsets {gone} were deleted before they were printed", err=True
+                        f"commitlog: {tail.name}: offsets {deleted} were deleted before they were printed", err=True
                     )
 
 

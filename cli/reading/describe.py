@@ -66,8 +66,8 @@ def describe(
     with storage.LogManager.open(log_dir) as manager:
         numbers = partition or manager.topic(topic).partitions
         failures = Failures()
-        looks = [partial(storage.describe_partition, manager, topic, number, as_of_ms=as_of_ms) for number in numbers]
-        for found in filter(None, map(failures.attempt, looks)):
+        tasks = [partial(storage.describe_partition, manager, topic, number, as_of_ms=as_of_ms) for number in numbers]
+        for found in filter(None, map(failures.attempt, tasks)):
             _show(found, as_json=as_json)
     failures.end()
 

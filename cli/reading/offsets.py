@@ -31,8 +31,9 @@ TopicPartitions = Annotated[
 Time = Annotated[
     str,
     typer.Option(
-        help="latest (-1), earliest (-2), max-timestamp (-3) for the newest record, or ms since 1970 for the first "
-        "record at or after that time. Only the times of records count, not those of transaction markers."
+        help="Show the offset of the log end (latest or -1), of the log start (earliest or -2), of the newest record "
+        "(max-timestamp or -3), or of the first record at or after a time in ms since 1970. Times of transaction "
+        "markers do not count."
     ),
 ]
 ExcludeInternal = Annotated[

@@ -28,7 +28,7 @@ for name, (schedule, job, options) in JOBS.items():
         dag_id=name,
         schedule=schedule,
         start_date=datetime(2026, 1, 1),
-        catchup=False,  # missed runs are not repeated: the next run does all the work
+        catchup=False,  # missed runs are not repeated: the next run makes up for them
         max_active_runs=1,
         default_args={"retries": 1, "retry_delay": timedelta(minutes=10)},
         tags=["commitlog"],

@@ -136,7 +136,7 @@ class Filter:
         gets_horizon = is_v2 & ~has_horizon & (has_tombstone | (headers.is_control & discardable))
         horizons = np.where(has_horizon, headers.table["base_timestamp"], NO_HORIZON)
         horizons[gets_horizon] = self.rules.now_ms + self.rules.delete_retention_ms
-        fates = np.where(survivors, Fate.REBUILT, np.where(self._is_remembered(headers), Fate.EMPTIED, Fate.GONE))
+        fates = np.where(survivors, Fate.REBUILT, np.where(self._is_needed(headers), Fate.EMPTIED, Fate.GONE))
         fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
         return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
@@ -150,7 +150,7 @@ class Filter:
         kept: Bools = is_safe | (is_latest & (records.has_value | np.repeat(protects, counts)))
         return kept
 
-    def _is_remembered(self, headers: BatchHeaders) -> Bools:
+    def _is_needed(self, headers: BatchHeaders) -> Bools:
         """Which batches keep at least their header, shape (batches,): each active producer's last, the round's last.
 
         A producer's last batch has the sequence that the next one must follow, and the epoch below which it is fenced.
@@ -158,15 +158,15 @@ class Filter:
         """
         table, control = headers.table, headers.is_control
         is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset
-        remembered: Bools = is_last & (table["magic"] >= v2.MAGIC)
+        needed: Bools = is_last & (table["magic"] >= v2.MAGIC)
         for producer_id in np.unique(table["producer_id"][table["producer_id"] >= 0]).tolist():
             state = self.rules.producers.get(producer_id)
             if state is not None and state.last_offset != NO_OFFSET:
-                remembered |= (table["producer_id"] == producer_id) & (table["last_offset"] == state.last_offset)
+                needed |= (table["producer_id"] == producer_id) & (table["last_offset"] == state.last_offset)
             elif state is not None:
                 is_of_epoch = control & (table["producer_epoch"] == state.epoch)
-                remembered |= (table["producer_id"] == producer_id) & is_of_epoch
-        return remembered
+                needed |= (table["producer_id"] == producer_id) & is_of_epoch
+        return needed
 
 
 def _count_in(counts: Int64s, flags: Bools) -> Int64s:

@@ -175,7 +175,7 @@ _PRODUCER = _parts(
     (" coordinatorEpoch: %d", "coordinatorEpoch"),
 )
 _LAST_TIMESTAMP = _parts((" lastTimestamp: %d ", "lastTimestamp"))
-_LAST_TIMESTAMP_4 = _parts((" lastTimestamp: %d", "lastTimestamp"))  # 4.0 on: no blank behind it
+_LAST_TIMESTAMP_4 = _parts((" lastTimestamp: %d", "lastTimestamp"))  # 4.0 on: no blank after it
 _LAST_BATCH = _parts(
     ("firstSequence: %d", "firstSequence"),
     (" lastSequence: %d", "lastSequence"),

@@ -90,11 +90,11 @@ def _preview(run: MaintenanceRun, partition: Partition) -> Report:
     checkpointed = partition.checkpointed.cleaner_offset
     with partition.open_reader(run) as reader:
 
-        def look() -> Compacted:
+        def read() -> Compacted:
             what = cleanable(reader, checkpointed, now_ms)
             return Compacted(run, partition, now_ms, what, (cleaner.preview(reader, checkpointed, now_ms),))
 
-        return reader.looking_again(look)
+        return reader.looking_again(read)
 
 
 def _compact(run: MaintenanceRun, partition: Partition) -> Report:
@@ -220,7 +220,7 @@ class Compacted:
 
     def facts(self) -> Mapping[str, Any]:
         what = self.what
-        looked = (
+        examined = (
             {}
             if what is None
             else {
@@ -237,7 +237,7 @@ class Compacted:
             "as_of_ms": self.now_ms,
             "compacted": bool(self.rounds),
             "reason": self.reason,
-            **looked,
+            **examined,
             "rounds": len(self.rounds),
             **self._counts(),
         }
@@ -249,12 +249,12 @@ def _reason(what: Cleanable, partition: Partition) -> str:
         return f"all is clean up to offset {what.first_dirty_offset}, and {what.held_by}"
     if not what.dirty_bytes:
         return f"nothing is dirty up to offset {what.first_uncleanable_offset}"
-    share = f"{what.dirty_bytes:,} of {what.clean_bytes + what.dirty_bytes:,} bytes are dirty, {what.ratio:.2f}"
+    dirty = f"{what.dirty_bytes:,} of {what.clean_bytes + what.dirty_bytes:,} bytes are dirty, {what.ratio:.2f}"
     if what.ratio > what.ratio_min:
-        return f"{share}, more than min.cleanable.dirty.ratio = {what.ratio_min}"
+        return f"{dirty}, more than min.cleanable.dirty.ratio = {what.ratio_min}"
     if what.is_overdue:
-        return f"a dirty record is older than max.compaction.lag.ms = {config.max_compaction_lag_ms:,} ({share})"
+        return f"a dirty record is older than max.compaction.lag.ms = {config.max_compaction_lag_ms:,} ({dirty})"
     return (
-        f"{share}, not more than min.cleanable.dirty.ratio = {what.ratio_min}, and no dirty record is older than "
+        f"{dirty}, not more than min.cleanable.dirty.ratio = {what.ratio_min}, and no dirty record is older than "
         f"max.compaction.lag.ms = {config.max_compaction_lag_ms:,}"
     )

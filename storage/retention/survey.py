@@ -128,10 +128,10 @@ def with_markers(log: LogReader, facts: LogFacts, base_offsets: Collection[int])
     Only for the segments at ``base_offsets``.
     """
 
-    def look() -> LogFacts:
+    def read() -> LogFacts:
         return replace(facts, segments=tuple(_with_marker(log, each, base_offsets) for each in facts.segments))
 
-    return log.looking_again(look)
+    return log.looking_again(read)
 
 
 def _with_marker(log: LogReader, facts: SegmentFacts, base_offsets: Collection[int]) -> SegmentFacts:

@@ -62,9 +62,9 @@ def served(directory: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     ) as process:
         try:
             assert process.stderr is not None
-            told = re.fullmatch(r"(http://127\.0\.0\.1:\d+/metrics)\n", process.stderr.readline())
-            assert told is not None
-            yield told[1], process
+            printed = re.fullmatch(r"(http://127\.0\.0\.1:\d+/metrics)\n", process.stderr.readline())
+            assert printed is not None
+            yield printed[1], process
         finally:
             process.kill()
 

@@ -70,8 +70,8 @@ def test_records_without_a_key_change_partition_with_each_append(directory: str)
 
 
 def test_json_has_the_partition_and_offsets_of_appended_records(directory: str) -> None:
-    told = [produced(directory, b"a\nb\n", "-p", 1, "--json") for _ in range(2)]
-    assert [json.loads(each) for each in told] == [
+    printed = [produced(directory, b"a\nb\n", "-p", 1, "--json") for _ in range(2)]
+    assert [json.loads(each) for each in printed] == [
         {"topic": "orders", "partition": 1, "first_offset": 0, "last_offset": 1},
         {"topic": "orders", "partition": 1, "first_offset": 2, "last_offset": 3},
     ]

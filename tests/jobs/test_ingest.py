@@ -34,7 +34,7 @@ builtins.print = after_a_while
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """A working directory with input and settings."""
     (tmp_path / "input").mkdir()
     for month in range(1, FILES + 1):
@@ -56,20 +56,20 @@ def line(month: int, row: int) -> str:
     return ",".join((flight | {"minute": str(row), "time_hour": f"2013-{month:02}-01T10:00:00Z"}).values())
 
 
-def start(work: Path) -> Job:
-    return Job(work, "local[2]", "ingest.py", "--config", "local.toml", "--input", "input", done=DONE)
+def start(directory: Path) -> Job:
+    return Job(directory, "local[2]", "ingest.py", "--config", "local.toml", "--input", "input", done=DONE)
 
 
-def run(work: Path) -> str:
+def run(directory: Path) -> str:
     """Runs the job to its end; returns what it printed."""
-    job = start(work)
+    job = start(directory)
     assert job.finished, job.errors.read_text()
     return "".join(job.printed)
 
 
-def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
+def records(directory: Path) -> Iterator[tuple[int, str, int, str]]:
     """Returns partition, key, month and value of each committed record, by partition and offset."""
-    with LogManager.open(str(work / "log")) as manager:
+    with LogManager.open(str(directory / "log")) as manager:
         for number in manager.topic("flights").partitions:
             reader = manager.open_reader("flights", number)
             end = reader.end_offset(Isolation.READ_COMMITTED)
@@ -82,9 +82,9 @@ def records(work: Path) -> Iterator[tuple[int, str, int, str]]:
                     yield number, key.decode(), json.loads(value)["month"], value.decode()
 
 
-def assert_whole(work: Path) -> None:
+def assert_whole(directory: Path) -> None:
     """Every row of the input is there once, and each key's months are in order in one partition."""
-    found = list(records(work))
+    found = list(records(directory))
     rows = Counter((month, json.loads(value)["minute"]) for _, _, month, value in found)
     assert rows == Counter((month, row) for month in range(1, FILES + 1) for row in range(ROWS))
     for key in {key for _, key, _, _ in found}:
@@ -93,9 +93,9 @@ def assert_whole(work: Path) -> None:
         assert [month for _, month in mine] == sorted(month for _, month in mine)
 
 
-def assert_kafka_agrees(work: Path) -> None:
+def assert_kafka_agrees(directory: Path) -> None:
     """Kafka's dump tool finds every batch valid and no wrong index entry, and our command prints the same lines."""
-    files = sorted(map(str, (work / "log").glob("flights-*/0*")))
+    files = sorted(map(str, (directory / "log").glob("flights-*/0*")))
     assert {Path(file).suffix for file in files} == {".log", ".index", ".timeindex", ".snapshot"}
     for path, dump in dump_log(files, "--deep-iteration", "--print-data-log").files.items():
         assert dump.stderr == ""
@@ -106,9 +106,9 @@ def assert_kafka_agrees(work: Path) -> None:
         assert list(findings.lines()) == []
 
 
-def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
+def run_until_stopped(directory: Path, number: int, *, all_of_it: bool) -> str:
     """Runs the job until it reports a file, and ends it by a signal to its JVM or all processes; returns its output."""
-    job = start(work)
+    job = start(directory)
     assert job.next_line(timeout_s=300), job.errors.read_text()
     assert "file " in job.printed[0], (job.wait(), job.printed, job.errors.read_text())
     if all_of_it:
@@ -119,25 +119,25 @@ def run_until_stopped(work: Path, number: int, *, all_of_it: bool) -> str:
     return "".join(job.printed)
 
 
-def speaks_late(work: Path, patch: pytest.MonkeyPatch) -> None:
+def speaks_late(directory: Path, patch: pytest.MonkeyPatch) -> None:
     """As on a busy machine: the JVM had ended when the program reported that it was stopped."""
-    (work / "sitecustomize.py").write_text(SPEAKS_LATE)
-    patch.setenv("PYTHONPATH", str(work), prepend=os.pathsep)
+    (directory / "sitecustomize.py").write_text(SPEAKS_LATE)
+    patch.setenv("PYTHONPATH", str(directory), prepend=os.pathsep)
 
 
 def test_job_resumes_where_sigterm_and_ctrl_c_stopped_it_and_another_run_adds_nothing(
-    work: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One test, since each start of spark-submit takes its time. For kills, see tests/torture/kills/test_engine.py."""
     with monkeypatch.context() as patch:
-        speaks_late(work, patch)
-        assert "Stopped between two files" in run_until_stopped(work, signal.SIGTERM, all_of_it=False)
-    assert "Stopped between two files" in run_until_stopped(work, signal.SIGINT, all_of_it=True)
-    assert len(list(records(work))) >= ROWS
-    assert DONE in run(work)
-    assert_whole(work)
-    assert_kafka_agrees(work)
-    with LogManager.open(str(work / "log")) as manager:
+        speaks_late(directory, patch)
+        assert "Stopped between two files" in run_until_stopped(directory, signal.SIGTERM, all_of_it=False)
+    assert "Stopped between two files" in run_until_stopped(directory, signal.SIGINT, all_of_it=True)
+    assert len(list(records(directory))) >= ROWS
+    assert DONE in run(directory)
+    assert_whole(directory)
+    assert_kafka_agrees(directory)
+    with LogManager.open(str(directory / "log")) as manager:
         assert GroupOffsets(manager).fetch("ingest-flights")["__sink.flights", 0].offset == FILES
-    assert run(work) == f"{DONE}\n"
-    assert_whole(work)
+    assert run(directory) == f"{DONE}\n"
+    assert_whole(directory)

@@ -15,14 +15,14 @@ from tests.support.waiting import soon
 def test_results_come_in_the_order_of_the_items_whichever_is_done_first() -> None:
     is_second_done = threading.Event()
 
-    def work(item: int) -> int:
+    def task(item: int) -> int:
         if item == 0:
             assert is_second_done.wait(30)
         elif item == 1:
             is_second_done.set()
         return item * 10
 
-    assert list(in_order(work, range(20))) == [item * 10 for item in range(20)]
+    assert list(in_order(task, range(20))) == [item * 10 for item in range(20)]
 
 
 def test_no_more_items_are_taken_ahead_than_the_bound() -> None:
@@ -58,28 +58,28 @@ def test_an_error_of_the_items_is_raised_after_the_results_before_it() -> None:
         next(results)
 
 
-def test_an_error_of_the_work_is_raised_before_one_of_later_items() -> None:
+def test_an_error_of_the_task_is_raised_before_one_of_later_items() -> None:
     def items() -> Iterator[int]:
         yield 0
         raise StorageError("second")
 
-    def work(item: int) -> int:
+    def task(item: int) -> int:
         raise StorageError("first")
 
     with pytest.raises(StorageError, match="first"):
-        list(in_order(work, items()))
+        list(in_order(task, items()))
 
 
-def test_stopping_early_ignores_errors_of_work_in_progress() -> None:
+def test_stopping_early_ignores_errors_of_tasks_in_progress() -> None:
     ended = []
 
-    def work(item: int) -> int:
+    def task(item: int) -> int:
         ended.append(item)
         if item:
             raise StorageError("nobody asked for this one")
         return item
 
-    results = in_order(work, range(10))
+    results = in_order(task, range(10))
     assert next(results) == 0
     results.close()
     assert len(ended) <= 1 + THREADS

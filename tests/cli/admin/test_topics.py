@@ -113,7 +113,7 @@ def test_creating_a_topic_creates_its_directory(tmp_path: Path) -> None:
 
 def test_a_dry_run_changes_nothing(directory: str) -> None:
     before = kafka_said.contents(Path(directory))
-    told = [
+    printed = [
         commitlog("topics", "--log-dir", directory, "--dry-run", *arguments).stdout
         for arguments in (
             ("--create", "--topic", "new"),
@@ -121,9 +121,9 @@ def test_a_dry_run_changes_nothing(directory: str) -> None:
             ("--delete", "--topic", "o.*"),
         )
     ]
-    assert told[0] == "would create topic new\n"
-    assert told[1] == "would enlarge topic orders to 9 partitions; it has 2\n"
-    assert [line.partition(":")[0] for line in told[2].splitlines()] == [
+    assert printed[0] == "would create topic new\n"
+    assert printed[1] == "would enlarge topic orders to 9 partitions; it has 2\n"
+    assert [line.partition(":")[0] for line in printed[2].splitlines()] == [
         "would delete topic orders",
         "would delete topic other",
     ]
@@ -132,9 +132,9 @@ def test_a_dry_run_changes_nothing(directory: str) -> None:
 
 def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     done = commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--json")
-    told = json.loads(done.stdout)
-    assert (told["topic"], told["deleted"]) == ("orders", True)
-    assert told["bytes"] > 0
+    printed = json.loads(done.stdout)
+    assert (printed["topic"], printed["deleted"]) == ("orders", True)
+    assert printed["bytes"] > 0
     assert commitlog("topics", "--log-dir", directory, "--list").stdout == "other\n"
     assert commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--if-exists").code == 0
 

@@ -196,8 +196,8 @@ def test_a_lost_partition_of_an_internal_topic_is_named_and_hides_nothing_else(t
     for topic in ("__transaction_state", "__consumer_offsets"):
         shutil.rmtree(tmp_path / f"{topic}-1")
     done = commitlog("transactions", "--log-dir", log_dir, "--json")
-    left = [json.loads(line)["transactional_id"] for line in done.stdout.splitlines()]
-    assert (done.code, left) == (0, ["b"])
+    remaining = [json.loads(line)["transactional_id"] for line in done.stdout.splitlines()]
+    assert (done.code, remaining) == (0, ["b"])
     assert "1 of the 2 partitions of __transaction_state is not in" in done.stderr
     assert "1 of the 2 partitions of __consumer_offsets is not in" in done.stderr
 

@@ -40,7 +40,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def told(directory: Path, *arguments: object, code: int = 0) -> dict[str, dict[str, Any]]:
+def reports(directory: Path, *arguments: object, code: int = 0) -> dict[str, dict[str, Any]]:
     """Returns the report about each topic's only partition."""
     command, *rest = arguments
     done = commitlog(command, "--log-dir", directory, *rest, "--json")
@@ -66,9 +66,9 @@ def test_damage_exits_with_3_and_names_file_and_position(directory: Path) -> Non
     done = commitlog("verify", "--log-dir", directory)
     assert done.code == 3
     assert f"damage: {path}, position 0" in done.stdout
-    found = told(directory, "verify", code=3)
+    found = reports(directory, "verify", code=3)
     assert [found[topic]["status"] for topic in ("orders", "other")] == ["damaged", "done"]
-    assert told(directory, "verify", "--topics", "oth.*,other") == {"other": found["other"]}
+    assert reports(directory, "verify", "--topics", "oth.*,other") == {"other": found["other"]}
 
 
 def test_the_damage_in_a_brokers_directory_is_found() -> None:
@@ -84,20 +84,20 @@ def test_missing_and_wrong_indexes_are_rebuilt(directory: Path) -> None:
     expected = {path: path.read_bytes() for path in (directory / "orders-0").glob("0*index")}
     log.with_suffix(".timeindex").unlink()
     flip(log.with_suffix(".index"), 0) if log.with_suffix(".index").read_bytes() else None
-    dry = told(directory, "rebuild-index", "--dry-run")
+    dry = reports(directory, "rebuild-index", "--dry-run")
     assert [file["path"] for file in dry["orders"]["files"]] == [str(log.with_suffix(".timeindex"))]
     assert not log.with_suffix(".timeindex").exists()
     done = commitlog("rebuild-index", "--log-dir", directory)
     assert (done.code, "1 files rebuilt" in done.stdout) == (0, True)
     assert {path: path.read_bytes() for path in (directory / "orders-0").glob("0*index")} == expected
-    assert told(directory, "rebuild-index", "--dry-run")["orders"]["files"] == []
+    assert reports(directory, "rebuild-index", "--dry-run")["orders"]["files"] == []
 
 
 def test_no_index_of_a_damaged_log_is_rebuilt(directory: Path) -> None:
     log = logs_of(directory, "orders")[0]
     flip(log, 90)
     log.with_suffix(".timeindex").unlink()
-    found = told(directory, "rebuild-index", code=3)
+    found = reports(directory, "rebuild-index", code=3)
     assert (found["orders"]["status"], found["other"]["status"]) == ("damaged", "done")
     assert not log.with_suffix(".timeindex").exists()
 
@@ -119,21 +119,21 @@ def test_an_incomplete_end_after_a_crash_is_cut_off_and_reported(directory: Path
     whole = log.read_bytes()
     log.write_bytes(whole + whole[: len(whole) // 2])
     before = kafka_said.contents(directory)
-    dry = told(directory, "recover", "--dry-run")
+    dry = reports(directory, "recover", "--dry-run")
     assert kafka_said.contents(directory) == before
     assert [finding["kind"] for finding in dry["orders"]["findings"]] == ["unsynced-tail"]
-    found = told(directory, "recover")
+    found = reports(directory, "recover")
     assert found["orders"]["truncated_bytes"] == len(whole) // 2
     assert found["other"]["truncated_bytes"] == 0
     assert log.read_bytes() == whole
-    assert told(directory, "recover")["orders"]["truncated_bytes"] == 0
+    assert reports(directory, "recover")["orders"]["truncated_bytes"] == 0
 
 
 def test_acknowledged_records_are_never_cut(directory: Path) -> None:
     log = logs_of(directory, "orders")[-1]
     damaged = log.read_bytes()[:-5]
     log.write_bytes(damaged)
-    found = told(directory, "recover", code=3)
+    found = reports(directory, "recover", code=3)
     assert (found["orders"]["status"], found["other"]["status"]) == ("damaged", "done")
     assert "synced once" in found["orders"]["error"]
     assert log.read_bytes() == damaged

@@ -54,9 +54,9 @@ def test_restore_prints_the_progress_of_writers_and_warns_of_newer_checkpoints(d
     restore = ("restore", "--from", tmp_path / "snap", "--log-dir", tmp_path / "again")
     (writer,) = json.loads(commitlog(*restore, "--json", "--dry-run").stdout)["writers"]
     assert writer == {"txn_app_id": "ingest", "topic": "orders", "newest_batch": 3}
-    told = commitlog(*restore).stdout.splitlines()
-    assert told[1] == "writer ingest has batches up to 3 in topic orders"
-    assert told[2].startswith("a query whose checkpoint is newer is refused")
+    printed = commitlog(*restore).stdout.splitlines()
+    assert printed[1] == "writer ingest has batches up to 3 in topic orders"
+    assert printed[2].startswith("a query whose checkpoint is newer is refused")
 
 
 def test_restore_succeeds_if_committed_offsets_cannot_be_read(directory: Path, tmp_path: Path) -> None:

@@ -346,11 +346,11 @@ def test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was(di
         pass
 
     def refuse_after(calls: int) -> Callable[[], None]:
-        left = [calls]
+        remaining = [calls]
 
         def check() -> None:
-            left[0] -= 1
-            if left[0] < 0:
+            remaining[0] -= 1
+            if remaining[0] < 0:
                 raise NoLongerCompactedError
 
         return check

@@ -85,8 +85,8 @@ def check_crash_after_crash(settings: LogConfig, segments: list[Pairs], cuts: Ef
         with a_log(disk, settings):
             pass
 
-    for where, left in cuts.cut(compact, start):
-        for second, disk in again.cut(reopen, left):
+    for where, after_cut in cuts.cut(compact, start):
+        for second, disk in again.cut(reopen, after_cut):
             with a_log(disk, settings) as log:
                 found = pairs(log)
                 assert log.log_end_offset == len(old), f"{where}, then {second}"

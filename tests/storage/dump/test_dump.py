@@ -380,13 +380,13 @@ def test_empty_files(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("left", [1, 17, 18, 60, 100])
-def test_a_torn_tail_is_counted(plain: str, tmp_path: Path, left: int) -> None:
+@pytest.mark.parametrize("size", [1, 17, 18, 60, 100])
+def test_a_torn_tail_is_counted(plain: str, tmp_path: Path, size: int) -> None:
     whole = dumped(plain)
     last = int(re.search(r"position: (\d+)", whole[-1])[1])  # type: ignore[index]
     torn = tmp_path / f"{FIRST}.log"
-    torn.write_bytes(Path(plain).read_bytes()[: last + left])
-    assert dumped(str(torn))[1:] == [*whole[1:-1], f"Found {left} invalid bytes at the end of {FIRST}.log"]
+    torn.write_bytes(Path(plain).read_bytes()[: last + size])
+    assert dumped(str(torn))[1:] == [*whole[1:-1], f"Found {size} invalid bytes at the end of {FIRST}.log"]
 
 
 def test_a_damaged_batch_shows_the_records_before_the_damage(plain: str, tmp_path: Path) -> None:

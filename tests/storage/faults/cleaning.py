@@ -61,7 +61,7 @@ def compressed_batches_that_lose_nothing_keep_their_bytes(disk: MemoryFileSystem
 
 
 _KEPT = "compaction.filter:Filter._kept"
-_REMEMBERED = "compaction.filter:Filter._is_remembered"
+_NEEDED = "compaction.filter:Filter._is_needed"
 
 FAULTS = [
     Fault(
@@ -136,7 +136,7 @@ FAULTS = [
         "KAFKA-17076",
         "The last batch of the cleaned part is dropped, and the log end goes backwards.",
         on_disk(the_last_batch_tells_how_far_the_log_reaches),
-        (Mutation(_REMEMBERED, "is_last & (table", "~is_last & is_last & (table"),),
+        (Mutation(_NEEDED, "is_last & (table", "~is_last & is_last & (table"),),
     ),
     Fault(
         20,
@@ -152,7 +152,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_8335_emptied_batches_of_a_producer_do_not_pile_up),
         (
             Mutation(
-                _REMEMBERED,
+                _NEEDED,
                 '(table["last_offset"] == state.last_offset)',
                 '(table["last_offset"] <= state.last_offset)',
             ),
@@ -163,7 +163,7 @@ FAULTS = [
         "KAFKA-5490",
         "The last batch of a producer is removed with its records; a retry is then written twice.",
         on_disk(the_log_alone_knows_what_a_producer_wrote_last),
-        (Mutation(_REMEMBERED, '(table["last_offset"] == state.last_offset)', "np.False_"),),
+        (Mutation(_NEEDED, '(table["last_offset"] == state.last_offset)', "np.False_"),),
     ),
     Fault(
         23,

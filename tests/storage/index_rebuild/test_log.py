@@ -89,8 +89,8 @@ def test_transaction_indexes_and_snapshots_are_those_of_the_broker(tmp_path: Pat
             rebuilt = copy / expected.name
             assert (rebuilt.read_bytes() if rebuilt.exists() else b"") == expected.read_bytes(), expected
         for expected in path.glob("*.snapshot"):
-            told = checkpoints.decode_snapshot(expected.read_bytes())
-            assert sorted(checkpoints.decode_snapshot((copy / expected.name).read_bytes())) == sorted(told), expected
+            entries = checkpoints.decode_snapshot(expected.read_bytes())
+            assert sorted(checkpoints.decode_snapshot((copy / expected.name).read_bytes())) == sorted(entries), expected
 
 
 # A small log made here
@@ -238,9 +238,9 @@ def test_a_power_cut_leaves_every_index_old_or_new() -> None:
     for operation, cut in crash_points(program, disk):
         steps += 1
         for seed in range(5):
-            left = cut.crash(seed)
+            crashed = cut.crash(seed)
             for path, right in zip(paths, new, strict=True):
-                assert content(left, path) in (b"old", right), operation
+                assert content(crashed, path) in (b"old", right), operation
     assert steps > 6
     program(disk)
     assert [content(disk, path) for path in paths] == new

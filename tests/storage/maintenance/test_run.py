@@ -1,4 +1,4 @@
-"""Maintenance of whole directories, in this process: the work of the jobs, without Spark."""
+"""Maintenance of whole directories, in this process: what the jobs do, without Spark."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 ALL = (retain_partitions, compact_partitions, rebuild_partitions, verify_partitions)
 
-Work = Callable[..., Iterator[PartitionOutcome]]
+Operation = Callable[..., Iterator[PartitionOutcome]]
 
 
-def work(run: MaintenanceRun, what: Work, *topics: str, **options: Any) -> list[PartitionOutcome]:
-    """The work of a job, without Spark."""
+def outcomes_of(run: MaintenanceRun, what: Operation, *topics: str, **options: Any) -> list[PartitionOutcome]:
+    """The outcomes of an operation over topics, all by default, without Spark."""
     run.check()
     return list(what(run, selected(run, *topics), in_this_process, **options))
 
@@ -110,7 +110,7 @@ def test_a_run_over_a_directory_leaves_what_the_real_cleaner_left(each: Pass, tm
         clock=ManualClock(each.times_ms[0]),
         times_ms=[each.times_ms[0], *each.times_ms],
     )
-    (outcome,) = work(run, compact_partitions, topic_of(each)[0])
+    (outcome,) = outcomes_of(run, compact_partitions, topic_of(each)[0])
     assert outcome.status is OutcomeStatus.DONE
     assert outcome.facts["rounds"] == len(each.times_ms)
     expected = left_by(each)
@@ -119,8 +119,8 @@ def test_a_run_over_a_directory_leaves_what_the_real_cleaner_left(each: Pass, tm
     assert batches(found) == batches(expected)
     if each.partition not in OTHER_BYTES:
         assert [name for name in expected if found[name] != expected[name]] == []
-    told = checkpoints.decode_offsets((tmp_path / "log" / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
-    assert told == {topic_of(each): each.next_first_dirty_offset}
+    stored = checkpoints.decode_offsets((tmp_path / "log" / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    assert stored == {topic_of(each): each.next_first_dirty_offset}
 
 
 def test_both_jobs_leave_a_compacted_and_deleted_topic_as_the_broker_does(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_both_jobs_leave_a_compacted_and_deleted_topic_as_the_broker_does(tmp_pa
     lay_out_directory(each, tmp_path / "log")
     settings = ConfigOverrides(each.configs, {key: str(value) for key, value in each.broker.items()})
     run = MaintenanceRun(str(tmp_path / "log"), overrides=settings, clock=ManualClock(each.times_ms[0]))
-    (retained,) = work(run, retain_partitions, topic_of(each)[0])
+    (retained,) = outcomes_of(run, retain_partitions, topic_of(each)[0])
     assert retained.facts["log_start_offset"] == DELETED_BELOW[str(each)]
-    (compacted,) = work(run, compact_partitions, topic_of(each)[0])
+    (compacted,) = outcomes_of(run, compact_partitions, topic_of(each)[0])
     assert compacted.facts["first_dirty_offset"] == each.next_first_dirty_offset
     found, expected = segment_files(tmp_path / "log" / each.partition), left_by(each)
     assert {name: content for name, content in found.items() if name in expected} == expected
@@ -168,7 +168,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def log_dir(written: Path, tmp_path: Path) -> Path:
-    """A copy to work on."""
+    """A copy that tests may change."""
     return Path(shutil.copytree(written, tmp_path / "log"))
 
 
@@ -195,14 +195,14 @@ def damage(log_dir: Path, partition: str, segment: int) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("what", ALL)
-def test_a_dry_run_changes_no_byte_and_answers_what_the_run_then_does(log_dir: Path, what: Work) -> None:
+def test_a_dry_run_changes_no_byte_and_answers_what_the_run_then_does(log_dir: Path, what: Operation) -> None:
     for index in (log_dir / "kept-1").glob("*.index"):
         index.write_bytes(b"\0\0\0\1\0\0\0\7")
     before = tree(log_dir)
     run = run_over(log_dir, dry_run=True)
-    planned = work(run, what)
+    planned = outcomes_of(run, what)
     assert tree(log_dir) == before
-    done = work(replace(run, dry_run=False), what)
+    done = outcomes_of(replace(run, dry_run=False), what)
     assert [replace_dry(each) for each in planned] == [replace_dry(each) for each in done]
     assert {each.partition for each in done if each.topic == "kept"} == {0, 1, 2}
 
@@ -215,11 +215,11 @@ def replace_dry(outcome: PartitionOutcome) -> Mapping[str, Any]:
 
 
 def test_the_newest_record_of_each_key_is_kept_and_the_checkpoint_written(log_dir: Path) -> None:
-    outcomes = work(run_over(log_dir), compact_partitions, "kept")
+    outcomes = outcomes_of(run_over(log_dir), compact_partitions, "kept")
     assert [each.facts["records_after"] for each in outcomes] == [10, 10, 10]
     assert content(log_dir, "kept") == [(40 + key, b"4") for key in range(10)]
-    told = checkpoints.decode_offsets((log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
-    assert told == {("kept", number): 50 for number in range(3)}
+    stored = checkpoints.decode_offsets((log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    assert stored == {("kept", number): 50 for number in range(3)}
     assert (
         str(outcomes[0])
         .splitlines()[0]
@@ -228,24 +228,24 @@ def test_the_newest_record_of_each_key_is_kept_and_the_checkpoint_written(log_di
 
 
 def test_the_checkpoint_keeps_entries_of_other_logs_and_drops_deleted_ones(log_dir: Path) -> None:
-    told = {("kept", 2): 7, ("gone", 0): 3, ("dropped", 0): 12}
-    (log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(told))
+    stored = {("kept", 2): 7, ("gone", 0): 3, ("dropped", 0): 12}
+    (log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(stored))
     run = run_over(log_dir)
     selection = selected(run, "kept")
     only = replace(selection, partitions=selection.partitions[:1])
     assert [each.status for each in compact_partitions(run, only, in_this_process)] == [OutcomeStatus.DONE]
-    told = checkpoints.decode_offsets((log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
-    assert told == {("kept", 0): 50, ("kept", 2): 7, ("gone", 0): 3}
+    stored = checkpoints.decode_offsets((log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    assert stored == {("kept", 0): 50, ("kept", 2): 7, ("gone", 0): 3}
 
 
 def test_the_dirtiest_log_is_first(log_dir: Path) -> None:
     """Dirty are all of partition 0, a fifth of partition 1, and three fifths of partition 2."""
-    told = {("kept", 1): 40, ("kept", 2): 20}
-    (log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(told))
-    outcomes = work(run_over(log_dir), compact_partitions, "kept")
+    stored = {("kept", 1): 40, ("kept", 2): 20}
+    (log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets(stored))
+    outcomes = outcomes_of(run_over(log_dir), compact_partitions, "kept")
     assert [(each.partition, each.facts["compacted"]) for each in outcomes] == [(1, False), (0, True), (2, True)]
     lower = overrides(min_cleanable_dirty_ratio=0.1)
-    assert work(run_over(log_dir, overrides=lower), compact_partitions, "kept")[-1].facts["compacted"]
+    assert outcomes_of(run_over(log_dir, overrides=lower), compact_partitions, "kept")[-1].facts["compacted"]
 
 
 def why(outcome: PartitionOutcome) -> str:
@@ -256,7 +256,7 @@ def why(outcome: PartitionOutcome) -> str:
 
 def test_the_report_says_why_a_log_was_not_compacted(log_dir: Path) -> None:
     def first(topic: str = "kept", **settings: object) -> str:
-        return why(work(run_over(log_dir, overrides=overrides(**settings)), compact_partitions, topic)[0])
+        return why(outcomes_of(run_over(log_dir, overrides=overrides(**settings)), compact_partitions, topic)[0])
 
     assert first("gone") == "cleanup.policy = delete has no compact"
     assert first(log_cleaner_enable="false") == "log.cleaner.enable = false"
@@ -273,9 +273,9 @@ def test_the_report_says_why_a_log_was_not_compacted(log_dir: Path) -> None:
         fields = BatchFields(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
         log.append_records(records([b"open"], keys=[b"key"]), fields)
         log.roll()
-    work(run_over(log_dir), compact_partitions, "kept")
+    outcomes_of(run_over(log_dir), compact_partitions, "kept")
     assert first() == "all is clean up to offset 50, and a transaction is open from there on"
-    active = work(run_over(log_dir), compact_partitions, "kept")[1]
+    active = outcomes_of(run_over(log_dir), compact_partitions, "kept")[1]
     assert why(active) == (
         "all is clean up to offset 50, and the active segment, which is still written to, begins there"
     )
@@ -283,7 +283,7 @@ def test_the_report_says_why_a_log_was_not_compacted(log_dir: Path) -> None:
 
 def test_an_old_dirty_record_triggers_a_compaction_whatever_the_ratio(log_dir: Path) -> None:
     lag = overrides(min_cleanable_dirty_ratio=1, max_compaction_lag_ms=DAY_MS)
-    (outcome, *_) = work(run_over(log_dir, overrides=lag, as_of_ms=NOW_MS), compact_partitions, "kept")
+    (outcome, *_) = outcomes_of(run_over(log_dir, overrides=lag, as_of_ms=NOW_MS), compact_partitions, "kept")
     assert outcome.facts["compacted"]
     assert "a dirty record is older than max.compaction.lag.ms = 86,400,000" in str(outcome)
 
@@ -302,7 +302,7 @@ def test_a_log_with_a_corrupt_segment_is_reported_and_the_others_are_compacted(
     (log_dir / file_names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoints.encode_offsets({("kept", 1): first_dirty}))
     path, position = damage(log_dir, "kept-1", 2)
     before = segment_files(log_dir / "kept-1")
-    found = by_partition(work(run_over(log_dir, overrides=small, dry_run=dry_run), compact_partitions, "kept"))
+    found = by_partition(outcomes_of(run_over(log_dir, overrides=small, dry_run=dry_run), compact_partitions, "kept"))
     assert [found[name].status.value for name in ("kept-0", "kept-1", "kept-2")] == ["done", "damaged", "done"]
     assert f"{path}, position {position}: " in str(found["kept-1"])
     assert segment_files(log_dir / "kept-1") == before
@@ -320,7 +320,7 @@ def test_a_full_disk_during_a_compaction_loses_nothing_and_leaves_no_half_made_f
     before = content(log_dir, "kept", 1)
     full = FaultyFileSystem(LocalFileSystem(), [tear("*/kept-1/*.cleaned", after=10, call=call, lasting=True)])
     run = run_over(log_dir, filesystem=full, overrides=overrides(segment_bytes=250))
-    found = by_partition(work(run, compact_partitions, "kept"))
+    found = by_partition(outcomes_of(run, compact_partitions, "kept"))
     assert full.rules[0].struck
     assert found["kept-1"].status is OutcomeStatus.FAILED
     assert "No space left on device" in str(found["kept-1"])
@@ -329,7 +329,7 @@ def test_a_full_disk_during_a_compaction_loses_nothing_and_leaves_no_half_made_f
     newest += [(offset, b"once") for offset in (62, 63, 64)]
     assert set(newest) <= set(content(log_dir, "kept", 1)) <= set(before)
     assert found["kept-2"].status is OutcomeStatus.DONE
-    work(run_over(log_dir), compact_partitions, "kept")
+    outcomes_of(run_over(log_dir), compact_partitions, "kept")
     assert content(log_dir, "kept", 1) == newest
 
 
@@ -350,7 +350,7 @@ def retained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
             if "deleteRecords" in facts:
                 manager.open_log(topic, 0).delete_records(facts["deleteRecords"])
     run = run_over(root, clock=clock, overrides=overrides(file_delete_delay_ms=600_000))
-    return root, {each.topic: each for each in work(run, retain_partitions, *topics)}
+    return root, {each.topic: each for each in outcomes_of(run, retain_partitions, *topics)}
 
 
 @pytest.mark.parametrize("topic", EXPECTED["topics"])
@@ -367,40 +367,40 @@ def test_the_brokers_deleted_segments_are_deleted_and_its_log_start_stays(
 
 
 def test_old_segments_are_deleted_and_their_files_removed_by_a_later_run(log_dir: Path) -> None:
-    outcomes = work(run_over(log_dir), retain_partitions)
+    outcomes = outcomes_of(run_over(log_dir), retain_partitions)
     assert [each.facts["log_start_offset"] for each in outcomes] == [3, 3, 0, 0, 0]
     assert content(log_dir, "gone") == [(3, b"1 days"), (4, b"0 days")]
     assert len(list((log_dir / "gone-0").glob("*.log.deleted"))) == 3
-    later = work(run_over(log_dir, clock=ManualClock(NOW_MS + 2 * MINUTE_MS)), retain_partitions, "gone")
+    later = outcomes_of(run_over(log_dir, clock=ManualClock(NOW_MS + 2 * MINUTE_MS)), retain_partitions, "gone")
     assert len([name for name in later[0].facts["files_removed"] if name.endswith(".log.deleted")]) == 3
     assert list((log_dir / "gone-0").glob("*.deleted")) == []
 
 
 def test_a_log_with_nothing_to_delete_is_not_touched(log_dir: Path) -> None:
     before = tree(log_dir)
-    work(run_over(log_dir, overrides=overrides(retention_ms=-1)), retain_partitions)
+    outcomes_of(run_over(log_dir, overrides=overrides(retention_ms=-1)), retain_partitions)
     assert tree(log_dir) == before
 
 
 def test_a_dry_run_for_monday_only_reports(log_dir: Path) -> None:
     run = run_over(log_dir, as_of_ms=NOW_MS + DAY_MS, dry_run=True)
-    assert work(run, retain_partitions, "gone")[0].facts["log_start_offset"] == 4
+    assert outcomes_of(run, retain_partitions, "gone")[0].facts["log_start_offset"] == 4
     with pytest.raises(InvalidConfigError, match="--as-of is in the future"):
-        work(replace(run, dry_run=False), retain_partitions, "gone")
+        outcomes_of(replace(run, dry_run=False), retain_partitions, "gone")
 
 
 def test_nothing_unread_by_a_group_is_deleted(log_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
         GroupOffsets(manager).commit("billing", {("gone", 0): CommittedOffset(1), ("gone", 1): CommittedOffset(5)})
-    found = work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["billing"])
+    found = outcomes_of(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["billing"])
     assert [each.facts["log_start_offset"] for each in found] == [1, 3]
     assert found[0].facts["warnings"][0].startswith("2 segments with ")
     assert "would be deleted if not kept for group billing, 4 offsets behind the log end" in str(found[0])
     caplog.clear()
-    work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["bilking"])
+    outcomes_of(run_over(log_dir), retain_partitions, "gone", keep_for_groups=["bilking"])
     assert "group 'bilking' has no committed offsets" in caplog.text
     with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
-        work(run_over(log_dir), retain_partitions, "gone", keep_for_groups=[""])
+        outcomes_of(run_over(log_dir), retain_partitions, "gone", keep_for_groups=[""])
 
 
 def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_over(
@@ -417,21 +417,21 @@ def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_
         coordinator.close()
     run = run_over(log_dir, clock=clock, dry_run=True)
     clock.advance(MINUTE_MS)
-    (held,) = work(run, retain_partitions, "t")
+    (held,) = outcomes_of(run, retain_partitions, "t")
     assert held.facts["segments"][0]["rule"] == "open transaction"
     assert "state Ongoing: left: its transaction.timeout.ms of 900000 has not passed; t-0 from offset 0" in caplog.text
     clock.advance(15 * MINUTE_MS)
-    (planned,) = work(run, retain_partitions, "t")
+    (planned,) = outcomes_of(run, retain_partitions, "t")
     assert "state Ongoing: would be aborted: older than its timeout; t-0 from offset 0 (held back)" in caplog.text
     assert planned.facts["segments"][0]["rule"] == "open transaction"
-    (done,) = work(replace(run, dry_run=False), retain_partitions, "t")
+    (done,) = outcomes_of(replace(run, dry_run=False), retain_partitions, "t")
     assert "state Ongoing: aborted: older than its timeout" in caplog.text
     assert (done.facts["log_start_offset"], done.facts["log_end_offset"]) == (1, 2)  # the marker is new
     assert {"dead"} == transactional_ids(log_dir)
     clock.advance(7 * 24 * 60 * MINUTE_MS)
-    work(run, retain_partitions, "t")
+    outcomes_of(run, retain_partitions, "t")
     assert {"dead"} == transactional_ids(log_dir)  # that was a dry run
-    work(replace(run, dry_run=False), retain_partitions, "t")
+    outcomes_of(replace(run, dry_run=False), retain_partitions, "t")
     assert not transactional_ids(log_dir)
 
 
@@ -456,13 +456,13 @@ def test_the_report_says_that_a_record_can_live_for_25_minutes(tmp_path: Path) -
             clock.advance(5000)
         assert log.segments.base_offsets == [0, 109]
     run = run_over(tmp_path / "log", clock=clock, dry_run=True, overrides=overrides(file_delete_delay_ms=60_000))
-    (outcome,) = work(run, retain_partitions)
+    (outcome,) = outcomes_of(run, retain_partitions)
     assert (
         "off the disk by 2021-12-10 11:00:08.991 UTC at the latest, when its first record is 25 min old: "
         "up to 5 min until the next check, 1 min as .deleted"
     ) in str(outcome)
     hourly = replace(run, overrides=ConfigOverrides.parse(["log.retention.check.interval.ms=3600000"]))
-    assert "when its first record is 1 h 20 min old: up to 1 h until" in str(work(hourly, retain_partitions)[0])
+    assert "when its first record is 1 h 20 min old: up to 1 h until" in str(outcomes_of(hourly, retain_partitions)[0])
 
 
 # Index rebuild
@@ -480,9 +480,9 @@ def test_a_rebuild_of_a_directory_leaves_the_files_of_the_broker(scenario: str, 
         path.unlink()
     run = run_over(log_dir, clock=ManualClock(0), dry_run=True)
     before = tree(log_dir)
-    planned = work(run, rebuild_partitions, *topics)
+    planned = outcomes_of(run, rebuild_partitions, *topics)
     assert tree(log_dir) == before
-    done = work(replace(run, dry_run=False), rebuild_partitions, *topics)
+    done = outcomes_of(replace(run, dry_run=False), rebuild_partitions, *topics)
     assert [each.facts["files"] for each in done] == [each.facts["files"] for each in planned]
     for path, content in expected.items():
         found = path.read_bytes() if path.exists() or content else b""
@@ -490,7 +490,9 @@ def test_a_rebuild_of_a_directory_leaves_the_files_of_the_broker(scenario: str, 
             assert snapshot_sorted(found) == snapshot_sorted(content), path
         else:
             assert found == content, path
-    assert all(each.facts["files"] == [] for each in work(replace(run, dry_run=False), rebuild_partitions, *topics))
+    assert all(
+        each.facts["files"] == [] for each in outcomes_of(replace(run, dry_run=False), rebuild_partitions, *topics)
+    )
 
 
 def snapshot_sorted(data: bytes) -> bytes:
@@ -502,23 +504,25 @@ def test_nothing_is_rebuilt_of_a_log_with_a_damaged_segment(log_dir: Path) -> No
         index.unlink()
     path, position = damage(log_dir, "kept-1", 2)
     before = tree(log_dir / "kept-1")
-    found = by_partition(work(run_over(log_dir), rebuild_partitions, "kept"))
+    found = by_partition(outcomes_of(run_over(log_dir), rebuild_partitions, "kept"))
     assert [found[name].status.value for name in ("kept-0", "kept-1", "kept-2")] == ["done", "damaged", "done"]
     assert f"{path}, position {position}: " in str(found["kept-1"])
     after = tree(log_dir / "kept-1")
-    assert {name: told for name, told in after.items() if name in before and "lock" not in name} == {
-        name: told for name, told in before.items() if "lock" not in name
+    assert {name: stored for name, stored in after.items() if name in before and "lock" not in name} == {
+        name: stored for name, stored in before.items() if "lock" not in name
     }
     assert len(list((log_dir / "kept-2").glob("*.timeindex"))) == 6
 
 
 def test_a_killed_compaction_is_cleaned_up_before_a_rebuild(log_dir: Path) -> None:
-    left = log_dir / "kept-0" / file_names.segment_file(0, file_names.LOG + file_names.CLEANED)
-    left.write_bytes(b"half")
-    planned = work(run_over(log_dir, dry_run=True), rebuild_partitions, "kept")
-    assert left.exists()
-    assert work(run_over(log_dir), rebuild_partitions, "kept")[0].facts["files"] == planned[0].facts["files"] == []
-    assert not left.exists()
+    leftover = log_dir / "kept-0" / file_names.segment_file(0, file_names.LOG + file_names.CLEANED)
+    leftover.write_bytes(b"half")
+    planned = outcomes_of(run_over(log_dir, dry_run=True), rebuild_partitions, "kept")
+    assert leftover.exists()
+    assert (
+        outcomes_of(run_over(log_dir), rebuild_partitions, "kept")[0].facts["files"] == planned[0].facts["files"] == []
+    )
+    assert not leftover.exists()
 
 
 def test_a_survey_with_damage_can_be_sent_to_other_processes() -> None:
@@ -532,7 +536,7 @@ def test_a_survey_with_damage_can_be_sent_to_other_processes() -> None:
 
 def test_an_intact_directory_is_reported_as_sound(log_dir: Path) -> None:
     before = tree(log_dir)
-    outcomes = work(run_over(log_dir), verify_partitions)
+    outcomes = outcomes_of(run_over(log_dir), verify_partitions)
     assert [each.status for each in outcomes] == [OutcomeStatus.DONE] * 5
     assert tree(log_dir) == before
     assert str(outcomes[2]).startswith("kept-0: sound; 6 segments, 5 batches and 50 records in ")
@@ -543,12 +547,12 @@ def test_every_damage_is_named_with_what_to_do(log_dir: Path) -> None:
     index = sorted((log_dir / "gone-0").glob("*.timeindex"))[1]
     index.unlink()
     (log_dir / file_names.RECOVERY_POINT_CHECKPOINT).write_text("nonsense")
-    checkpoint, *rest = work(run_over(log_dir), verify_partitions)
+    checkpoint, *rest = outcomes_of(run_over(log_dir), verify_partitions)
     assert (checkpoint.topic, checkpoint.status) == ("", OutcomeStatus.DAMAGED)
     assert str(log_dir / file_names.RECOVERY_POINT_CHECKPOINT) in str(checkpoint)
     found = by_partition(rest)
-    told = {name for name, each in found.items() if each.status is OutcomeStatus.DAMAGED}
-    assert told == {"kept-1", "gone-0"}
+    stored = {name for name, each in found.items() if each.status is OutcomeStatus.DAMAGED}
+    assert stored == {"kept-1", "gone-0"}
     assert f"damage: {path}, position {position}, offset 20: " in str(found["kept-1"])
     assert f"repairable: {index}" in str(found["gone-0"])
     (first, *_) = found["kept-1"].facts["findings"]
@@ -559,13 +563,13 @@ def test_every_damage_is_named_with_what_to_do(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions, rebuild_partitions])
-def test_of_two_jobs_on_a_partition_the_second_names_the_first(log_dir: Path, what: Work) -> None:
+def test_of_two_jobs_on_a_partition_the_second_names_the_first(log_dir: Path, what: Operation) -> None:
     for index in log_dir.glob("gone-*/*.index"):
         index.unlink()
     with LogManager.open(str(log_dir), clock=ManualClock(NOW_MS)) as manager:
         busy = [manager.open_log(topic, 0) for topic in ("kept", "gone")]
         with busy[0].maintaining("compaction of Alice, process 7"), busy[1].maintaining("retention of Bob, process 8"):
-            found = by_partition(work(run_over(log_dir), what))
+            found = by_partition(outcomes_of(run_over(log_dir), what))
     locked = {name for name, each in found.items() if each.status is OutcomeStatus.FAILED}
     expected = {retain_partitions: {"gone-0"}, compact_partitions: {"kept-0"}}
     assert locked == expected.get(what, {"kept-0", "gone-0"})
@@ -575,7 +579,7 @@ def test_of_two_jobs_on_a_partition_the_second_names_the_first(log_dir: Path, wh
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions, rebuild_partitions])
 def test_a_waiting_job_continues_when_the_other_has_ended(
-    log_dir: Path, what: Work, caplog: pytest.LogCaptureFixture
+    log_dir: Path, what: Operation, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = "gone" if what is retain_partitions else "kept"
     held, pause = threading.Event(), threading.Event()
@@ -592,18 +596,18 @@ def test_a_waiting_job_continues_when_the_other_has_ended(
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait()
-    found = work(run_over(log_dir, wait=True), what, topic)
+    found = outcomes_of(run_over(log_dir, wait=True), what, topic)
     holder.join()
     assert [each.status for each in found] == [OutcomeStatus.DONE] * len(found)
     assert "the other; waiting for it" in caplog.text
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions])
-def test_in_a_read_only_directory_nothing_is_done_and_the_reason_reported(log_dir: Path, what: Work) -> None:
+def test_in_a_read_only_directory_nothing_is_done_and_the_reason_reported(log_dir: Path, what: Operation) -> None:
     read_only = [fail(each, error=errno.EROFS, lasting=True) for each in ("lock", "lock_shared_with_broker", "rename")]
     before = tree(log_dir)
     run = run_over(log_dir, filesystem=FaultyFileSystem(LocalFileSystem(), read_only))
-    found = [each for each in work(run, what) if each.status is not OutcomeStatus.DONE]
+    found = [each for each in outcomes_of(run, what) if each.status is not OutcomeStatus.DONE]
     assert {each.topic for each in found} == {"gone" if what is retain_partitions else "kept"}
     assert all(each.status is OutcomeStatus.FAILED for each in found)
     assert all("Read-only file system; maintenance needs a writable directory" in str(each) for each in found)
@@ -633,17 +637,17 @@ def test_a_log_may_have_more_segments_than_a_process_may_have_open_files(tmp_pat
     whole = overrides(min_compaction_lag_ms=1, min_cleanable_dirty_ratio=0)
     run = run_over(tmp_path / "log", clock=ManualClock(NOW_MS + 1), overrides=whole)
     for what in (*ALL, compact_partitions):
-        (outcome,) = work(run, what)
+        (outcome,) = outcomes_of(run, what)
         assert outcome.status is OutcomeStatus.DONE, str(outcome)
 
 
 @pytest.mark.parametrize("what", ALL)
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_partitions_that_were_never_written_to_are_done(tmp_path: Path, what: Work, dry_run: bool) -> None:
+def test_partitions_that_were_never_written_to_are_done(tmp_path: Path, what: Operation, dry_run: bool) -> None:
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("t", partitions=2, configs={"cleanup.policy": "compact,delete"})
     before = tree(tmp_path / "log")
-    found = work(run_over(tmp_path / "log", dry_run=dry_run), what)
+    found = outcomes_of(run_over(tmp_path / "log", dry_run=dry_run), what)
     assert [(each.status, each.partition) for each in found] == [(OutcomeStatus.DONE, 0), (OutcomeStatus.DONE, 1)]
     assert tree(tmp_path / "log") == before or not dry_run
 
@@ -651,7 +655,7 @@ def test_partitions_that_were_never_written_to_are_done(tmp_path: Path, what: Wo
 def test_a_partition_without_a_directory_is_reported_and_the_others_are_done(log_dir: Path) -> None:
     shutil.rmtree(log_dir / "kept-1")
     for what in ALL:
-        found = by_partition(work(run_over(log_dir), what, "kept"))
+        found = by_partition(outcomes_of(run_over(log_dir), what, "kept"))
         assert [found[name].status.value for name in ("kept-0", "kept-1", "kept-2")] == ["done", "failed", "done"]
         assert str(log_dir / "kept-1") in str(found["kept-1"])
     assert not (log_dir / "kept-1").exists()
@@ -699,7 +703,7 @@ def test_an_override_for_topics_wins_and_one_for_the_broker_ranks_last(log_dir: 
 
 
 @pytest.mark.parametrize("what", ALL)
-def test_data_shared_by_all_partitions_is_read_once(log_dir: Path, what: Work) -> None:
+def test_data_shared_by_all_partitions_is_read_once(log_dir: Path, what: Operation) -> None:
     """For a log without anything to do, only its own files are read, including the leader epochs."""
     disk = FaultyFileSystem(
         LocalFileSystem(), [fail("open", f"*/{name}", call=2**40) for name in ("topics.json", "*-checkpoint")]

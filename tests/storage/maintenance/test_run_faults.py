@@ -76,9 +76,9 @@ def deletable() -> MemoryFileSystem:
 
 
 def failures(
-    start: MemoryFileSystem, settings: LogConfig, work: Callable[[Log], object], rule: Callable[[int], Rule]
+    start: MemoryFileSystem, settings: LogConfig, task: Callable[[Log], object], rule: Callable[[int], Rule]
 ) -> Iterator[tuple[MemoryFileSystem, KeptInMemory, Rule, StorageError | OSError | None]]:
-    """Runs ``work`` on a copy of ``start`` each time, with the fault at its first call, its second, and so on."""
+    """Runs ``task`` on a copy of ``start`` each time, with the fault at its first call, its second, and so on."""
     for call in itertools.count(1):
         disk, marks = start.copy(), KeptInMemory()
         faulty = FaultyFileSystem(disk)
@@ -87,7 +87,7 @@ def failures(
         faulty.rules.append(fault)
         error: StorageError | OSError | None = None
         try:
-            work(log)
+            task(log)
         except (StorageError, OSError) as found:
             error = found
         faulty.rules.clear()
@@ -108,8 +108,8 @@ def test_a_disk_that_fails_once_in_a_compaction_loses_nothing(
     compactable: MemoryFileSystem, operation: OperationName, error: int
 ) -> None:
     at_call = lambda call: fail(operation, f"{PARTITION}*", call=call, error=error)  # noqa: E731
-    for disk, marks, _, told in failures(compactable, COMPACTED, compact, at_call):
-        assert_told(told, error)
+    for disk, marks, _, raised in failures(compactable, COMPACTED, compact, at_call):
+        assert_explained(raised, error)
         if operation not in ("remove", "rename", "status"):  # the last two also in the swap, which is not undone
             assert listing(disk, file_names.CLEANED) == []
         with opened(disk, COMPACTED, marks) as log:
@@ -123,9 +123,9 @@ def test_a_disk_that_fails_once_in_a_compaction_loses_nothing(
 def test_a_disk_that_is_full_from_some_write_on_loses_nothing(compactable: MemoryFileSystem, after: int) -> None:
     full = lambda call: tear(f"{PARTITION}/0*", after=after, call=call, lasting=True)  # noqa: E731
     seen = 0
-    for disk, marks, fault, told in failures(compactable, COMPACTED, compact, full):
+    for disk, marks, fault, raised in failures(compactable, COMPACTED, compact, full):
         seen += fault.struck
-        assert_told(told, errno.ENOSPC)
+        assert_explained(raised, errno.ENOSPC)
         assert listing(disk, *NOT_KEPT) == []
         with opened(disk, COMPACTED, marks) as log:
             assert pairs(log) == OLD
@@ -157,8 +157,8 @@ def test_a_disk_that_fails_once_in_a_retention_loses_nothing_that_is_kept(
     deletable: MemoryFileSystem, operation: OperationName, error: int
 ) -> None:
     at_call = lambda call: fail(operation, f"{PARTITION}*", call=call, error=error)  # noqa: E731
-    for disk, marks, _, told in failures(deletable, DELETED, retain, at_call):
-        assert_told(told, error)
+    for disk, marks, _, raised in failures(deletable, DELETED, retain, at_call):
+        assert_explained(raised, error)
         with opened(disk, DELETED, marks) as log:
             found = rows(log)
             assert found == [(n, b"%d" % n) for n in range(log.log_start_offset, 2)]
@@ -167,11 +167,11 @@ def test_a_disk_that_fails_once_in_a_retention_loses_nothing_that_is_kept(
             assert rows(log) == []
 
 
-def assert_told(told: StorageError | OSError | None, error: int) -> None:
-    """Unless the failure was compensated, names the error, the file, and the work in progress."""
-    if told is not None:
-        work = "" if isinstance(told, OSError) else rf"{PARTITION}: .*"  # an OSError: before anything was begun
-        assert re.search(rf"{work}\[Errno {error}\].*'{PARTITION}[^']*'", str(told)), str(told)
+def assert_explained(raised: StorageError | OSError | None, error: int) -> None:
+    """Unless the failure was compensated, names the error, the file, and the operation."""
+    if raised is not None:
+        begun = "" if isinstance(raised, OSError) else rf"{PARTITION}: .*"  # an OSError: before anything was begun
+        assert re.search(rf"{begun}\[Errno {error}\].*'{PARTITION}[^']*'", str(raised)), str(raised)
 
 
 # Faults that Kafka had

@@ -50,18 +50,18 @@ def run(disk: MemoryFileSystem | FaultyFileSystem, days_later: int) -> Retention
         return retain(manager.open_log(TOPIC, 0))
 
 
-def segments_left(disk: MemoryFileSystem) -> list[int]:
+def segments_kept(disk: MemoryFileSystem) -> list[int]:
     return [file_names.base_offset_of(name) or 0 for name in disk.list(PARTITION) if name.endswith(file_names.LOG)]
 
 
 def check_retention(written: MemoryFileSystem, days_later: int, start: int, effort: Effort) -> Iterator[int]:
     """Power cuts while retention runs, after which the log begins at ``start``; yields where it begins after each."""
-    for where, left in effort.cut(lambda disk: run(disk, days_later), written):
-        reader = manager_of(left, days_later + 1).open_reader(TOPIC, 0)
+    for where, after_cut in effort.cut(lambda disk: run(disk, days_later), written):
+        reader = manager_of(after_cut, days_later + 1).open_reader(TOPIC, 0)
         yield reader.log_start_offset
         assert reader.log_start_offset in (0, start), where
         assert rows(reader) == ALL[reader.log_start_offset :], where
-        with manager_of(left, days_later + 1) as manager:
+        with manager_of(after_cut, days_later + 1) as manager:
             log = manager.open_log(TOPIC, 0)
             assert (log.log_start_offset, log.log_end_offset) == (reader.log_start_offset, 4), where
             assert rows(log) == ALL[log.log_start_offset :], where
@@ -79,13 +79,15 @@ def test_a_crash_neither_loses_what_is_kept_nor_brings_back_what_went(
 
 def test_a_run_after_a_crash_ends_where_the_first_would_have(written: MemoryFileSystem) -> None:
     for operation, disk in crash_points(lambda each: run(each, 0), written):
-        left = disk.crash(7)
-        run(left, 0)
-        assert segments_left(left) == [2, 3], operation
-        run(left, 1)  # more than file.delete.delay.ms later; what is three days old by then is deleted, too
-        gone = [name for name in left.list(PARTITION) if (file_names.base_offset_of(name) or 0) < 2 and name[0] == "0"]
+        crashed = disk.crash(7)
+        run(crashed, 0)
+        assert segments_kept(crashed) == [2, 3], operation
+        run(crashed, 1)  # more than file.delete.delay.ms later; what is three days old by then is deleted, too
+        gone = [
+            name for name in crashed.list(PARTITION) if (file_names.base_offset_of(name) or 0) < 2 and name[0] == "0"
+        ]
         assert gone == [], operation
-        with manager_of(left, 1) as manager:
+        with manager_of(crashed, 1) as manager:
             log = manager.open_log(TOPIC, 0)
             append(log, b"4")
             assert rows(log) == [(3, b"3"), (4, b"4")], operation
@@ -108,4 +110,4 @@ def test_after_an_error_of_the_disk_the_log_refuses_and_opening_it_helps(
         append(log, b"4")
     manager.close()
     run(disk, 0)
-    assert segments_left(disk) == [2, 3]
+    assert segments_kept(disk) == [2, 3]

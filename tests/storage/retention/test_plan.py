@@ -201,9 +201,9 @@ def test_a_policy_of_ones_own_decides_instead_of_kafkas() -> None:
 def test_a_second_run_at_once_finds_nothing_to_do() -> None:
     settings = limits(retention_ms=2 * MINUTE_MS, retention_bytes=250)
     first = plan_retention(four(), settings, NOW_MS)
-    left = log(*(fate.segment for fate in first.kept), start=first.log_start_offset)
+    remaining = log(*(fate.segment for fate in first.kept), start=first.log_start_offset)
     assert first.removed
-    assert gone(left, settings) == []
+    assert gone(remaining, settings) == []
 
 
 @pytest.mark.parametrize(
@@ -327,10 +327,10 @@ def test_groups_keep_a_tail_of_what_kafka_would_delete(
 @given(logs(), SETTINGS, st.integers(0, 30))
 def test_no_segment_is_deleted_before_the_reported_time(facts: LogFacts, settings: LogConfig, now_ms: int) -> None:
     decided = plan_retention(facts, settings, now_ms)
-    left = log(*(fate.segment for fate in decided.kept), start=decided.log_start_offset) if decided.kept else None
+    remaining = log(*(fate.segment for fate in decided.kept), start=decided.log_start_offset) if decided.kept else None
     for fate in decided.kept:
-        if fate.until_ms is not None and left is not None:
-            at_that_time = plan_retention(left, settings, max(fate.until_ms, now_ms))
+        if fate.until_ms is not None and remaining is not None:
+            at_that_time = plan_retention(remaining, settings, max(fate.until_ms, now_ms))
             assert fate.segment in [each.segment for each in at_that_time.kept]
 
 

@@ -61,7 +61,7 @@ def done(what: Callable[..., Any], run: MaintenanceRun, *wanted: str) -> dict[st
     return {each.topic: each for each in what(run, chosen, in_this_process)}
 
 
-def left(directory: Path) -> dict[str, int]:
+def segments_of(directory: Path) -> dict[str, int]:
     """The number of segments with records of each topic."""
     return {
         name: sum(1 for file in (directory / f"{name}-0").glob("*.log") if file.stat().st_size)
@@ -86,7 +86,7 @@ def test_settings_that_nobody_gave_delete_nothing_and_the_report_says_so(
     pairs: tuple[str, ...], directory: Path
 ) -> None:
     outcomes = done(retain_partitions, run_over(directory, *pairs))
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
     assert "the retention.ms of this topic, which a broker created, is unknown" in str(outcomes["orders"])
     assert outcomes["orders"].facts["warnings"]
     assert "an internal topic, chosen only by its name" in str(outcomes["__consumer_offsets"])
@@ -94,14 +94,14 @@ def test_settings_that_nobody_gave_delete_nothing_and_the_report_says_so(
 
 def test_requested_deletions_happen_except_in_internal_topics(directory: Path) -> None:
     outcomes = done(retain_partitions, run_over(directory, "retention.ms=1000"))
-    assert left(directory) == UNTOUCHED | {"orders": 0}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 0}
     assert "warning" not in str(outcomes["orders"])
     assert "tools keep state for ever in topics of this name" in str(outcomes["connect-offsets"])
 
 
 def test_a_limit_of_bytes_that_is_asked_for_counts_without_one_of_time(directory: Path) -> None:
     done(retain_partitions, run_over(directory, "retention.bytes=300"), "orders", "connect-offsets")
-    assert left(directory) == UNTOUCHED | {"orders": 2, "connect-offsets": 2}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 2, "connect-offsets": 2}
 
 
 @pytest.mark.parametrize("wanted", [(), (".*",), ("connect.*,_.*",)])
@@ -111,14 +111,14 @@ def test_a_pattern_deletes_nothing_that_a_tool_keeps_for_ever_if_its_policy_is_u
     wanted: tuple[str, ...], limit: str, policy: tuple[str, ...], directory: Path
 ) -> None:
     done(retain_partitions, run_over(directory, limit, *policy), *wanted)
-    assert left(directory) | {"orders": SEGMENTS} == UNTOUCHED
+    assert segments_of(directory) | {"orders": SEGMENTS} == UNTOUCHED
 
 
 def test_a_tools_topics_are_deleted_by_a_policy_that_they_are_known_to_have(directory: Path) -> None:
     own = [setting("connect-offsets", "cleanup.policy", "delete"), setting("connect-offsets", "retention.ms", "1000")]
     metadata_log(directory, [topic("connect-offsets", b"c" * 16), *own])
     done(retain_partitions, run_over(directory))
-    assert left(directory) == UNTOUCHED | {"connect-offsets": 0}
+    assert segments_of(directory) == UNTOUCHED | {"connect-offsets": 0}
 
 
 @pytest.mark.parametrize("wanted", [(), (".*",), ("__.*,orders",), ("__consumer_offsets",)])
@@ -138,7 +138,7 @@ def test_an_internal_topic_stays_compacted_whatever_a_run_requests(
             done(retain_partitions, run_over(directory, *pairs), *wanted)
     else:
         done(retain_partitions, run_over(directory, *pairs), *wanted)
-    assert left(directory)["__consumer_offsets"] == SEGMENTS
+    assert segments_of(directory)["__consumer_offsets"] == SEGMENTS
 
 
 def test_a_topic_that_was_given_no_limit_by_its_first_change_keeps_everything(directory: Path) -> None:
@@ -147,11 +147,11 @@ def test_a_topic_that_was_given_no_limit_by_its_first_change_keeps_everything(di
         add_partitions(manager, "connect-offsets", 2)
     assert json.loads((directory / "topics.json").read_text())["settings_elsewhere"] == ["orders", "connect-offsets"]
     done(retain_partitions, run_over(directory))
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
     with LogManager.open(str(directory), clock=ManualClock(NOW_MS)) as manager:
         alter_configs(manager, "orders", {"retention.ms": "1000"})
     done(retain_partitions, run_over(directory))
-    assert left(directory) == UNTOUCHED | {"orders": 0}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 0}
 
 
 def test_a_topic_that_topics_json_does_not_name_keeps_everything(directory: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_topic_that_topics_json_does_not_name_keeps_everything(directory: Path
         for n in range(SEGMENTS):
             log.append_records(records([b"x" * 200], timestamps=NOW_MS - MONTH_MS + n))
     outcomes = done(retain_partitions, run_over(directory))
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
     assert len(outcomes["ours"].facts["segments"]) - 1 <= SEGMENTS
     assert outcomes["ours"].facts["bytes_removed"] > 0  # its settings are known: Kafka's defaults
 
@@ -171,7 +171,7 @@ def test_the_python_api_deletes_nothing_by_settings_that_nobody_gave_either(dire
         assert retain(manager.open_log("orders", 0)).plan.removed == ()
         described = describe_partition(manager, "orders", 0)
     assert described.retention.plan.removed == ()
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
 
 
 def test_settings_are_read_from_the_brokers_metadata_log(directory: Path) -> None:
@@ -181,7 +181,7 @@ def test_settings_are_read_from_the_brokers_metadata_log(directory: Path) -> Non
     ]
     metadata_log(directory, values)
     outcomes = done(retain_partitions, run_over(directory))
-    assert left(directory) == UNTOUCHED | {"orders": 0}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 0}
     assert "has no delete" in str(outcomes["connect-offsets"])
     with LogManager.open(str(directory), clock=ManualClock(NOW_MS)) as manager:
         assert describe_partition(manager, "connect-offsets", 0).cleanable is not None
@@ -190,9 +190,9 @@ def test_settings_are_read_from_the_brokers_metadata_log(directory: Path) -> Non
 def test_a_brokers_defaults_count_where_its_metadata_log_has_the_topics_own(directory: Path) -> None:
     metadata_log(directory, [topic("orders", ORDERS), setting("", "log.retention.ms", str(2 * MONTH_MS), kind=4)])
     done(retain_partitions, run_over(directory), "orders")
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
     done(retain_partitions, run_over(directory, "log.retention.ms=1000"), "orders", "connect-offsets")
-    assert left(directory) == UNTOUCHED | {"orders": 0}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 0}
 
 
 def test_settings_are_read_from_the_output_of_kafkas_tools(directory: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_settings_are_read_from_the_output_of_kafkas_tools(directory: Path, tmp_
         "Topic: connect-offsets\tTopicId: y\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: cleanup.policy=compact\n"
     )
     done(retain_partitions, run_over(directory, files=(str(said),)))
-    assert left(directory) == UNTOUCHED | {"orders": 0}
+    assert segments_of(directory) == UNTOUCHED | {"orders": 0}
     with pytest.raises(InvalidConfigError, match=r"--topic-configs: .*missing\.txt"):
         run_over(directory, files=(str(tmp_path / "missing.txt"),))
 
@@ -213,16 +213,16 @@ def test_settings_are_read_from_the_output_of_kafkas_tools(directory: Path, tmp_
 def test_a_topic_whose_policy_nobody_gave_is_not_compacted(directory: Path) -> None:
     lower = "min.cleanable.dirty.ratio=0"
     outcomes = done(compact_partitions, run_over(directory, lower))
-    assert left(directory) == UNTOUCHED
+    assert segments_of(directory) == UNTOUCHED
     assert "its own cleanup.policy is not known" in outcomes["_schemas"].facts["reason"]
     assert "chosen only by its name" in outcomes["__consumer_offsets"].facts["reason"]
     done(compact_partitions, run_over(directory, lower, "cleanup.policy=compact"), "_schemas")
-    assert left(directory)["_schemas"] < SEGMENTS
+    assert segments_of(directory)["_schemas"] < SEGMENTS
 
 
 def test_an_internal_topic_of_a_broker_is_compacted_when_it_is_named(directory: Path) -> None:
     done(compact_partitions, run_over(directory, "min.cleanable.dirty.ratio=0"), "__consumer_offsets")
-    assert left(directory)["__consumer_offsets"] < SEGMENTS
+    assert segments_of(directory)["__consumer_offsets"] < SEGMENTS
 
 
 def test_an_internal_topic_of_ours_is_compacted_with_all_but_by_no_pattern(tmp_path: Path) -> None:
