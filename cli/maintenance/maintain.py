@@ -20,17 +20,17 @@ Conf = Annotated[Path, typer.Option("--conf", help="The settings file: what to r
 LogDir = Annotated[str | None, typer.Option(help="The log directory, instead of the one that the file names.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print what would be run, and how often.")]
 
-OPERATIONS: Mapping[str, Operation] = {
-    "retain": storage.retain_partitions,
-    "compact": storage.compact_partitions,
-    "verify": storage.verify_partitions,
+OPERATIONS = {  # by their tables in the settings file: functions of storage, not loaded before they run
+    "retain": "retain_partitions",
+    "compact": "compact_partitions",
+    "verify": "verify_partitions",
 }
 _KEYS = ("every", "topics", "config")
 _RETENTION_KEYS = ("keep_for_groups", "policy", "policy_options")
 
 
 class _Task(NamedTuple):
-    """An operation of the file."""
+    """An operation that the settings file asks for."""
 
     every: str
     asked: Asked
@@ -61,7 +61,7 @@ def maintain(
 
 
 def _tasks(conf: Path, log_dir: str | None, *, as_json: bool) -> dict[str, _Task]:
-    """Returns the operations of the file, by name."""
+    """Returns the tasks in the settings file, by name. Exits with 1, naming file and key, if it is wrong."""
     try:
         document: dict[str, Any] = tomllib.loads(conf.read_text())
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
     parse_interval(f"{conf}: [{name}] every =", every)
     config = [f"{key}={value}" for key, value in table.get("config", {}).items()]
     asked = Asked(directory, table.get("topics") or (), config, as_json, wait=True)
-    return _Task(every, asked, _retention(table) if name == "retain" else OPERATIONS[name])
+    return _Task(every, asked, _retention(table) if name == "retain" else getattr(storage, OPERATIONS[name]))
 
 
 def _retention(table: Mapping[str, Any]) -> Operation:

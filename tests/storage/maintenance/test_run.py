@@ -688,7 +688,7 @@ def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:
         ("log.cleaner.thread=1", "unknown config log.cleaner.thread .did you mean 'log.cleaner.threads'"),
         ("retention.ms=soon", "retention.ms = 'soon': must be a whole number of 64 bits"),
         ("log.cleaner.dedupe.buffer.size=0", "log.cleaner.dedupe.buffer.size = '0': must be"),
-        ("log.retention.check.interval.ms=0", "must be a whole number, at least 1"),
+        ("log.retention.check.interval.ms=0", "must be a whole number of 64 bits, at least 1"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_the_right_one(log_dir: Path, pair: str, reason: str) -> None:
