@@ -79,7 +79,7 @@ def _repeat(name: str, options: argparse.Namespace, operation: Operation, contex
 
 
 def _end_with_the_run(over: threading.Event) -> None:
-    """Called when the JVM of spark-submit gets a signal: Spark stops once this returns."""
+    """Lets the current run finish, when the JVM of spark-submit gets a signal: Spark stops once this returns."""
     over.set()
     threading.main_thread().join(RUN_TIMEOUT_S)
 

@@ -76,7 +76,7 @@ class Cluster:
 
 
 class KafkaTopic(NamedTuple):
-    """A topic in Kafka."""
+    """A topic as brokers describe it."""
 
     name: str
     id: str  # encoded as in partition.metadata
@@ -128,7 +128,7 @@ class Admin:
 
 
 class Fetched(NamedTuple):
-    """The answer to a fetch."""
+    """The answer of a partition's leader to a fetch."""
 
     batches: bytes  # the last batch may be incomplete; empty at the end of the log
     high_watermark: int

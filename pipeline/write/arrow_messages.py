@@ -86,7 +86,10 @@ def collect_over_messages(rows: DataFrame, function: Callable[[Batches], Iterabl
 
 
 def _cut(rows: DataFrame, limits: Limits) -> DataFrame:
-    """Truncates each string one byte (for text: one character) after its limit, so that tasks see it was too long."""
+    """Returns ``rows`` with each string truncated one byte (text: one character) after its limit in ``limits``.
+
+    A task sees from this byte that the string was too long.
+    """
 
     def expression(name: str) -> str:
         if name not in limits:

@@ -44,12 +44,12 @@ class BadRow(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The origin of a table's rows."""
+    """Where the rows of an Arrow batch come from: the write, the task, and their numbers in the task."""
 
     app_id: str
     version: int
     task: int
-    rows_before: int  # rows of the task before this table
+    rows_before: int  # how many rows of the task come before the batch
 
 
 def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now_ms: int) -> Records:

@@ -85,7 +85,7 @@ class RemoteCheckpoint(Checkpoint):
     """A checkpoint on a Hadoop file system. Only plans are read: such a file system stores writes durably by itself."""
 
     def __init__(self, root: str, session: Any, jvm: Any) -> None:
-        """``session`` and ``jvm`` are objects of the JVM."""
+        """``root`` is the checkpoint's path for Hadoop; ``session`` and ``jvm`` are objects of the JVM."""
         self._root = root
         self._conf = session.sessionState().newHadoopConf()
         self._jvm = jvm

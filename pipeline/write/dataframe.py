@@ -34,7 +34,7 @@ _OF_SPARKS_SINK = "includeHeaders"  # ignored: like Spark's sink, we write the c
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a write, parsed.
+    """The parsed options of a write.
 
     These are ``path``, ``topic`` or ``topics``, ``partitions`` and ``configs`` (JSON) of a new topic, ``badRecords``,
     ``txnAppId`` with ``txnVersion``, and the producer's settings by Kafka's names, with or without the prefix

@@ -193,7 +193,7 @@ class _MicroBatch:
             return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
-        """Describes the job in Spark's UI: batch, writer and topics."""
+        """Returns a context in which Spark's UI describes jobs by batch, writer and topics."""
         text = f"batch {self._progress.version} of {self._progress.run.app_id} into {', '.join(self.wanted)}"
         if is_remote():
             return nullcontext()

@@ -12,7 +12,7 @@ NO_DEFAULT: Any = object()  # not None, which is the default null
 
 @dataclass(eq=False)
 class Node:
-    """A type. Names and aliases are full names; ``inner`` is the type of an array's items or of a map's values."""
+    """A type in a schema. Names and aliases are full; ``inner`` is the type of an array's items or a map's values."""
 
     kind: str  # "union", or Avro's name
     name: str = ""

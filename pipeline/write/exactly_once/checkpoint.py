@@ -93,7 +93,7 @@ class Target(NamedTuple):
 
 
 class Checkpoint:
-    """A checkpoint. This class is that of an unknown one, as under Spark Connect: it has no plans and no notes."""
+    """A query's checkpoint. This class is an unknown one, as under Spark Connect, without plans and notes."""
 
     def plan(self, batch: int) -> Plan:
         """Returns the plan of a batch, or NO_PLAN."""

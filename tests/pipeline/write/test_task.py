@@ -149,7 +149,7 @@ def plan_for(
         transaction = coordinator.begin(
             [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         )
-    return WritePlan.of(targets, topics, frozenset(), transaction, 0, left={})
+    return WritePlan.of(targets, topics, frozenset(), transaction, 0, unsynced={})
 
 
 def value(number: int) -> Batch:
