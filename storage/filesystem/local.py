@@ -1,4 +1,4 @@
-"""The local file system (Linux), including everything mounted."""
+"""LocalFileSystem: lists, renames, links, removes, opens and locks files of this machine (Linux)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .port import FileStatus, Mount, OpenMode
 
 
 class LocalFileSystem:
-    """The file system of this machine, including everything mounted (Linux)."""
+    """The file system of this machine, including what is mounted (Linux); implements :class:`.port.FileSystem`."""
 
     def list(self, directory: str) -> list[str]:
         with AddingContext("list", directory):
@@ -85,7 +85,7 @@ class LocalFileSystem:
         return self._lock_like_java(path, fcntl.F_RDLCK)
 
     def lock_as_broker(self, path: str) -> LocalLock | None:
-        """The exclusive lock that a broker takes when it starts; None if it is not available.
+        """Takes the exclusive lock that a broker takes when it starts; None if another process holds it.
 
         Not part of the port: only a test of a file system takes it.
         """
@@ -102,7 +102,7 @@ class LocalFileSystem:
             return LocalLock(descriptor, unlock_ofd)
 
     def mount(self, path: str) -> Mount:
-        """The mount of ``path`` as the kernel reports it (proc(5), mountinfo)."""
+        """The mount that contains ``path``, according to the kernel (proc(5), mountinfo)."""
         device = os.stat(path).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         found = Mount("unknown", "unknown", ())

@@ -1,4 +1,4 @@
-"""Open files of the local file system: reads, writes and syncs by descriptor."""
+"""LocalFile: an open file of this machine, which is read, written and synced by its descriptor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPEN_FLAGS: dict[OpenMode, int] = {
 
 
 def _system_call(name: str, *arguments: type) -> Callable[..., int] | None:
-    """A function of the C library that Python does not offer; None if the library lacks it."""
+    """Returns a function of the C library that Python does not offer; None if the library lacks it."""
     found: Any = getattr(ctypes.CDLL(None), name, None)
     if found is not None:
         found.argtypes = arguments
@@ -50,11 +50,11 @@ _WRITTEN_AT_ONCE_BYTES = 1 << 20
 
 
 class LocalFile:
-    """A file descriptor and the name that was opened.
+    """An open file: its path and its descriptor; implements :class:`.port.File`.
 
-    A process with too many open files closes those that are not in use at the moment, and reopens them by name. If
-    another file has the name by then, the file no longer exists (FileNotFoundError). ``_identity``, device and inode,
-    is set while the file is closed in this way ("resting").
+    If the process has too many open files, the descriptor of a file that is not in use is closed until the next use,
+    which opens the file again by its path ("resting"). If the path then belongs to another file, that use raises
+    FileNotFoundError. ``_identity`` is the device and inode of a resting file.
     """
 
     __slots__ = ("__weakref__", "_descriptor", "_failure", "_identity", "_mode", "_path", "_users")
@@ -143,9 +143,10 @@ class LocalFile:
                     os.close(descriptor)
 
     def rest(self) -> bool:
-        """Close the descriptor until its next use, once all writes are on disk. Returns False if it is in use.
+        """Sync the file and close its descriptor until the next use. Returns False, closing nothing, if it is in use.
 
-        A user registers before it takes the descriptor, and this method takes the descriptor away before it checks.
+        No lock is needed: a user of the file adds itself to ``_users`` before it takes the descriptor, and this method
+        takes the descriptor away before it reads ``_users``.
         """
         descriptor = self._descriptor
         if descriptor in (CLOSED, _RESTING) or self._failure is not None:
@@ -166,7 +167,10 @@ class LocalFile:
         return True
 
     def _wake(self) -> int:
-        """Reopen a resting file and return its descriptor."""
+        """Open a resting file again and return its descriptor.
+
+        Raises FileNotFoundError if its path has another file.
+        """
         with OPEN_FILES.lock:
             if self._descriptor != _RESTING:
                 return self._descriptor
@@ -175,7 +179,11 @@ class LocalFile:
             status = os.fstat(descriptor)
             if (status.st_dev, status.st_ino) != self._identity:
                 os.close(descriptor)
-                raise FileNotFoundError(errno.ENOENT, "another file has its name", self._path)
+                raise FileNotFoundError(
+                    errno.ENOENT,
+                    "the file was replaced by another one of the same name; open the log again",
+                    self._path,
+                )
             self._descriptor = descriptor
             OPEN_FILES.files[descriptor] = ref(self)
             return descriptor
@@ -191,7 +199,7 @@ class LocalFile:
 
 
 def opened(path: str, flags: int) -> int:
-    """A descriptor; closes others first if this process has too many open files."""
+    """Opens a file and returns its descriptor; if the process has too many open files, closes others first."""
     files = OPEN_FILES
     if len(files.files) >= files.files_max:
         files.make_room()
@@ -204,9 +212,10 @@ def opened(path: str, flags: int) -> int:
 
 
 class AddingContext:
-    """Adds operation and path to an OSError; a class, since a generator would make every read slower.
+    """Adds the operation and the path to an OSError that is raised inside the ``with`` block.
 
-    Leaves FileNotFoundError unchanged: it needs no explanation, and callers often expect it.
+    Leaves FileNotFoundError unchanged: it needs no explanation, and callers often expect it. This is a class because a
+    generator would make every read slower.
     """
 
     __slots__ = ("_operation", "_path")
@@ -224,7 +233,7 @@ class AddingContext:
 
 
 class _Using:
-    """Use of a file's descriptor, which stays open until the end; adds to errors what :class:`AddingContext` adds."""
+    """Returns a file's descriptor and keeps it open inside the ``with`` block; explains errors like AddingContext."""
 
     __slots__ = ("_file", "_operation")
 

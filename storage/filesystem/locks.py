@@ -22,7 +22,7 @@ _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, howev
 
 
 class LocalLock:
-    """A locked descriptor, and the function that unlocks it."""
+    """A lock on a file, held by an open descriptor; implements :class:`.port.Lock`."""
 
     def __init__(self, descriptor: int, unlock: Callable[[int], None]) -> None:
         self._descriptor = descriptor
@@ -59,9 +59,9 @@ def _close_lock_file(descriptor: int) -> None:
 
 
 def _close_inherited_lock_files() -> None:
-    """Runs in a forked child: a lock lasts as long as any process has its holder's open file.
+    """Close the copies of lock files in a forked child: a lock lasts as long as any process has its open file.
 
-    Closing the copy leaves both kinds of lock with the parent.
+    The parent keeps its locks, of both kinds, when a child closes its copies.
     """
     for descriptor in OPEN_FILES.locks:
         with suppress(OSError):
@@ -92,7 +92,7 @@ def unlock_flock(descriptor: int) -> None:
 
 
 def this_process() -> str:
-    """A description of this process for processes that wait for it: process id, user and host."""
+    """Describes this process, by process id, user and host, for messages of processes that wait for its locks."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name

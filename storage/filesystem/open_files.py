@@ -1,8 +1,8 @@
-"""Keeps the number of files that this process has open below its limit, and gives advice if that is impossible.
+"""Keeps the number of files that this process has open below its limit.
 
-A log has up to three files open, and a process may use thousands of logs, but have only 1,024 files open: the usual
-limit of a shell (``ulimit -n``). Therefore files that were opened long ago are closed when others are opened, and
-reopened on their next use. Locks are files that must stay open, so in the end the limit bounds their number.
+A log has up to three files open, and a process may use thousands of logs, but may have only 1,024 open files, the usual
+limit of a shell (``ulimit -n``). Therefore, when files are opened, others that were opened long ago are closed, and
+opened again on their next use. The files of locks must stay open, so the limit still bounds the number of locks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from weakref import ref
 
 from ..errors import StorageError
 
-FILES_MIN = 8  # kept open whatever the limit, so that not every read opens a file
-CLOSED_AT_ONCE = 32  # of those opened first
+FILES_MIN = 8  # so many files stay open even if the limit is too low, so that not every read opens a file
+CLOSED_AT_ONCE = 32  # so many files, those opened first, are closed together
 OTHERS = 64  # files that are neither logs nor locks: sockets, pipes, libraries
 
 TOO_MANY = frozenset({errno.EMFILE, errno.ENFILE})  # for this process; for the system
@@ -31,14 +31,17 @@ class Resting(Protocol):
     """A file that can be closed temporarily."""
 
     def rest(self) -> bool:
-        """Close it until its next use. Returns False if it is in use or must stay open. Called under the lock."""
+        """Close the file until its next use. Returns False if it is in use or must stay open.
+
+        The caller holds ``OpenFiles.lock``.
+        """
         ...
 
 
 class OpenFiles:
     """The open files of a process, in the order in which they were opened.
 
-    ``lock`` guards every change of a file's descriptor.
+    A thread must hold ``lock`` to change the descriptor of a file.
     """
 
     def __init__(self) -> None:
@@ -55,7 +58,9 @@ class OpenFiles:
             self._close_some()
 
     def retrying(self, opening: Callable[[], T]) -> T:
-        """The result of ``opening``; if the process has too many open files, closes others and tries again."""
+        """Calls ``opening`` and returns its result; if the process has too many open files, closes others and tries
+        again.
+        """
         while True:
             try:
                 return opening()
@@ -64,7 +69,7 @@ class OpenFiles:
                     raise
 
     def _close_some(self) -> bool:
-        """Close the files opened first. Returns False if none can be closed."""
+        """Close up to CLOSED_AT_ONCE files, those opened first. Returns False if no file can be closed."""
         closed = 0
         with self.lock:
             for descriptor, found in list(self.files.items()):
@@ -77,9 +82,10 @@ class OpenFiles:
         return closed > 0
 
     def check_room_for_locks(self, count: int, what: str) -> None:
-        """Ensure, before anything is done, that this process can hold ``count`` more locks.
+        """Ensure, before an operation begins, that this process can hold ``count`` more locks.
 
-        Raises the process's limit as far as necessary and permitted. Raises StorageError if that is not enough.
+        Increases the process's limit of open files as far as necessary and permitted; raises StorageError if that is
+        not enough. ``what`` names the operation in the error.
         """
         needed = count + len(self.locks) + FILES_MIN + OTHERS
         if needed > limit() and not _raise_limit(needed):
@@ -101,7 +107,7 @@ def limit() -> int:
 
 
 def _raise_limit(needed: int) -> bool:
-    """Raise the soft limit; the system's hard limit bounds it for this user."""
+    """Set the soft limit of open files to ``needed``. Returns False if that exceeds the user's hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         return False
@@ -110,6 +116,6 @@ def _raise_limit(needed: int) -> bool:
 
 
 def advice(needed: int | None = None) -> str:
-    """What to do about a limit that is too low."""
+    """A sentence for errors: the limit of open files, and the command that raises it (to ``needed``, if given)."""
     command = "ulimit -n" if needed is None else f"ulimit -n {needed}"
     return f"this process may have {limit():,}: raise that limit, with '{command}' in the shell that starts it"

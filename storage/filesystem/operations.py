@@ -1,4 +1,4 @@
-"""Operations on files that every file system behind the port has: they use only the port."""
+"""Operations on files, such as atomic replacement, that need only the port and so work on every file system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def not_a_link(filesystem: FileSystem, directory: str) -> str:
 
 
 def make_directory_durably(filesystem: FileSystem, path: str) -> None:
-    """Create the directory and missing parents, all durable on return."""
+    """Create a directory and its missing parents, and sync their names; no-op if the directory exists."""
     missing = []
     while filesystem.status(path) is None:
         missing.append(path)
@@ -44,15 +44,21 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
 
 
 def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
-    """The whole content of a small file.
+    """Returns the whole content of a small file.
 
-    Raises CorruptionError if it has more than ``limit`` bytes (without reading all of it), and OSError, such as
-    FileNotFoundError.
+    Raises CorruptionError, without reading the whole file, if it has more than ``limit`` bytes; raises OSError, such as
+    FileNotFoundError, if it cannot be read.
     """
     with filesystem.open(path, "read") as file:
         data = bytes(file.read(0, limit + 1))
         if len(data) > limit:
-            raise CorruptionError(f"{file.size()} bytes, but this kind of file has at most {limit}", path=path)
+            raise CorruptionError(
+                (
+                    f"the file has {file.size()} bytes, but a file of this kind has at "
+                    f"most {limit}; restore or remove it"
+                ),
+                path=path,
+            )
         return data
 
 
@@ -61,13 +67,13 @@ def write_atomically(filesystem: FileSystem, path: str, data: Buffer) -> None:
 
     The state on disk after a crash that follows each step:
 
-    1. ``<path>.tmp`` written: the old content; the ``.tmp`` may be missing, empty, torn or complete.
-    2. ``.tmp`` synced: the old content; the ``.tmp`` may still be missing, since its name is not synced.
-    3. ``.tmp`` renamed to ``path``: the old or the new content, complete.
-    4. directory synced: the new content.
+    1. ``<path>.tmp`` is written: ``path`` has the old content; the ``.tmp`` may be missing, empty, torn or complete.
+    2. The ``.tmp`` is synced: ``path`` has the old content; the ``.tmp`` may be missing, since its name is not synced.
+    3. The ``.tmp`` is renamed to ``path``: ``path`` has the old or the new content, complete.
+    4. The directory is synced: ``path`` has the new content.
 
-    A ``.tmp`` left by a crash or an error has no meaning, and the next call overwrites it. Callers must exclude each
-    other: two at once would write the same ``.tmp``.
+    A ``.tmp`` that remains after a crash or an error has no meaning; the next call overwrites it. Only one caller at a
+    time may replace a file, because two would write the same ``.tmp``.
     """
     temporary = path + ".tmp"
     with filesystem.open(temporary, "create") as file:

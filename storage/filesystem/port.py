@@ -1,11 +1,10 @@
 """The file system port: the few operations on files that this engine needs.
 
 A path is a ``str`` with ``/``; nothing above this module assumes that it is local. Any operation may raise ``OSError``
-with the path as its ``filename`` and the operation in its text; the caller decides what that means for the log. Names
-that were created, renamed or removed are durable only after :meth:`FileSystem.sync_directory` of their directory;
-bytes, and a file's size, only after :meth:`File.sync`. There is no append: the writer keeps the position, so that it
-can repeat a write over a torn one. For the reasons behind the port, and what it leaves out, see
-docs/decisions/file_system_port.md.
+with the path as its ``filename`` and the operation in its text; the caller decides what that means for the log. A name
+that was created, renamed or removed is durable only after :meth:`FileSystem.sync_directory` of its directory; the bytes
+and the size of a file only after :meth:`File.sync`. There is no append: the writer keeps the position, so that it can
+repeat a write over a torn one. docs/decisions/file_system_port.md has the reasons for the port, and what it lacks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ OpenMode = Literal["read", "write", "create"]
 
 
 class FileStatus(NamedTuple):
-    """What the file system knows about a name."""
+    """Size, modification time and kind of a file or directory."""
 
     size: int  # bytes
     modified_ms: int  # last modification, ms since the epoch
@@ -26,15 +25,15 @@ class FileStatus(NamedTuple):
 
 
 class File(Protocol):
-    """An open file; also a context manager that closes it. Positions are bytes from its beginning.
+    """An open file; also a context manager that closes the file. Positions count bytes from its beginning.
 
-    Reading moves no file position, so threads may share a file. It keeps working after the name is removed or given to
-    another file.
+    Reading moves no file position, so threads may share a file. An open file can still be used after its name was
+    removed or given to another file.
     """
 
     @property
     def path(self) -> str:
-        """The name that was opened."""
+        """The path that was opened."""
         ...
 
     def size(self) -> int:
@@ -42,14 +41,16 @@ class File(Protocol):
         ...
 
     def read(self, position: int, length: int) -> memoryview:
-        """Up to ``length`` bytes from ``position``; fewer only at the end of the file, none after it.
+        """Returns ``length`` bytes from ``position``, or fewer if the file ends before that; no bytes after its end.
 
-        Nobody else changes the memory of the view. It may be read-only.
+        The memory of the view belongs to the caller. The view may be read-only.
         """
         ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """Write all of ``data`` at ``position``, or raise OSError; a hole before it reads as zeros."""
+        """Write all of ``data`` at ``position``, or raise OSError; a gap between the end and ``position`` reads as
+        zeros.
+        """
         ...
 
     def truncate(self, size: int) -> None:
@@ -59,7 +60,7 @@ class File(Protocol):
     def begin_sync(self) -> None:
         """Start to write data to disk without waiting, so that :meth:`sync` has less to wait for.
 
-        Guarantees nothing and reports no failure; :meth:`sync` does.
+        Guarantees nothing, and raises no error if writing to disk fails; :meth:`sync` does.
         """
         ...
 
@@ -80,9 +81,10 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock that is held until released; also a context manager that releases it.
+    """A lock that is held until :meth:`release`; also a context manager that releases the lock.
 
-    A child process forked in the meantime does not hold it; otherwise a dying driver would pass it to its children.
+    A child process that is forked while the lock is held does not hold it; otherwise the children of a driver that dies
+    would keep its locks.
     """
 
     def release(self) -> None:
@@ -95,24 +97,25 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """The storage of a log directory."""
+    """A file system: the operations on names, and on locks, that a log directory needs."""
 
     def list(self, directory: str) -> list[str]:
-        """Names in ``directory``, sorted; not a snapshot: may miss names that change in the meantime."""
+        """The names in ``directory``, sorted; may or may not include names that change during the call."""
         ...
 
     def status(self, path: str) -> FileStatus | None:
-        """The status of a name; None if it does not exist. Follows a link."""
+        """The status of a file or directory; None if it does not exist. Follows links."""
         ...
 
     def is_link(self, path: str) -> bool:
-        """Whether the name is a link, wherever it leads."""
+        """Whether ``path`` is a symbolic link, even if its target does not exist."""
         ...
 
     def open(self, path: str, mode: OpenMode) -> File:
-        """``read``: must exist, cannot be written. ``write``: must exist. ``create``: created (empty) if missing.
+        """Opens a file to read, to read and write, or (``create``) to read and write, created empty if missing.
 
-        Raises OSError if the last part of the path is a link, so the opened file is really in the directory named.
+        Raises FileNotFoundError if the file is missing, except for ``create``. Raises OSError if the last part of the
+        path is a link, so that the file is in the directory that was named.
         """
         ...
 
@@ -121,7 +124,7 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing the file ``target``; across two directories both need a sync."""
+        """Rename atomically, replacing the file ``target`` if it exists; between two directories, both need a sync."""
         ...
 
     def link(self, source: str, target: str) -> None:
@@ -133,7 +136,7 @@ class FileSystem(Protocol):
         ...
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Set the modification time of ``path``, ms since the epoch (the cleaner keeps that of its source)."""
+        """Set the modification time of ``path``, ms since the epoch (compaction keeps that of its source)."""
         ...
 
     def sync_directory(self, path: str) -> None:
@@ -141,15 +144,15 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> Lock | None:
-        """``flock`` on ``path``, created if missing; None if ``wait`` is False and another process holds it.
+        """Takes an ``flock`` on ``path``, which is created if missing.
 
-        Two locks in one process exclude each other as in two processes. The locked file is the one that has the name
-        when the lock is granted.
+        Returns None if ``wait`` is False and another lock excludes this one. Two locks in one process exclude each
+        other like those of two processes. The locked file is the one that has the name when the lock is granted.
         """
         ...
 
     def lock_shared_with_broker(self, path: str) -> Lock | None:
-        """A shared open-file-description lock on ``path``, created if missing; None if a broker holds it.
+        """Takes a shared open-file-description lock on ``path``, created if missing; None if a broker holds its lock.
 
         This lock and Java's FileChannel.lock exclude each other (``flock`` and Java's never conflict). Unlike a plain
         POSIX lock, it is not lost when another descriptor of the same file is closed.

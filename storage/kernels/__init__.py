@@ -27,7 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class _OnUse(ModuleType):
-    """Stands in for a module and imports it on the first access to one of its attributes."""
+    """Acts as a module of kernels, which it imports when one of its attributes is first used."""
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(import_module(self.__name__), name)
@@ -59,7 +59,7 @@ def are_imported() -> bool:
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """The array itself, or a view or copy of it, read-only and contiguous.
+    """Returns the array, or a view or copy of it, that is read-only and contiguous.
 
     Numba compiles a kernel once for each combination of argument types, and read-only is part of an array's type.
     Sources are always passed frozen, so that mapped files and buffers in memory use the same machine code.

@@ -1,4 +1,4 @@
-"""Tests whether records are encoded as every writer encodes them.
+"""Checks in one pass whether records are encoded as every usual writer encodes them ("canonical").
 
 :func:`are_canonical` answers for all in one pass that replaces decoding and further checks. Most records are canonical,
 and then the full checks (:func:`records.fill`, :func:`find_oddities`, the order of offsets, the largest timestamp)
@@ -61,7 +61,10 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
 
 @jit
 def _read(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A number without padding bytes; passes a negative position through."""
+    """Reads a number: returns it and the position after it, which is negative if the number has padding bytes.
+
+    Returns a negative ``at`` unchanged.
+    """
     value, after = read_varlong(source, at, end)
     if after > at + 1 and source[after - 1] == 0:
         return value, np.int64(_ODD)
@@ -78,7 +81,9 @@ def _after_string(source: Bytes, at: int, end: int, size_min: int) -> int:
 
 @jit
 def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) -> None:
-    """Set the bits above in ``found``, shape (n,), for ``batches`` that :func:`records.fill` accepts."""
+    """Set in ``found``, shape (n,), the bits that name each batch's oddities; :func:`records.fill` accepts
+    ``batches``.
+    """
     for b in range(len(batches)):
         at = batches[b, START]
         stop = batches[b, STOP]
@@ -115,5 +120,5 @@ def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) 
 
 @jit
 def _padding(source: Bytes, start: int, stop: int) -> int:
-    """IS_PADDED if the last byte of the number in ``[start, stop)`` adds nothing to it."""
+    """Returns IS_PADDED if the last byte of the number in ``[start, stop)`` is padding, else 0."""
     return IS_PADDED if stop - start > 1 and source[stop - 1] == 0 else 0

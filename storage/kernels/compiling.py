@@ -42,7 +42,7 @@ def _compiled(kernel: Callable[..., Any], **options: bool) -> Any:
 
 
 def _temporary_cache() -> Path:
-    """A folder that only this user can write: numba unpickles what it finds there, so it must be no one else's."""
+    """Returns a folder that only this user can write, because numba unpickles the files in it."""
     with tempfile.NamedTemporaryFile() as mine:
         user = Path(mine.name).stat().st_uid
     folder = Path(tempfile.gettempdir()) / f"pyspark-commitlog-kernels-{user}"

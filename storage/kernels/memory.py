@@ -26,7 +26,7 @@ if numba.config.DISABLE_JIT:
         target[to : to + blocks] = source[start : start + blocks]
 
     def prefetch(array: npt.NDArray[Any], at: int) -> None:
-        """Do nothing: caches do not matter without compiled code."""
+        """Does nothing, for plain Python: the compiled version loads ``array[at]`` into the cache."""
 
 else:
 

@@ -63,7 +63,7 @@ def _choose(
 
 @jit
 def _hash(data: Bytes, start: int, size: int) -> int:
-    """The hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once.
+    """Returns the hash as a number from 0 to 2^32 - 1. Products stay below 2^64 and are cut to 32 bits at once.
 
     All numbers are unsigned: an index that might be negative costs a test per byte, half of the time.
     """

@@ -38,7 +38,7 @@ _LATEST = 1
 
 
 class Put(NamedTuple):
-    """How far :meth:`OffsetMap.put_all` got."""
+    """The result of :meth:`OffsetMap.put_all`."""
 
     rows: int  # rows processed; fewer than given: the map is full at the next row
     last_offset: int  # of the last key put; -1 if no key was put
@@ -48,9 +48,9 @@ class OffsetMap:
     """The newest offset of each key, for at most ``limit`` keys."""
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """Room for ``memory_bytes / 24`` slots, of which the share ``load_factor`` is used.
+        """Has at most ``memory_bytes / 24`` slots, and uses at most the share ``load_factor`` of them.
 
-        The table grows with the number of keys, so a small log takes little of the memory.
+        The table grows with the number of keys, so that a small log uses little memory.
         """
         self.slots = min(memory_bytes // SLOT_BYTES, _LARGEST_SLOTS)
         self.limit = int(self.slots * load_factor)  # in floating point, as in Kafka
@@ -68,11 +68,11 @@ class OffsetMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset up to which the map covers the log; -1: it covers nothing."""
+        """The last offset of the log that the map covers; -1 if it covers nothing."""
         return int(self._state[_LATEST])
 
     def update_latest_offset(self, offset: int) -> None:
-        """Record that everything up to ``offset`` was put or need not be."""
+        """Record that the map covers the log up to ``offset``: all keys up to it were put, or need not be."""
         self._state[_LATEST] = offset
 
     def put_all(self, hashes: Uint64s, valid: Bools, offsets: Int64s, start_offset: int) -> Put:
@@ -179,7 +179,7 @@ def _round(a: int, b: int, c: int, d: int) -> tuple[int, int, int, int]:
 
 @jit
 def _word(data: Bytes, at: int) -> int:
-    """Eight bytes as a little-endian number; written out so that it compiles to one load."""
+    """Returns eight bytes as a little-endian number; without a loop, so that it compiles to one load."""
     return (
         _u64(data[at])
         | _left(_u64(data[at + 1]), 8)
@@ -226,7 +226,7 @@ def _first_slot(first: int, table: Uint64s) -> int:
 
 @jit
 def _slot(first: int, second: int, table: Uint64s) -> int:
-    """The slot of the hash, or the free slot for it; a slot stores the offset plus one, and is free if that is zero."""
+    """Returns the slot that has the hash, or the free slot for it. A slot stores the offset plus 1; 0 means free."""
     slots = len(table)
     at = _first_slot(first, table)
     while table[at, 2] != _u64(0) and (table[at, 0] != first or table[at, 1] != second):

@@ -154,7 +154,10 @@ def _fill(source: Bytes, batches: Int64s, state: Int64s, *arrays: Any) -> tuple[
 
 @inlined
 def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
-    """Start reading a record of a batch that ends at ``stop``: a reason, the position of its timestamp, and its end."""
+    """Read the length and attributes of a record in a batch that ends at ``stop``.
+
+    Returns a reason (FINE if the record can be read), the position of its timestamp, and its end.
+    """
     length, at = read_varint(source, at, stop)
     if at < 0:
         return BAD_VARINT if at == TOO_LONG else RECORD_CUT, at, at
@@ -165,7 +168,9 @@ def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @inlined
 def read_size(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The size of a string and its position; the position is negative if the string does not end by ``end``."""
+    """Returns the size of the string at ``at`` and the position of its bytes, which is negative if it ends after
+    ``end``.
+    """
     size, at = read_varint(source, at, end)
     return size, at if size <= end - at else np.int64(-1)
 
@@ -196,7 +201,7 @@ def _put(source: Bytes, at: int, size: int, strings: Strings, to: int, row: int,
 
 @inlined
 def _put_numbers(columns: Columns, row: int, offset: int, timestamp: int, timestamp_type: int, headers: int) -> None:
-    """Write the numbers of a row; ``headers`` counts those of all rows up to it."""
+    """Write the numbers of a row; ``headers`` is the number of headers in all rows up to this one."""
     columns.offsets[np.uint64(row)] = offset
     columns.timestamps[np.uint64(row)] = timestamp
     columns.timestamp_types[np.uint64(row)] = timestamp_type
@@ -205,7 +210,10 @@ def _put_numbers(columns: Columns, row: int, offset: int, timestamp: int, timest
 
 @inlined
 def close_record(source: Bytes, at: int, end: int, header_count: int, state: Int64s) -> int:
-    """Whether headers, from ``at`` on, end the record; a negative position means that their count is unreadable."""
+    """Returns a reason: FINE if ``header_count`` headers, from ``at`` on, end exactly at the record's end.
+
+    A negative ``at`` means that the number of headers could not be read.
+    """
     if at < 0:
         return BAD_STRUCTURE
     if header_count != 0:
@@ -225,7 +233,7 @@ def timestamps_in(batches: Int64s, batch: int) -> tuple[int, int]:
 
 @jit
 def string_bytes(source: Bytes, batches: Int64s) -> tuple[int, int]:
-    """Bytes of all keys and of all values, at least what :func:`fill` will copy: it checks in the same order."""
+    """Returns the bytes of all keys and of all values; :func:`fill` copies no more, as it checks in the same order."""
     keys, values = np.int64(0), np.int64(0)
     for b in range(len(batches)):
         at = batches[b, START]

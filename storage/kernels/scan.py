@@ -98,7 +98,7 @@ def running_largest(
     running: npt.NDArray[np.int64],
     reached: npt.NDArray[np.int64],
 ) -> None:
-    """After each batch, the largest timestamp so far and the last offset of the first batch that has it. Before the
+    """Fill in, for each batch, the largest timestamp so far and the last offset of the first batch with it. Before the
     first batch these are ``largest`` and ``offset``. All arrays have the same length.
     """
     for i in range(len(timestamps)):

@@ -1,7 +1,7 @@
-"""Measures the space that compressed streams need, for the one shape that writers of small batches produce.
+"""Measures how many bytes the compressed streams of small batches need when they are decompressed.
 
-In lz4 that is a frame of one compressed block below 64 KiB, in zstd one frame without a dictionary. Streams of any
-other shape, and invalid ones, are left to the general decompression, which reports what is wrong.
+In lz4 that is a frame with one compressed block below 64 KiB, in zstd one frame without a dictionary. For other or
+invalid streams the caller uses the general decompression, which also reports what is wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = 0, 1, 2
 
 @jit
 def measure(source: Bytes, starts: Int64s, stops: Int64s, codecs: npt.NDArray[np.int16], rooms: Int64s) -> None:
-    """Fill ``rooms`` with the most bytes, at least 1, that each stream ``source[start:stop]`` can hold, or OTHER."""
+    """Fill ``rooms`` with the most bytes, at least 1, that each stream ``source[start:stop]`` can decompress to.
+
+    Fills in OTHER for streams of other shapes.
+    """
     for i in range(len(starts)):
         rooms[i] = OTHER
         if codecs[i] == LZ4:
@@ -49,7 +52,10 @@ def _number(source: Bytes, at: int, size: int) -> int:
 
 @jit
 def _lz4_room(source: Bytes, start: int, stop: int) -> int:
-    """Accepts what Kafka's writers produce: independent blocks of at most 64 KiB, no checksums, no content size."""
+    """Returns the most bytes that an lz4 frame can decompress to, or OTHER.
+
+    Accepts what Kafka's writers produce: independent blocks of at most 64 KiB, no checksums, no content size.
+    """
     if stop - start <= LZ4_HEADER + LZ4_END:
         return OTHER
     if _number(source, start, 4) != 0x184D2204 or _number(source, start + 4, 3) != 0x824060:
@@ -62,7 +68,9 @@ def _lz4_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_room(source: Bytes, start: int, stop: int) -> int:
-    """The size in the header if the blocks can hold it, or else the most that they can hold."""
+    """Returns the size in a zstd frame's header if its blocks can hold so much; otherwise the most that they can
+    hold.
+    """
     if stop - start < 14 or _number(source, start, 4) != 0xFD2FB528:  # the longest header that is read here
         return OTHER
     flags = np.int64(source[start + 4])
@@ -86,7 +94,9 @@ def _zstd_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_blocks(source: Bytes, at: int, stop: int, block_bytes_max: int) -> tuple[int, int]:
-    """The most bytes that the blocks hold, and where they end; a position after ``stop`` if they are cut or unknown."""
+    """Returns the most bytes that the blocks can hold, and their end: after ``stop`` if a block is cut or of
+    unknown type.
+    """
     capacity, last = 0, 0
     while not last:
         if at + 3 > stop:

@@ -23,7 +23,7 @@ _LOW_63 = 0x7FFFFFFFFFFFFFFF
 
 @jit
 def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 32-bit number from ``source[at:end]``; passes a negative position through."""
+    """Reads a 32-bit number from ``source[at:end]``; returns a negative ``at`` unchanged."""
     if 0 <= at < end:
         byte = np.int64(source[at])
         if byte < 0x80:
@@ -36,7 +36,7 @@ def read_varint(source: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @jit
 def read_varlong(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A 64-bit number from ``source[at:end]``; passes a negative position through."""
+    """Reads a 64-bit number from ``source[at:end]``; returns a negative ``at`` unchanged."""
     if 0 <= at < end:
         byte = np.int64(source[at])
         if byte < 0x80:
@@ -101,5 +101,5 @@ def write(target: Bytes, at: int, value: int) -> int:
 
 @jit
 def bytes_after(size: int) -> int:
-    """Bytes of a string that follow its length; a negative length means null, which has none."""
+    """The number of bytes that follow the length ``size`` of a string: none if it is negative, which means null."""
     return max(size, 0)
