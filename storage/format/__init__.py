@@ -1,4 +1,4 @@
-"""Bytes to tables and back, for every message format. Opens no files.
+"""Converts record batches to tables and back, for every message format. Opens no files.
 
 Only this module decides by a batch's magic which module reads it.
 """
@@ -60,7 +60,7 @@ class Scan(NamedTuple):
 
 
 def by_magic(magic: int) -> ModuleType:
-    """The module of a message format: v0, v1 or v2. Raises UnsupportedMagicError for a newer format."""
+    """Returns the module of a message format: v0, v1 or v2. Raises UnsupportedMagicError for a newer format."""
     if magic not in _MODULES:
         raise UnsupportedMagicError(f"message format {magic} is unknown, newest is {v2.MAGIC}")
     return _MODULES[magic]
@@ -93,7 +93,7 @@ def _headers(source: Bytes, walk: Walk) -> np.ndarray:
 
 
 def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
-    """The error that describes what follows the last batch of a walk; its position is the one in ``buffer``."""
+    """Returns the error for the bytes at which a walk stopped; its position is that in ``buffer``."""
     length = int.from_bytes(buffer[scan.end + 8 : scan.end + 12].tobytes(), "big", signed=True)
     magic = int.from_bytes(buffer[scan.end + 16 : scan.end + 17].tobytes(), "big", signed=True)
     if scan.reason == StopReason.UNKNOWN_MAGIC:
@@ -125,7 +125,7 @@ def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
 
 
 def _runs(headers: BatchHeaders) -> list[tuple[int, int, int]]:
-    """(first, last + 1, magic) of each run of batches with one magic."""
+    """Returns (first row, last row + 1, magic) for each run of batches with one magic."""
     magics = headers.table["magic"]
     if not len(magics):
         return []
@@ -141,7 +141,7 @@ def decode(
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     is_verified: bool = False,
 ) -> Decoded:
-    """The records of any selection of the batches in ``buffer``, of any magic, as one table.
+    """Returns the records of batches in ``buffer``, of any magic, as one table. ``headers`` may be a selection.
 
     Verifies checksums unless ``is_verified`` states that they were verified. Builds ``key``, ``value`` and ``headers``
     only if they are in ``columns``. ``decompressed_bytes_max`` bounds what a batch may decompress to.
@@ -157,7 +157,7 @@ def decode(
 
 
 def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
-    """Records in each batch: the count in its header, or for legacy formats the number of messages found."""
+    """Returns the number of records in each batch: from its header, or for magic 0 and 1 by counting its messages."""
     counts = headers.table["count"].copy()
     for part in parts:
         if part.is_legacy:

@@ -1,7 +1,7 @@
-"""The walk over batches, plain and compiled: both find the same batches and stop at the same positions.
+"""Walks over the batches in a buffer, in plain Python or compiled; both find the same batches and stop alike.
 
-The compiled walk is many times faster, but importing numba takes longer than walking some ten thousand batches plainly,
-and finding the end of a log takes only a few.
+The compiled walk is many times faster, but importing numba takes longer than walking ten thousand batches in plain
+Python, and finding the end of a log needs only a few.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Walk(NamedTuple):
 
 
 class Walker:
-    """Walks without numba until numba has been imported anyway or has become worth importing."""
+    """Walks in plain Python until numba is imported, or until enough batches make importing it worthwhile."""
 
     def __init__(self) -> None:
         self._walked_plainly = 0  # batches
 
     def walk(self, source: Bytes, start: int, batches_max: int) -> Walk:
-        """The whole batches from ``start`` on; ``source`` must be frozen."""
+        """Returns the whole batches from ``start`` on; ``source`` must be a result of :func:`kernels.frozen`."""
         found = self._walk(source, start, min(batches_max, _WALKED_AT_ONCE))
         while found.reason == FULL and len(found.positions) < batches_max:
             room = min(len(found.positions), batches_max - len(found.positions))
@@ -88,7 +88,7 @@ def walk_plainly(source: Bytes, start: int, batches_max: int) -> Walk:
 
 
 def _reason(view: memoryview, at: int) -> int:
-    """Why a walk stops at ``at``: the problem found there, or FULL if it had found enough."""
+    """Returns why a walk stops at ``at``: the problem there, or FULL if the walk has found enough batches."""
     remaining = len(view) - at
     if remaining <= HEADER_UP_TO_MAGIC:
         return END if remaining == 0 else TRUNCATED

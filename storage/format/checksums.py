@@ -12,6 +12,6 @@ __all__ = ["crc32", "crc32c", "of_parts"]
 
 
 def of_parts(checksum: Callable[[memoryview], int], buffer: Bytes, starts: Int64s, ends: Int64s) -> list[int]:
-    """The checksum of each ``buffer[start:end]``; ``starts`` and ``ends`` have shape (parts,)."""
+    """Returns the checksum of each ``buffer[start:end]``, shape (parts,), like ``starts`` and ``ends``."""
     view = memoryview(buffer)
     return [checksum(view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

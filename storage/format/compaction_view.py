@@ -1,7 +1,7 @@
-"""Batches for compaction: their keys and offsets, and the same batches rebuilt with fewer records.
+"""Reads the keys and offsets of batches for compaction, and rebuilds the batches with fewer records.
 
-In magic 2, keys are hashed without copying and kept records are copied as bytes (Kafka's MemoryRecords.filterTo).
-Messages of magic 0 and 1 are decoded to columns; those kept are encoded again, in one wrapper.
+For magic 2, keys are hashed without copying, and kept records are copied as bytes (Kafka's MemoryRecords.filterTo).
+Messages of magic 0 and 1 are decoded to columns, and the kept ones are encoded again, in one wrapper.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Rebuilt(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What to keep of some batches."""
+    """Which of some batches, and which of their records, to keep."""
 
     batches: Int64s  # indices of the batches, ascending; each keeps at least one record
     rows: Int64s  # rows of the records to keep, ascending
@@ -60,7 +60,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Keyed:
-    """The records of some batches."""
+    """The keys and offsets of the records of some batches, and how to rebuild these batches."""
 
     hashes: Uint64s  # shape (records, 2), of the keys, undefined for a null key; (0, 2) if not asked for
     offsets: Int64s  # shape (records,)
@@ -69,14 +69,16 @@ class Keyed:
     counts: Int64s  # shape (batches,): records in each batch
 
     def rebuild(self, wanted: Wanted) -> Rebuilt:
-        """Some of the batches with some of their records. Keeps their codecs, at Kafka's default levels."""
+        """Returns the batches of ``wanted`` with the records of ``wanted``, in their codecs at Kafka's default
+        levels.
+        """
         raise AssertionError(f"{type(self).__name__} has no format")
 
 
 def read(
     buffer: Bytes, headers: BatchHeaders, secret: Uint64s | None, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Keyed:
-    """The records of batches that are all of magic 2, or all older.
+    """Returns the keys and offsets of the records of batches that are all of magic 2, or all older.
 
     ``secret``, shape (2,), seeds the key hashes; without it, no key of magic 2 is hashed. ``decompressed_bytes_max``
     bounds what a batch may decompress to. Verifies checksums.
@@ -138,7 +140,7 @@ class _KeyedBatches(Keyed):
 
 
 def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
-    """The batches with headers and checksums, compressed if the originals were."""
+    """Returns the rebuilt batches with headers and checksums, compressed if the original batches were."""
     table = wanted.headers.table
     raw = np.zeros(len(table), dtype=v2.LAYOUT)
     for name in _KEPT_FIELDS:
@@ -158,7 +160,7 @@ def _signed(target: Bytes, copied: Int64s, wanted: Wanted) -> Rebuilt:
 
 
 def _compressed(target: Bytes, copied: Int64s, headers: BatchHeaders) -> Rebuilt:
-    """The batches with their records compressed and unwritten space for each header."""
+    """Returns the batches with their records compressed, each after space for a header that is not written yet."""
     starts, ends = copied[:, compaction_keys.COPY_START], copied[:, compaction_keys.COPY_STOP]
     if not headers.codec.any():
         return Rebuilt(target[: ends[-1]], ends - starts)
@@ -199,7 +201,7 @@ def _read_messages(decoded: Decoded, secret: Uint64s) -> Keyed:
 
 
 def _wrapper(records: Records, rows: Int64s, headers: BatchHeaders) -> Bytes:
-    """One compressed message with the kept messages of a wrapper; its offset is that of the last one."""
+    """Returns a wrapper around the kept messages; its offset is that of the last of them."""
     kept = Records(
         records.offsets[rows],
         records.timestamps[rows],

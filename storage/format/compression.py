@@ -1,4 +1,4 @@
-"""Compression codecs behind one pair of functions.
+"""Compresses and decompresses the records of a batch, with any codec of Kafka.
 
 One stream per batch holds the compressed records, or the message set of a legacy wrapper. The bytes need not equal
 Kafka's as long as Kafka can read them: libraries write the frames, with Kafka's options.
@@ -43,7 +43,7 @@ LEVELS = {Codec.GZIP: Levels(1, 9, -1), Codec.LZ4: Levels(1, 17, 9), Codec.ZSTD:
 
 
 def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int = 2) -> Bytes:
-    """``data`` as one stream of ``codec``; ``level`` None is Kafka's default.
+    """Returns ``data`` compressed to one stream of ``codec``; ``level`` None is Kafka's default level.
 
     Raises ``UnsupportedCompressionTypeError`` for a level outside :data:`LEVELS`, or zstd below magic 2.
     """
@@ -54,14 +54,21 @@ def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int 
 
 
 def compressor(codec: Codec, level: int | None = None, *, magic: int = 2) -> Callable[[memoryview], bytes]:
-    """A reusable function that compresses bytes to a ``codec`` stream; raises as :func:`compress`. Not for NONE."""
+    """Returns a function that compresses bytes to a stream of ``codec``, which is not NONE; raises like
+    :func:`compress`.
+    """
     if codec == Codec.ZSTD and magic < 2:
-        raise UnsupportedCompressionTypeError(f"zstd needs message format 2, not {magic}")
+        raise UnsupportedCompressionTypeError(
+            f"zstd needs message format 2, but the batch has format {magic}; use another codec"
+        )
     return partial(_COMPRESSORS[codec], level=checked_level(codec, level), magic=magic)
 
 
 def checked_level(codec: Codec, level: int | None) -> int:
-    """The level to use: Kafka's default for None. Raises for a level that the codec does not have."""
+    """Returns the level to use, which is Kafka's default for None.
+
+    Raises UnsupportedCompressionTypeError for a level that the codec does not have.
+    """
     known = LEVELS.get(codec)
     if level is None:
         return 0 if known is None else known.default
@@ -74,7 +81,7 @@ def checked_level(codec: Codec, level: int | None) -> int:
 
 
 def decompress(codec: int, data: Bytes, *, magic: int = 2, limit: int = DECOMPRESSED_BYTES_MAX) -> Bytes:
-    """The content of the stream ``data``, at most ``limit`` bytes.
+    """Returns the decompressed content of the stream ``data``, at most ``limit`` bytes.
 
     Raises ``InvalidRecordError`` for an unknown codec, and for a stream that is cut off, damaged or exceeds the limit.
     """
@@ -102,12 +109,13 @@ def decompress_into(codec: int, data: memoryview, target: memoryview) -> int:
 
 
 def _refuse(codec: str, why: object) -> NoReturn:
-    raise InvalidRecordError(f"{codec} stream does not decompress: {why}")
+    raise InvalidRecordError(f"the {codec} stream does not decompress: {why}")
 
 
 def _too_large(codec: str, limit: int) -> NoReturn:
     raise InvalidRecordError(
-        f"{codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if you trust the log "
+        f"the {codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if you trust the "
+        "log "
         "(control batches have a limit of their own)"
     )
 
@@ -250,7 +258,7 @@ _LZ4_BLOCK_SIZES = {0x40: 2**16, 0x50: 2**18, 0x60: 2**20, 0x70: 2**22}
 
 
 def _measure_lz4(data: Bytes, at: int, block_checksums: bool, block_size: int) -> tuple[int, int]:
-    """The end of the frame, and the most bytes that its blocks can hold."""
+    """Returns the position after an lz4 frame, and the most bytes that its blocks can hold."""
     raw, capacity = memoryview(data), 0
     while at + 4 <= len(raw):
         size = int.from_bytes(raw[at : at + 4], "little")
@@ -264,7 +272,10 @@ def _measure_lz4(data: Bytes, at: int, block_checksums: bool, block_size: int) -
 
 
 def header_checksum(descriptor: bytes) -> int:
-    """The second byte of xxHash32 (seed 0) over a frame descriptor, which is shorter than the hash's 16-byte lanes."""
+    """Returns the checksum of an lz4 frame descriptor: the second byte of xxHash32 with seed 0.
+
+    A descriptor is shorter than the 16 bytes that xxHash32 handles at a time.
+    """
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     hashed = (prime_5 + len(descriptor)) % 2**32
     words = len(descriptor) // 4 * 4
@@ -295,7 +306,7 @@ def _zstd(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
-    """A compressor for a level; for the default one as Kafka's streams, but with a short-match table that fits a cache.
+    """Returns a compressor for a level; for the default level with Kafka's parameters, except for one smaller table.
 
     Kafka does not pass the batch size to the library, so its level 3 uses parameters for large inputs with every batch.
     Their table of short matches takes 256 KiB and misses the cache at every byte. With 16 KiB, compression takes 0.80
@@ -334,7 +345,9 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
-    """The end of the frame at ``at`` and the most bytes that its blocks can hold; -1 bytes for a skippable frame."""
+    """Returns the position after the zstd frame at ``at``, and the most bytes that it can hold; -1 for a skippable
+    frame.
+    """
     if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
         return _whole(raw, at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little")), -1
     frame = zstandard.get_frame_parameters(raw[at:])
@@ -355,7 +368,7 @@ def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
 
 
 def _whole(raw: memoryview, stop: int) -> int:
-    """Return ``stop``, which must not lie after the end."""
+    """Returns ``stop``; raises an error if it is after the end of the stream."""
     if stop > len(raw):
         _refuse("zstd", f"it ends inside a frame, after {len(raw)} bytes")
     return stop

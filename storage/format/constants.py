@@ -1,4 +1,4 @@
-"""Common to all message formats: the positions of length and magic, the attribute bits, and the "none" values.
+"""Constants of all message formats: positions of length and magic, attribute bits, and values that mean "none".
 
 Nothing in this module may change: these are facts of Kafka's files.
 """

@@ -1,4 +1,4 @@
-"""Decompresses batches of magic 2 into parts; small batches share one, since a part costs as much as 1,000 records."""
+"""Decompresses batches of magic 2 into parts. Small batches share a part, which costs as much time as 1,000 records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JOINED_BYTES = 2**17  # of decompressed batches: half the size of a per-core ca
 
 
 def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
-    """Decompresses the batches of a part, each to at most ``limit`` bytes. Changes the table of ``batches``.
+    """Returns parts with the decompressed batches, each of at most ``limit`` bytes. Changes the table of ``batches``.
 
     Raises InvalidRecordError with the position of a batch that does not decompress.
     """
@@ -36,7 +36,7 @@ def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
 
 
 class _Joining:
-    """Parts under construction; batches are added in order."""
+    """Builds parts from batches, which are added in order."""
 
     def __init__(self, batches: Part) -> None:
         self._batches = batches

@@ -1,4 +1,4 @@
-"""Records of many batches in one table: shared by the decoders of all magics.
+"""Decodes the records of many batches, of any magic, into one table.
 
 A decoder lists parts: a source of bytes and the batches (or messages) in it. Parts may have any magic and any number of
 sources, since each decompressed batch is one. All end up in one :class:`Records`, in the order they were added.
@@ -25,7 +25,7 @@ SPARE = 1 / 16  # allocated on top of that estimate
 
 
 class Part(NamedTuple):
-    """Batches of magic 2, or legacy messages, in one source."""
+    """A source of bytes, and the batches of magic 2 or the legacy messages in it."""
 
     source: Bytes
     table: Int64s  # in the layout that kernels.records.fill or fill_messages expects
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 def describe(reason: int, record: int) -> str:
-    """A kernel's stop reason as a sentence about a record."""
+    """Returns a sentence that says why a kernel stopped at a record."""
     reasons = {
         kernel.RECORD_CUT: "the batch ends before the record does",
         kernel.BAD_VARINT: "its length is a varint of more than 5 bytes",
@@ -50,7 +50,10 @@ def describe(reason: int, record: int) -> str:
 
 
 def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
-    """The records of all parts. Raises InvalidRecordError with the position of the batch that does not decode."""
+    """Returns the records of all parts.
+
+    Raises InvalidRecordError, with its position, for a batch that does not decode.
+    """
     for key_bytes, value_bytes in _rooms(parts) if columns else [(0, 0)]:
         found = _filled(parts, columns, key_bytes, value_bytes)
         if found is not None:
@@ -59,7 +62,10 @@ def fill(parts: list[Part], columns: tuple[str, ...]) -> Records:
 
 
 def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_bytes: int) -> Records | None:
-    """As :func:`fill`; None if keys or values exceed these sizes, which those of legacy messages must never do."""
+    """Returns the same as :func:`fill`, or None if the keys or values take more bytes than given.
+
+    Legacy messages must not take more.
+    """
     rows = sum(_rows_at_most(part) for part in parts) + 1  # a record that fails to decode may have begun its row
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     bits = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
@@ -80,7 +86,7 @@ def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_b
 
 
 def _rooms(parts: list[Part]) -> Iterator[tuple[int, int]]:
-    """Pairs of (key bytes, value bytes) to try: an estimate from some batches, then the exact size from all of them.
+    """Yields (bytes for keys, bytes for values) to try: an estimate from some batches, then the exact size for all.
 
     Measuring all batches takes a quarter of the decoding time. Allocating far too much would take even longer, because
     the system supplies large arrays page fault by page fault.
@@ -103,14 +109,16 @@ def _record_bytes(parts: list[Part]) -> int:
 
 
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
-    """Refuse what does not fit the 32-bit offsets of a column; the caller must decode fewer batches at once."""
+    """Raises InvalidRecordError if a column would exceed 32-bit offsets; the caller must decode fewer batches at
+    once.
+    """
     if max(sizes.values()) > INT32_MAX:
         requested = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())
         raise InvalidRecordError(f"{requested} at once: decode fewer batches", position=int(parts[0].positions[0]))
 
 
 def _string_bytes(parts: list[Part]) -> tuple[int, int]:
-    """Upper bounds for the bytes of all keys and of all values."""
+    """Returns the most bytes that all keys, and all values, can take."""
     keys = values = 0
     for part in parts:
         if part.is_legacy:
@@ -122,7 +130,7 @@ def _string_bytes(parts: list[Part]) -> tuple[int, int]:
 
 
 def _rows_at_most(part: Part) -> int:
-    """The most rows that the part can hold: a header's count must not reserve memory that its bytes cannot fill."""
+    """Returns the most records that a part can hold, by its bytes: the count in a header may be wrong."""
     if part.is_legacy:
         return len(part.table)
     room = (part.table[:, kernel.STOP] - part.table[:, kernel.START]) // RECORD_BYTES_MIN

@@ -49,7 +49,7 @@ HEADERS = np.dtype(
 
 
 def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[np.void]:
-    """The rows that ``layout`` describes, read from ``buffer`` at each of ``positions``; shape (positions,).
+    """Returns a row of dtype ``layout`` read from ``buffer`` at each of ``positions``; shape (positions,).
 
     Raises IndexError for a position so near the end that its row would reach beyond it.
     """
@@ -61,7 +61,7 @@ def rows_at(layout: np.dtype, buffer: Bytes, positions: Int64s) -> npt.NDArray[n
 
 
 def put_rows_at(buffer: Bytes, positions: Int64s, rows: npt.NDArray[Any]) -> None:
-    """Overwrite ``buffer`` with each of ``rows`` at its position; :func:`rows_at` reads them. Checks no position."""
+    """Write each of ``rows`` to ``buffer`` at its position, as :func:`rows_at` reads them. Checks no position."""
     memory.put_rows(buffer, positions, rows.view(np.uint8).reshape(-1, rows.itemsize))
 
 
@@ -87,7 +87,7 @@ class BatchHeaders:
 
     @property
     def timestamp_type(self) -> npt.NDArray[np.int8]:
-        """0 CreateTime, 1 LogAppendTime, -1 for magic 0."""
+        """The timestamp type of each batch, shape (n,): 0 CreateTime, 1 LogAppendTime, -1 for magic 0."""
         appended = (self.table["attributes"] & TIMESTAMP_TYPE_MASK) != 0
         return np.where(self.table["magic"] == 0, np.int8(-1), appended.astype(np.int8))
 
@@ -131,7 +131,7 @@ class BinaryColumn:
 
     @classmethod
     def from_list(cls, strings: list[bytes | None]) -> BinaryColumn:
-        """Raises ValueError for more bytes than 32-bit offsets can address."""
+        """A column of these strings. Raises ValueError for more bytes than 32-bit offsets can address."""
         lengths = [0 if s is None else len(s) for s in strings]
         if sum(lengths) > INT32_MAX:
             raise ValueError(f"{sum(lengths)} bytes in one column, at most {INT32_MAX} fit: make smaller tables")
@@ -148,7 +148,7 @@ class BinaryColumn:
         return [s if there else None for s, there in zip(strings, self.valid.tolist(), strict=True)]
 
     def slice(self, start: int, stop: int) -> BinaryColumn:
-        """Strings [start, stop), sharing the memory."""
+        """The strings [start, stop) as a column that shares the memory of this one."""
         valid = None if self.valid is None else self.valid[start:stop]
         return BinaryColumn(self.data, self.offsets[start : stop + 1], valid)
 
@@ -173,7 +173,7 @@ class HeadersColumn:
         return cls(offsets, keys, BinaryColumn.from_list(values))
 
     def slice(self, start: int, stop: int) -> HeadersColumn:
-        """The headers of records [start, stop), sharing the memory."""
+        """The headers of records [start, stop) as a column that shares the memory of this one."""
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
 
 
@@ -196,7 +196,10 @@ class Records:
         timestamp_ms: int,
         headers: Sequence[tuple[bytes, bytes | None]] = (),
     ) -> Records:
-        """Records with one time and the same headers, for a log to assign offsets to. Raises as ``from_list``."""
+        """Records that all have one time and the same headers; a log assigns their offsets.
+
+        Raises like ``from_list``.
+        """
         count = len(keys)
         return cls(
             offsets=np.arange(count, dtype=np.int64),
@@ -211,7 +214,7 @@ class Records:
         return len(self.offsets)
 
     def slice(self, start: int, stop: int) -> Records:
-        """Records [start, stop) by row, sharing the memory."""
+        """The records in rows [start, stop), as a table that shares the memory of this one."""
         return Records(
             self.offsets[start:stop],
             self.timestamps[start:stop],
@@ -222,7 +225,10 @@ class Records:
         )
 
     def between(self, start_offset: int, end_offset: int) -> Records:
-        """Records from the first to the last one with ``start_offset <= offset < end_offset``."""
+        """The rows from the first to the last record with ``start_offset <= offset < end_offset``.
+
+        Shares the memory of this table.
+        """
         if not len(self) or (self.offsets.min() >= start_offset and self.offsets.max() < end_offset):
             return self
         inside = np.flatnonzero((self.offsets >= start_offset) & (self.offsets < end_offset))
@@ -237,7 +243,7 @@ class Decoded(NamedTuple):
 
 
 def last_sequence(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence of the last record of a batch; sequences wrap from 2^31 - 1 to 0."""
+    """Returns the sequence number of the last record of a batch; sequence numbers wrap from 2^31 - 1 to 0."""
     if base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return (base_sequence + last_offset_delta) % 2**31

@@ -12,7 +12,7 @@ from .tables import Records
 
 
 def load_kernels() -> None:
-    """Run each kernel that reading and writing use once, on one record: loading a kernel takes 5 to 10 ms.
+    """Load the kernels that reading and writing use, by running each once on one record; a kernel takes 5 to 10 ms.
 
     A kernel that is not compiled yet is compiled here, which takes seconds.
     """

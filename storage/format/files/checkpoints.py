@@ -54,7 +54,7 @@ CRC_FROM = 6
 
 
 class ProducerEntry(NamedTuple):
-    """A producer in a snapshot: its state with only the last of its batches."""
+    """The entry of a producer in a snapshot: its state, with only the last of its batches."""
 
     producer_id: int
     producer_epoch: int
@@ -67,7 +67,7 @@ class ProducerEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The bytes of a ``.snapshot``, entries in the order given."""
+    """Returns the bytes of a ``.snapshot`` with the entries in the given order."""
     table = np.array(list(entries), dtype=SNAPSHOT_ENTRY)
     header = np.zeros(1, dtype=SNAPSHOT_HEADER)
     header["version"], header["count"] = SNAPSHOT_VERSION, len(table)
@@ -77,7 +77,10 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
-    """The entries of a ``.snapshot``, in file order; CorruptSnapshotError for a wrong version, length or checksum."""
+    """Returns the entries of a ``.snapshot``, in file order.
+
+    Raises CorruptSnapshotError for a wrong version, length or checksum.
+    """
     if len(data) < SNAPSHOT_HEADER.itemsize:
         raise CorruptSnapshotError(f"{len(data)} bytes, a snapshot has at least {SNAPSHOT_HEADER.itemsize}", position=0)
     version, crc, count = np.frombuffer(data, dtype=SNAPSHOT_HEADER, count=1)[0].tolist()
@@ -103,19 +106,22 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 class EpochEntry(NamedTuple):
-    """Leader epoch ``epoch`` wrote the log from ``start_offset`` on."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: int
     start_offset: int
 
 
 def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    """The bytes of a ``leader-epoch-checkpoint``."""
+    """Returns the bytes of a ``leader-epoch-checkpoint``."""
     return _encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def decode_leader_epochs(data: Buffer) -> list[EpochEntry]:
-    """The entries, in file order; none for empty data. Raises CorruptCheckpointError, with the line, if malformed."""
+    """Returns the entries, in file order; none for an empty file.
+
+    Raises CorruptCheckpointError, with the line, for malformed data.
+    """
     return [
         EpochEntry(_number(at, epoch, INT32_MAX), _number(at, start_offset, INT64_MAX))
         for at, (epoch, start_offset) in _decode_lines(data, fields=2)
@@ -123,12 +129,12 @@ def decode_leader_epochs(data: Buffer) -> list[EpochEntry]:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The bytes of an offset checkpoint (recovery point, log start, high watermark, cleaner)."""
+    """Returns the bytes of an offset checkpoint (recovery point, log start, high watermark, cleaner)."""
     return _encode_lines([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
-    """Offsets by partition, in file order. Raises CorruptCheckpointError, with the line, for malformed input."""
+    """Returns the offsets by partition, in file order. Raises CorruptCheckpointError, with the line, if malformed."""
     written = _OFFSETS_AS_WRITTEN.fullmatch(data)
     if written is not None:  # every log that is closed reads the file of all partitions, often ten thousand
         fields = written[2].decode().split()
@@ -145,7 +151,7 @@ def _encode_lines(lines: list[str]) -> bytes:
 
 
 def _decode_lines(data: Buffer, fields: int) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) of every entry."""
+    """Yields the line number and the fields of every entry."""
     lines = _lines(data)
     if lines and _number(1, lines[0].strip(), INT32_MAX) != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"line 1: version {lines[0]!r}, only {CHECKPOINT_VERSION} is known")
@@ -180,24 +186,27 @@ def _number(line: int, text: str, limit: int) -> int:
 
 
 def encode_id(value: UUID) -> str:
-    """An id as Kafka writes it: 22 characters of URL-safe base64."""
+    """Returns an id as Kafka writes it: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def decode_id(text: str) -> UUID:
-    """The id in 22 characters; ValueError for anything else."""
+    """Returns the id that 22 characters of URL-safe base64 encode; raises ValueError for other text."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}", text):
         raise ValueError(f"not an id (22 characters of URL-safe base64): {text!r}")
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """The bytes of ``partition.metadata``: two lines, the last without a line end."""
+    """Returns the bytes of ``partition.metadata``: two lines, the last without a line end."""
     return f"version: 0\ntopic_id: {encode_id(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: Buffer) -> UUID:
-    """The topic id. Raises CorruptCheckpointError, with the line, if version or id are malformed, or the id is zero."""
+    """Returns the topic id.
+
+    Raises CorruptCheckpointError, with the line, if the version or the id is malformed, or the id is zero.
+    """
     lines = _lines(data)
     if len(lines) != 2:
         raise CorruptCheckpointError(f"{len(lines)} lines, expected two: 'version: ' and 'topic_id: '")
@@ -232,7 +241,7 @@ NODE_ID_KEYS = {0: "broker.id", 1: "node.id"}
 
 
 def encode_meta_properties(meta: MetaProperties, written_ms: int) -> bytes:
-    """The bytes of ``meta.properties``, with the time of writing (ms) in the second line, as Java writes it."""
+    """Returns the bytes of ``meta.properties``, with the time of writing (ms) in the second line, as Java writes it."""
     values = {
         "version": meta.version,
         "cluster.id": meta.cluster_id,
@@ -245,7 +254,7 @@ def encode_meta_properties(meta: MetaProperties, written_ms: int) -> bytes:
 
 
 def decode_meta_properties(data: Buffer) -> MetaProperties:
-    """The content of ``meta.properties``; ignores unknown keys.
+    """Returns the content of ``meta.properties``; ignores unknown keys.
 
     Raises CorruptCheckpointError for a line that is not ``key=value``, and for a version above 1 or a missing one.
     """

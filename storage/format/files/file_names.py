@@ -78,28 +78,31 @@ class PartitionDirectory(NamedTuple):
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
-    """``segment_file(5, LOG)`` is ``00000000000000000005.log``; ``suffix`` may be a pair such as ``LOG + SWAP``."""
+    """Returns the name of a segment's file, such as ``00000000000000000005.log`` for 5 and LOG.
+
+    ``suffix`` may be a pair such as ``LOG + SWAP``.
+    """
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
 def base_offset_of(name: str) -> int | None:
-    """The offset in the name of a segment's file or a snapshot, whatever its suffixes; None for any other name."""
+    """Returns the offset in the name of a segment's file or a snapshot, with any suffixes; None for another name."""
     found = _SEGMENT_FILE.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def segment_files(listing: Iterable[str]) -> list[str]:
-    """The names in ``listing`` that are files or snapshots of segments, with any suffixes."""
+    """Returns the names in ``listing`` that belong to files of segments or to snapshots, with any suffixes."""
     return list(filter(_SEGMENT_FILE.fullmatch, listing))
 
 
 def offset_in(segment_file: str) -> int:
-    """The offset in a name that :func:`segment_files` has accepted; does not check the rest of the name again."""
+    """Returns the offset in a name from :func:`segment_files`; does not check the rest of the name again."""
     return int(segment_file[:OFFSET_DIGITS])
 
 
 def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
-    """The offsets in names of segments' files and snapshots, by suffix; an empty set for a missing suffix.
+    """Returns the offsets in the names of segments' files and snapshots, by suffix; an empty set for a missing suffix.
 
     Fastest if the files of a segment are adjacent, since parsing the number takes longest.
     """
@@ -114,7 +117,7 @@ def by_suffix(segment_files: Iterable[str]) -> Mapping[str, set[int]]:
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """The parts of a directory's name; None if it cannot be the name of a partition's directory.
+    """Returns the parts of a directory's name; None if it cannot be the name of a partition's directory.
 
     The topic ends at the last ``-`` (``LocalLog.parseTopicPartitionName``). In a marked name (``-delete``,
     ``-future``, ``-stray``), only the text before the last ``.`` counts.
@@ -128,12 +131,12 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """The name of a partition's directory."""
+    """Returns the name of a partition's directory, such as ``topic-0``."""
     return f"{topic}-{partition}"
 
 
 def marked_directory(topic: str, partition: int, kind: Literal["delete", "stray"], unique: str) -> str:
-    """The new name of a partition's directory that is to be deleted or set aside; ``unique`` is 32 hex digits.
+    """Returns a new name for a partition's directory that is to be deleted or set aside; ``unique`` is 32 hex digits.
 
     Shortens the topic so that the name fits the limits of file systems (``LocalLog.logDeleteDirName``).
     """
@@ -149,19 +152,21 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicError(f"a topic cannot be named {name!r}")
     if len(name) > TOPIC_LENGTH_MAX:
         raise InvalidTopicError(
-            f"topic name of {len(name)} characters, at most {TOPIC_LENGTH_MAX} are allowed: {name!r}"
+            f"the topic name has {len(name)} characters, at most {TOPIC_LENGTH_MAX} are allowed: {name!r}"
         )
     if not _TOPIC.fullmatch(name):
         raise InvalidTopicError(f"topic name {name!r}: only ASCII letters, digits, '.', '_' and '-' are allowed")
 
 
 def collides(topic: str, other: str) -> bool:
-    """Whether two topics share a name in Kafka's metrics, which write ``.`` as ``_``: brokers refuse the second."""
+    """Whether two topics have the same name in Kafka's metrics, which write ``.`` as ``_``: brokers reject the
+    second.
+    """
     return topic.replace(".", "_") == other.replace(".", "_")
 
 
 def join(directory: str, *names: str) -> str:
-    """The path of ``names`` below ``directory``."""
+    """Returns the path of ``names`` below ``directory``."""
     return "/".join([directory.rstrip("/") if directory.rstrip("/") or not names else "", *names])
 
 

@@ -57,7 +57,7 @@ class AbortedTxn:
 
 
 def encode_offset_entries(base_offset: int, offsets: Int64s, positions: Int64s) -> bytes:
-    """Entries for the batches that end with ``offsets`` and begin at ``positions``; both of shape (n,).
+    """Returns the bytes of entries for batches that end with ``offsets`` and begin at ``positions``, shape (n,).
 
     Positions are below 2^31: a segment never grows beyond that.
     """
@@ -68,13 +68,16 @@ def encode_offset_entries(base_offset: int, offsets: Int64s, positions: Int64s) 
 
 
 def decode_offset_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:
-    """(offsets, positions), each of shape (n,), native int64; ignores bytes after the last whole entry."""
+    """Returns (offsets, positions), each of shape (n,), native int64; ignores bytes after the last whole entry."""
     entries = np.frombuffer(data, dtype=OFFSET_ENTRY, count=len(data) // OFFSET_ENTRY.itemsize)
     return entries["relative_offset"].astype(np.int64) + base_offset, entries["position"].astype(np.int64)
 
 
 def encode_time_entries(base_offset: int, timestamps: Int64s, offsets: Int64s) -> bytes:
-    """Entries stating that no record up to ``offsets`` is later than ``timestamps`` (ms); both of shape (n,)."""
+    """Returns the bytes of entries; in each, no record up to the offset is later than the timestamp (ms).
+
+    ``timestamps`` and ``offsets`` have shape (n,).
+    """
     entries = np.empty(len(offsets), dtype=TIME_ENTRY)
     entries["timestamp"] = timestamps
     entries["relative_offset"] = offsets - base_offset
@@ -82,19 +85,19 @@ def encode_time_entries(base_offset: int, timestamps: Int64s, offsets: Int64s) -
 
 
 def decode_time_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:
-    """(timestamps, offsets), each of shape (n,), native int64; ignores bytes after the last whole entry."""
+    """Returns (timestamps, offsets), each of shape (n,), native int64; ignores bytes after the last whole entry."""
     entries = np.frombuffer(data, dtype=TIME_ENTRY, count=len(data) // TIME_ENTRY.itemsize)
     return entries["timestamp"].astype(np.int64), entries["relative_offset"].astype(np.int64) + base_offset
 
 
 def encode_aborted(transactions: list[AbortedTxn]) -> bytes:
-    """The bytes of ``transactions``, one entry each."""
+    """Returns the bytes of a ``.txnindex`` with an entry for each of ``transactions``."""
     rows = [(TXN_VERSION, t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset) for t in transactions]
     return np.array(rows, dtype=TXN_ENTRY).tobytes()
 
 
 def decode_aborted(data: Buffer) -> list[AbortedTxn]:
-    """The entries of a ``.txnindex``; ignores a partial entry at the end, which a crash may leave.
+    """Returns the entries of a ``.txnindex``; ignores part of an entry at the end, which a crash may leave.
 
     Raises CorruptIndexError, with the position, for an entry of an unknown version.
     """

@@ -32,7 +32,7 @@ class ControlType(IntEnum):
 
 
 class MarkerRecord(NamedTuple):
-    """The record of a batch that ends a transaction."""
+    """The content of a transaction marker."""
 
     is_commit: bool  # else abort
     coordinator_epoch: int
@@ -40,7 +40,10 @@ class MarkerRecord(NamedTuple):
 
 
 def parse_key(key: bytes | None) -> ControlType:
-    """The type in a control record's key. Raises InvalidRecordError if it is null, too short, or of version < 0."""
+    """Returns the type in a control record's key.
+
+    Raises InvalidRecordError if the key is null, short or of version < 0.
+    """
     if key is None or len(key) < KEY_BYTES_MIN:
         raise InvalidRecordError(f"control record key of {len(key or b'')} bytes, needs at least {KEY_BYTES_MIN}")
     version, kind = (int.from_bytes(key[at : at + 2], "big", signed=True) for at in (0, 2))
@@ -50,7 +53,10 @@ def parse_key(key: bytes | None) -> ControlType:
 
 
 def parse_marker_value(value: bytes | None) -> int:
-    """The coordinator epoch in a marker's value; a newer version is read as 0. Raises InvalidRecordError."""
+    """Returns the coordinator epoch in a marker's value; newer versions are read like version 0.
+
+    Raises InvalidRecordError for a null, short or malformed value.
+    """
     if value is None or len(value) < MARKER_VALUE_BYTES_MIN:
         raise InvalidRecordError(f"marker value of {len(value or b'')} bytes, needs at least {MARKER_VALUE_BYTES_MIN}")
     version = int.from_bytes(value[:2], "big", signed=True)
@@ -60,18 +66,18 @@ def parse_marker_value(value: bytes | None) -> int:
 
 
 def parse(key: bytes | None, value: bytes | None) -> tuple[ControlType, int | None]:
-    """(type, coordinator epoch of a COMMIT or ABORT, else None)."""
+    """Returns the type of a control record, and the coordinator epoch if it is a COMMIT or ABORT, else None."""
     kind = parse_key(key)
     return kind, parse_marker_value(value) if kind in (ControlType.COMMIT, ControlType.ABORT) else None
 
 
 def read_marker(buffer: Bytes, headers: BatchHeaders) -> MarkerRecord | None:
-    """The marker in one control batch, as from :func:`read_markers`."""
+    """Returns the marker in one control batch, as :func:`read_markers` does for many."""
     return read_markers(buffer, headers)[0]
 
 
 def read_markers(buffer: Bytes, headers: BatchHeaders) -> list[MarkerRecord | None]:
-    """The marker in each of these control batches; None for an empty one and for control records of another kind.
+    """Returns the marker in each of these control batches; None for empty batches and other control records.
 
     Raises InvalidRecordError, with its position, for a batch that does not parse, not always the first such batch.
     """
@@ -108,7 +114,7 @@ def end_transaction_marker(
     producer_epoch: int,
     coordinator_epoch: int,
 ) -> Bytes:
-    """The 78-byte batch that ends a transaction."""
+    """Returns the bytes of the batch that ends a transaction: a transaction marker of 78 bytes."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
     record = Records(
         offsets=np.array([offset], dtype=np.int64),

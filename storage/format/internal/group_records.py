@@ -44,7 +44,7 @@ TOMBSTONE_ORDER = (8, 7, 5, 16, 6, 4, 3, 14, 13, 10, 12, 15, 9, 11, 22, 21, 19, 
 
 
 class GroupRecordKey(NamedTuple):
-    """The key of a record of a group."""
+    """The key of a record about a group of the newer protocols."""
 
     kind: int
     group: str
@@ -60,7 +60,9 @@ class GroupRecordKey(NamedTuple):
 
 
 def decode_record_key(data: Buffer) -> GroupRecordKey | None:
-    """The key of a group's record; None for offsets, classic groups, and the kinds of later releases."""
+    """Returns the decoded key of a group's record; None for offsets, classic groups, and the kinds of later
+    releases.
+    """
     found = MESSAGES.key(data)
     if found is None or found[0] < Kind.CONSUMER_GROUP:
         return None
@@ -69,5 +71,5 @@ def decode_record_key(data: Buffer) -> GroupRecordKey | None:
 
 
 def decode_record(kind: int, data: Buffer) -> dict[str, Any]:
-    """The fields of a group record's value, by Kafka's names. Raises InvalidRecordError."""
+    """Returns the fields of a group record's value by Kafka's names. Raises InvalidRecordError if it is malformed."""
     return MESSAGES.value(kind, data).fields

@@ -38,12 +38,12 @@ FROM_1, FROM_2, FROM_3, FROM_4 = (range(first, 100) for first in (1, 2, 3, 4))  
 
 
 def partition_for(name: str, partitions: int) -> int:
-    """The number of the partition that holds a group or a transactional id."""
+    """Returns the partition of an internal topic in which a group or a transactional id is stored."""
     return positive_hash(name) % partitions
 
 
 def positive_hash(name: str) -> int:
-    """Java's hash of a string, without its sign (Kafka's ``Utils.abs``)."""
+    """Returns Java's hash of a string, without its sign (Kafka's ``Utils.abs``)."""
     units = name.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -80,12 +80,12 @@ class OffsetCommitValue:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Versions 0 to 4."""
+        """Decodes versions 0 to 4. Raises InvalidRecordError."""
         value: Self = _OFFSET_COMMIT_VALUE.decode(data)
         return value
 
     def encode(self) -> bytes:
-        """As Kafka: version 1 if the offset has an expiry time, 4 if it has a topic id, else 3."""
+        """Encodes as Kafka does: version 1 if the offset has an expiry time, 4 if it has a topic id, else 3."""
         if self.expire_timestamp != NO_TIMESTAMP:
             return _OFFSET_COMMIT_VALUE.encode(1, self)
         return _OFFSET_COMMIT_VALUE.encode(3 if self.topic_id is None else 4, self)
@@ -117,7 +117,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """A generation of a group."""
+    """The members of a group in one generation, and its protocol."""
 
     protocol_type: str
     generation: int
@@ -128,12 +128,12 @@ class GroupMetadataValue:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Versions 0 to 4."""
+        """Decodes versions 0 to 4. Raises InvalidRecordError."""
         value: Self = _GROUP_METADATA_VALUE.decode(data)
         return value
 
     def encode(self) -> bytes:
-        """Version 3."""
+        """Encodes as version 3."""
         return _GROUP_METADATA_VALUE.encode(3, self)
 
 
@@ -192,7 +192,7 @@ _KEYS_OF_GROUPS = {0: _OFFSET_COMMIT_KEY, 1: _OFFSET_COMMIT_KEY, 2: _GROUP_METAD
 
 
 def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
-    """The key of a record in ``__consumer_offsets``; None for the kinds of newer protocols, which are skipped."""
+    """Returns the decoded key of a record in ``__consumer_offsets``; None for the kinds of newer protocols."""
     schema = _KEYS_OF_GROUPS.get(FieldDecoder(data, flexible=False).fixed("h"))
     key: OffsetCommitKey | GroupMetadataKey | None = None if schema is None else schema.decode(data)
     return key
@@ -246,7 +246,7 @@ class TopicPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogValue:
-    """The coordinator's state of a transactional id."""
+    """The state of a transactional id at its coordinator."""
 
     producer_id: int
     producer_epoch: int
@@ -262,12 +262,12 @@ class TransactionLogValue:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Versions 0 and 1."""
+        """Decodes versions 0 and 1. Raises InvalidRecordError."""
         value: Self = _TRANSACTION_LOG_VALUE.decode(data)
         return value
 
     def encode(self) -> bytes:
-        """Version 0; omits the fields that only version 1 has."""
+        """Encodes as version 0; omits the fields that only version 1 has."""
         return _TRANSACTION_LOG_VALUE.encode(0, self)
 
 
@@ -296,7 +296,7 @@ _TRANSACTION_LOG_VALUE = Schema(
 
 
 def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
-    """The key of a record in ``__transaction_state``; None for an unknown kind, which is skipped."""
+    """Returns the decoded key of a record in ``__transaction_state``; None for an unknown kind."""
     if FieldDecoder(data, flexible=False).fixed("h") not in _TRANSACTION_LOG_KEY.versions:
         return None
     key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)

@@ -20,7 +20,7 @@ from ...filesystem import Buffer
 
 
 class FieldDecoder:
-    """A reading position in bytes."""
+    """Decodes the fields of a message one after the other, from its bytes."""
 
     def __init__(self, data: Buffer, flexible: bool) -> None:
         self.data = memoryview(data)
@@ -56,7 +56,7 @@ class FieldDecoder:
 
 
 class FieldEncoder:
-    """Collects the bytes of one version."""
+    """Encodes the fields of a message one after the other, for one version of its schema."""
 
     def __init__(self, *, flexible: bool = False) -> None:
         self.data = bytearray()
@@ -80,7 +80,7 @@ class FieldEncoder:
 
 
 class Kind(Protocol):
-    """How a value of a field is read and written."""
+    """A type of field: how its values are read and written."""
 
     def read(self, reader: FieldDecoder, version: int) -> Any: ...
 
@@ -225,7 +225,9 @@ class Struct(NamedTuple):
             self._write_tagged(writer, version, value)
 
     def _write_tagged(self, writer: FieldEncoder, version: int, value: Any) -> None:
-        """The number of tagged fields, then each in order of its tag; omits defaults."""
+        """Write the number of tagged fields, and the fields in order of their tags; omits fields with default
+        values.
+        """
         tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != f.default]
         writer.unsigned_varint(len(tagged))
         for f in sorted(tagged, key=lambda field: field.tag or 0):
@@ -236,7 +238,7 @@ class Struct(NamedTuple):
             writer.data += inner.data
 
     def _read_tagged(self, reader: FieldDecoder, version: int) -> Mapping[str, Any]:
-        """The tagged fields; ignores unknown tags, which a later release may have added."""
+        """Returns the tagged fields by name; ignores unknown tags, which a later release may have added."""
         known = {f.tag: f for f in self.fields if f.tag is not None}
         values = {}
         for _ in range(reader.unsigned_varint()):
@@ -264,14 +266,17 @@ class NullableStruct(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A struct after its version."""
+    """A message: its version, followed by a struct."""
 
     struct: Struct
     versions: range
     flexible_from: int = 100
 
     def decode(self, data: Buffer) -> Any:
-        """Raises InvalidRecordError for an unknown version; ignores bytes after the last field."""
+        """Returns the decoded message.
+
+        Raises InvalidRecordError for an unknown version; ignores bytes after the last field.
+        """
         reader = FieldDecoder(data, flexible=False)
         version = reader.fixed("h")
         if version not in self.versions:
@@ -281,7 +286,7 @@ class Schema(NamedTuple):
         return self.struct.read(reader, version)
 
     def encode(self, version: int, value: Any) -> bytes:
-        """Omits fields that ``version`` lacks."""
+        """Returns the bytes of the message in ``version``, without fields that this version lacks."""
         writer = FieldEncoder(flexible=version >= self.flexible_from)
         writer.fixed("h", version)
         self.struct.write(writer, version, value)

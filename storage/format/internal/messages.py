@@ -78,7 +78,7 @@ class Messages:
         self._name = name
 
     def key(self, data: Buffer) -> tuple[int, Message] | None:
-        """The kind of a coordinator's record, and its decoded key; None for an unknown kind."""
+        """Returns the kind of a coordinator's record and its decoded key; None for an unknown kind."""
         reader = FieldDecoder(data, flexible=False)
         kind = reader.fixed("h")
         if ("coordinator-key", kind) not in _schemas(self._name):
@@ -86,12 +86,15 @@ class Messages:
         return kind, self._decoded("coordinator-key", kind, 0, reader)
 
     def value(self, kind: int, data: Buffer) -> Message:
-        """The decoded value of a coordinator's record. Raises InvalidRecordError for an unknown version."""
+        """Returns the decoded value of a coordinator's record. Raises InvalidRecordError for an unknown version."""
         reader = FieldDecoder(data, flexible=False)
         return self._decoded("coordinator-value", kind, reader.fixed("h"), reader)
 
     def framed(self, data: Buffer) -> Message:
-        """The decoded value of a framed record. Raises InvalidRecordError for an unknown frame version or type."""
+        """Returns the decoded value of a framed record.
+
+        Raises InvalidRecordError for an unknown frame version or type.
+        """
         reader = FieldDecoder(data, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION or ("metadata", kind) not in _schemas(self._name):
@@ -99,7 +102,10 @@ class Messages:
         return self._decoded("metadata", kind, version, reader)
 
     def control(self, kind: int, data: Buffer) -> Message:
-        """The decoded value of a control record of KRaft; its first field is its version. Raises InvalidRecordError."""
+        """Returns the decoded value of a control record of KRaft, whose first field is its version.
+
+        Raises InvalidRecordError for an unknown version.
+        """
         version = FieldDecoder(data, flexible=False).fixed("h")
         return self._decoded("control", kind, version, FieldDecoder(data, flexible=False))
 
@@ -132,7 +138,7 @@ def _schema(message: Mapping[str, Any]) -> _Schema:
 
 
 def _range(text: str | None) -> range:
-    """``0``, ``2-4``, ``3+`` or ``none``."""
+    """Returns the versions in a text such as ``0``, ``2-4``, ``3+`` or ``none``."""
     found = _VERSIONS.fullmatch(text or "")
     if found is None:
         return range(0)
@@ -142,7 +148,7 @@ def _range(text: str | None) -> range:
 
 @cache
 def _struct(name: str, what: str, kind: int, version: int) -> Struct:
-    """The fields of a message in one version."""
+    """Returns the struct of a message's fields in one version."""
     schema = _schemas(name)[what, kind]
     return Struct(dict, tuple(_fields(schema, schema.fields, version)))
 
@@ -152,7 +158,7 @@ def _fields(schema: _Schema, fields: list[dict[str, Any]], version: int) -> list
 
 
 def _versions_with(field: Mapping[str, Any]) -> range:
-    """As in Kafka's generator, the versions that have a field are by default those in which it is tagged."""
+    """Returns the versions that have a field: by default those in which it is tagged, as in Kafka's generator."""
     return _range(field.get("versions") or field.get("taggedVersions") or "0+")
 
 
@@ -181,7 +187,9 @@ _ZEROS: Mapping[type[Any], Any] = {Bool: False, Int: 0, Float64: 0.0, Uuid: "A" 
 
 
 def _default(field: Mapping[str, Any], kind: Kind) -> Any:
-    """The default, given as a JSON value or as its text; without one, or with JSON's null, the type's zero."""
+    """Returns the default value of a field, which the schema has as a JSON value or as text; otherwise the type's
+    zero.
+    """
     given = field.get("default")
     if given is None:
         return _ZEROS.get(type(kind), NO_DEFAULT)

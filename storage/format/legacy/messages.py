@@ -1,4 +1,4 @@
-"""Shared by formats 0 and 1, whose layouts differ: message sets, and wrappers around them."""
+"""Message sets, and wrappers around them, for formats 0 and 1, whose layouts differ."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AbsoluteOffsets = Callable[[int, Int64s], Int64s]
 
 
 def headers(layout: np.dtype, buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of messages with that ``layout``; a field that it lacks holds its "none" value."""
+    """Returns the headers of messages with ``layout``; fields that the layout lacks get the value that means "none"."""
     raw = rows_at(layout, buffer, positions)
     table = np.empty(len(positions), dtype=HEADERS)
     table["position"], table["size"] = positions, sizes
@@ -51,7 +51,7 @@ def headers(layout: np.dtype, buffer: Bytes, positions: Int64s, sizes: Int64s) -
 def parts(
     magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, absolute_offsets: AbsoluteOffsets
 ) -> list[Part]:
-    """Each run of plain messages as one part, each wrapper as a part of its own."""
+    """Returns the parts of these messages: one for each run of plain messages, and one for each wrapper."""
     compressed = headers.codec != Codec.NONE
     bounds = np.flatnonzero(np.diff(compressed, prepend=~compressed[:1]) | compressed).tolist()
     found = []
@@ -93,7 +93,7 @@ def _unwrapped(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, abs
 
 
 def _inner_set(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int) -> Bytes:
-    """The value of a wrapper, decompressed. Skips a key, as Kafka's reader does."""
+    """Returns the decompressed value of a wrapper: its message set. Ignores the key, as Kafka does."""
     at = int(headers.table["position"][0]) + LOG_OVERHEAD + FIXED_BYTES[magic]
     end = int(headers.table["position"][0] + headers.table["size"][0])
     key_size = int.from_bytes(buffer[at : at + 4].tobytes(), "big", signed=True)
@@ -119,7 +119,9 @@ def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def messages(magic: int, records: Records, offsets: Int64s, append_time: bool) -> Bytes:
-    """A set of plain messages. Drops headers, which these formats cannot hold; a missing column is all null."""
+    """Encodes records as plain messages, without record headers, which these formats lack; a missing column is all
+    null.
+    """
     attributes = TIMESTAMP_TYPE_MASK if append_time else 0
     nulls: list[bytes | None] = [None] * len(records)
     keys, values = (nulls if column is None else column.to_list() for column in (records.keys, records.values))
@@ -134,7 +136,7 @@ def messages(magic: int, records: Records, offsets: Int64s, append_time: bool) -
 def wrapper(
     magic: int, inner: Bytes, codec: Codec, level: int | None, offset: int, timestamp: int, append_time: bool
 ) -> Bytes:
-    """One compressed message around a message set."""
+    """Encodes a message set as one compressed message, a wrapper."""
     value = compress(codec, inner, level, magic=magic).tobytes()
     attributes = (codec & CODEC_MASK) | (TIMESTAMP_TYPE_MASK if append_time else 0)
     return np.frombuffer(_entry(magic, attributes, offset, timestamp, None, value), dtype=np.uint8)

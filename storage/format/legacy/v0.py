@@ -34,19 +34,22 @@ CRC_AT = 12
 
 
 def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of the messages at ``positions``; shape (messages,), dtype HEADERS."""
+    """Returns the headers of the messages at ``positions``; shape (messages,), dtype HEADERS."""
     return messages.headers(LAYOUT, buffer, positions, sizes)
 
 
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
-    """CRC-32 of each message."""
+    """Returns the CRC-32 of each message, shape (messages,)."""
     view = memoryview(buffer)
     starts, sizes = headers.table["position"].tolist(), headers.table["size"].tolist()
     return [zlib.crc32(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Locates the messages. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
+    """Returns the parts that contain the messages.
+
+    Raises InvalidRecordError, with its position, for a wrapper that cannot be decompressed and read.
+    """
     return messages.parts(MAGIC, buffer, headers, decompressed_bytes_max, _absolute_offsets)
 
 
@@ -55,7 +58,10 @@ def _absolute_offsets(_wrapper_offset: int, inner: Int64s) -> Int64s:
 
 
 def encode(records: Records, codec: Codec = Codec.NONE, level: int | None = None) -> Bytes:
-    """Plain messages, or all of them in one wrapper; written only by compaction and tests."""
+    """Encodes records as plain messages or, with a codec, as one wrapper.
+
+    Only compaction and tests write this format.
+    """
     inner = messages.messages(MAGIC, records, records.offsets, append_time=False)
     if codec == Codec.NONE or not len(records):
         return inner

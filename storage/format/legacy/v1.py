@@ -34,23 +34,29 @@ CRC_AT = 12
 
 
 def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of the messages at ``positions``; shape (messages,), dtype HEADERS."""
+    """Returns the headers of the messages at ``positions``; shape (messages,), dtype HEADERS."""
     return messages.headers(LAYOUT, buffer, positions, sizes)
 
 
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
-    """CRC-32 of each message."""
+    """Returns the CRC-32 of each message, shape (messages,)."""
     starts, sizes = headers.table["position"], headers.table["size"]
     return crc.of_parts(crc.crc32, buffer, starts + CHECKED_FROM, starts + sizes)
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
-    """Locates the messages. Raises InvalidRecordError with the position of a wrapper that does not unwrap."""
+    """Returns the parts that contain the messages.
+
+    Raises InvalidRecordError, with its position, for a wrapper that cannot be decompressed and read.
+    """
     return messages.parts(MAGIC, buffer, headers, decompressed_bytes_max, _absolute_offsets)
 
 
 def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
-    """Absolute offsets, relative to the wrapper's, which is that of the last message; old librdkafka wrote 0 there."""
+    """Returns the absolute offsets of the messages in a wrapper, whose own offset is that of the last message.
+
+    A wrapper by an old librdkafka has offset 0 instead.
+    """
     last = int(inner[-1])
     if wrapper_offset == 0:
         return inner
@@ -60,9 +66,9 @@ def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
 
 
 def encode(records: Records, codec: Codec = Codec.NONE, level: int | None = None) -> Bytes:
-    """Plain messages, or all in one wrapper. Written by tests and by compaction, which keeps a segment's format.
+    """Encodes records as plain messages or, with a codec, as one wrapper. Only compaction and tests write this format.
 
-    If ``records.timestamp_types`` is LogAppendTime, so is the wrapper's type. No records give no bytes.
+    The wrapper has LogAppendTime if ``records.timestamp_types`` is that. Returns no bytes if there are no records.
     """
     append_time = len(records) > 0 and records.timestamp_types[0] == TimestampType.LOG_APPEND_TIME
     if codec == Codec.NONE or not len(records):

@@ -63,7 +63,7 @@ __all__ = [
 
 
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[filling.Part]:
-    """Locates the records: each run of uncompressed batches is one part; compressed batches are joined to larger parts.
+    """Returns the parts that contain the records: each run of uncompressed batches is one; compressed ones are joined.
 
     A batch without bytes after its header holds no compressed stream, whatever codec it states.
 
@@ -73,7 +73,9 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
     wrong = np.flatnonzero(table["count"] < 0)
     if len(wrong):
         row = table[wrong[0]]
-        raise InvalidRecordError(f"negative record count {row['count']}", position=int(row["position"]))
+        raise InvalidRecordError(
+            (f"the batch has a negative record count, {row['count']}"), position=int(row["position"])
+        )
     layout = _record_table(headers)
     compressed = (headers.codec != Codec.NONE) & (table["size"] > LAYOUT.itemsize)
     found = []
@@ -88,7 +90,7 @@ def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> 
 
 
 def runs(flags: Bools) -> list[tuple[int, int]]:
-    """(first, last + 1) of each run of equal neighbours."""
+    """Returns (first row, last row + 1) for each run of equal neighbours."""
     bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(flags)]
     return [(first, last) for first, last in pairwise(bounds) if last > first]
 

@@ -56,7 +56,7 @@ _SAME_FIELDS = (
 
 
 def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
-    """Headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
+    """Returns the headers of the batches at ``positions``; shape (batches,), dtype HEADERS."""
     raw = rows_at(LAYOUT, buffer, positions)
     table = np.empty(len(positions), dtype=HEADERS)
     for name in _SAME_FIELDS:
@@ -77,7 +77,7 @@ def put_headers(buffer: Bytes, table: np.ndarray) -> None:
 
 
 def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
-    """CRC-32C of each batch."""
+    """Returns the CRC-32C of each batch, shape (batches,)."""
     starts, sizes = headers.table["position"], headers.table["size"]
     return crc.of_parts(crc.crc32c, buffer, starts + CHECKED_FROM, starts + sizes)
 
@@ -90,9 +90,9 @@ def sign(buffer: Bytes, starts: Int64s, sizes: Int64s) -> np.ndarray:
 
 
 def empty_batch(headers: BatchHeaders) -> Bytes:
-    """The empty batch that compaction keeps in place of one that lost all its records but must be remembered.
+    """Returns the empty batch with which compaction replaces a batch without remaining records that must not disappear.
 
-    Clears codec and delete horizon, and keeps everything else of the one header given.
+    Clears codec and delete horizon, and keeps all other fields of the given header.
     """
     table = headers.table[:1].copy()
     table["attributes"] &= ~(CODEC_MASK | DELETE_HORIZON_MASK)
@@ -127,9 +127,9 @@ def stamp_producer(
     base_sequence: int,
     transactional: bool,
 ) -> BatchHeaders:
-    """As :func:`stamp`, and set the producer; sequences continue from batch to batch by the offsets they span.
+    """Do what :func:`stamp` does, and set the producer; sequence numbers continue from batch to batch.
 
-    Writes whole headers, so none need exist yet.
+    Writes whole headers, so that the buffer need not contain headers yet.
     """
     table = _changeable(buffer, headers)
     _place(table, base_offset, leader_epoch)
@@ -159,14 +159,14 @@ def set_max_timestamp(buffer: Bytes, headers: BatchHeaders, max_timestamps: Int6
 
 
 def sequences(base_sequence: int, records_before: Int64s) -> Int64s:
-    """The sequence after each number of records; wraps from 2^31 - 1 to 0, and stays "none" if it begins so."""
+    """Returns the sequence number after each number of records; wraps from 2^31 - 1 to 0, and stays -1 if it is -1."""
     if base_sequence == NO_SEQUENCE:
         return np.full(len(records_before), NO_SEQUENCE, dtype=np.int64)
     return (base_sequence + records_before) % 2**31
 
 
 def _changeable(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
-    """A copy of the table, to be changed. Checks buffer and positions, since the kernel that writes does not."""
+    """Returns a copy of the table to change. Checks buffer and positions, because the kernel that writes does not."""
     table = headers.table.copy()
     if not (buffer.flags.writeable and buffer.flags.c_contiguous):
         raise ValueError("the batches are in a read-only or non-contiguous buffer")

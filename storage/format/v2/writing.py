@@ -38,7 +38,7 @@ _NO_BYTES = np.empty(0, dtype=np.uint8)
 
 @dataclass(frozen=True)
 class BatchFields:
-    """The fields that all records of a batch share. Raises ValueError for a value that is not allowed or too large."""
+    """The header fields that a writer chooses for a batch. Raises ValueError for a value that is not allowed."""
 
     codec: Codec = Codec.NONE
     level: int | None = None  # None: Kafka's default
@@ -82,14 +82,14 @@ class EncodedBatches(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """A table, and the share that each of its rows belongs to, for example its partition."""
+    """A table of records, and the number of the share to which each row belongs, such as its partition."""
 
     records: Records
     shares: Int32s  # shape (rows,); below zero: no share
 
     @classmethod
     def single(cls, records: Records, only: Bools | None = None) -> Self:
-        """All rows, or only some, for one share."""
+        """A table with one share, to which all rows belong, or only those of ``only``."""
         return cls(records, np.zeros(len(records), dtype=np.int32) if only is None else only.astype(np.int32) - 1)
 
 
@@ -101,10 +101,10 @@ def encode(
     last_offset: int | None = None,
     max_timestamp: int | None = None,
 ) -> Bytes:
-    """All records as one batch; keeps their offsets, including gaps.
+    """Encodes all records as one batch; keeps their offsets, including gaps.
 
     ``base_offset`` and ``last_offset`` default to those of the first and last record; compaction passes others.
-    ``max_timestamp`` defaults to the largest of the records. No records give no bytes.
+    ``max_timestamp`` defaults to the largest of the records. Returns no bytes if there are no records.
 
     Raises OffsetsOutOfOrderError for offsets that do not increase, are outside the given range or span 2^31 or more,
     and RecordTooLargeError for more bytes than the length field can state.
@@ -154,7 +154,7 @@ def encode_batches(
 
 
 class ShareEncoder:
-    """Encodes tables whose rows belong to several shares; yields the batches of each share."""
+    """Encodes tables whose rows belong to several shares, such as partitions; yields the batches of each share."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class ShareEncoder:
         memory: Bytes = _NO_BYTES,
         base_offset: int | None = None,
     ) -> None:
-        """For ``count`` shares. Encodes into ``memory`` if the batches fit, else into memory of its own.
+        """Encodes for ``count`` shares, into ``memory`` if the batches fit there, otherwise into new memory.
 
         ``batch_bytes_max`` is as for :func:`encode_batches`. With a ``base_offset``, offsets are kept, relative
         to it.
@@ -176,7 +176,7 @@ class ShareEncoder:
         self._cut = writing.Cut(base, base_timestamp, LAYOUT.itemsize, batch_bytes_max)
 
     def encode(self, tables: Sequence[Divided]) -> Iterator[tuple[int, EncodedBatches]]:
-        """Each share that has rows, with its rows of all tables in order, encoded as by :func:`encode_batches`.
+        """Yields each share that has rows, with its rows of all tables in order, encoded as by :func:`encode_batches`.
 
         Leaves space for the headers, which :func:`stamp_producer` fills. Valid until the next call. Raises IndexError
         for a row of a share that does not exist.
@@ -198,7 +198,7 @@ class ShareEncoder:
             yield share, _finished(target[start : start + rooms[share]], written, self._fields)
 
     def _sizes(self, sources: Sequence[tuple[writing.Source, Int32s]]) -> Int64s:
-        """The number of rows of each share and the most bytes that their records take; shape (shares, 2)."""
+        """Returns the number of rows of each share, and the most bytes that their records take; shape (shares, 2)."""
         sizes = np.zeros((self._count, 2), dtype=np.int64)
         for source, shares in sources:
             if writing.add_sizes(source, shares, sizes) < len(shares):
@@ -206,7 +206,9 @@ class ShareEncoder:
         return sizes
 
     def _batches_at_most(self, sizes: Int64s) -> Int64s:
-        """Upper bound per share: no batch is empty, and any two neighbours hold more than ``batch_bytes_max``."""
+        """Returns the most batches that each share can have: two neighbours together hold more than
+        ``batch_bytes_max``.
+        """
         rows, record_bytes = sizes.T
         counts: Int64s = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
         return counts
@@ -225,14 +227,14 @@ def _none_written(counts: Int64s, starts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _of_rows(records: Records, shares: Int32s) -> Int32s:
-    """The shares of a table's rows, checked here because the kernels do not check them."""
+    """Returns the share of each row of a table. Raises IndexError for wrong shares, which the kernels do not check."""
     if len(shares) != len(records):
         raise IndexError(f"{len(records)} records, but shares for {len(shares)}")
     return frozen(shares.astype(np.int32, copy=False))
 
 
 def source_of(records: Records) -> writing.Source:
-    """The columns in the form that the kernels expect."""
+    """Returns the columns of a table in the form that the kernels expect."""
     count = len(records)
     columns = (
         frozen(records.offsets),
@@ -263,7 +265,7 @@ _NO_HEADERS = _header_columns(HeadersColumn(np.empty(0, dtype=np.int32), _nulls(
 
 
 def _finished(target: Bytes, batches: Int64s, fields: BatchFields) -> EncodedBatches:
-    """Batches compressed if asked, without headers, which :func:`put_headers` writes. Offsets count from 0."""
+    """Returns the batches, compressed if ``fields`` has a codec, with space for headers. Offsets count from 0."""
     counts = batches[:, writing.COUNT]
     firsts = np.cumsum(counts) - counts
     if fields.codec != Codec.NONE:
@@ -289,7 +291,7 @@ def _signed(encoded: EncodedBatches) -> EncodedBatches:
 
 
 def _compressed(target: Bytes, batches: Int64s, fields: BatchFields) -> tuple[Bytes, Int64s]:
-    """The compressed batches, written over their source if they fit: by then, every piece is complete."""
+    """Returns the compressed batches; writes them over their source if they fit, after all of them are compressed."""
     pieces, moved, at = [], batches.copy(), 0
     room = np.empty(LAYOUT.itemsize, dtype=np.uint8)
     for batch, (start, end) in zip(moved, batches[:, : writing.END + 1].tolist(), strict=True):

@@ -378,9 +378,7 @@ def test_parent_of_a_path(path: str, parent: str) -> None:
 def test_read_file_refuses_one_that_is_too_large(place: Place) -> None:
     path = place.put("a", b"12345")
     assert read_file(place.disk, path, 5) == b"12345"
-    with pytest.raises(
-        CorruptionError, match=re_path(f"{path}: the file has 5 bytes, but a file of this kind has at most 4")
-    ):
+    with pytest.raises(CorruptionError, match=re_path(f"{path}: the file has 5 bytes, but a")):
         read_file(place.disk, path, 4)
 
 
