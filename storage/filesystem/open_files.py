@@ -58,8 +58,9 @@ class OpenFiles:
             self._close_some()
 
     def retrying(self, opening: Callable[[], T]) -> T:
-        """Calls ``opening`` and returns its result; if the process has too many open files, closes others and tries
-        again.
+        """Calls ``opening`` and returns its result.
+
+        If the process has too many open files, closes others and tries again.
         """
         while True:
             try:

@@ -48,8 +48,9 @@ class File(Protocol):
         ...
 
     def write(self, position: int, data: Buffer) -> None:
-        """Write all of ``data`` at ``position``, or raise OSError; a gap between the end and ``position`` reads as
-        zeros.
+        """Write all of ``data`` at ``position``, or raise OSError.
+
+        A gap between the end and ``position`` reads as zeros.
         """
         ...
 

@@ -69,8 +69,9 @@ class Keyed:
     counts: Int64s  # shape (batches,): records in each batch
 
     def rebuild(self, wanted: Wanted) -> Rebuilt:
-        """Returns the batches of ``wanted`` with the records of ``wanted``, in their codecs at Kafka's default
-        levels.
+        """Returns the batches of ``wanted``, in their codecs at Kafka's default levels.
+
+        Each batch contains only the rows of ``wanted``.
         """
         raise AssertionError(f"{type(self).__name__} has no format")
 

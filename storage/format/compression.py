@@ -54,8 +54,9 @@ def compress(codec: Codec, data: Bytes, level: int | None = None, *, magic: int 
 
 
 def compressor(codec: Codec, level: int | None = None, *, magic: int = 2) -> Callable[[memoryview], bytes]:
-    """Returns a function that compresses bytes to a stream of ``codec``, which is not NONE; raises like
-    :func:`compress`.
+    """Returns a function that compresses bytes to a stream of ``codec``, which is not NONE.
+
+    Raises like :func:`compress`.
     """
     if codec == Codec.ZSTD and magic < 2:
         raise UnsupportedCompressionTypeError(
@@ -345,8 +346,9 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
-    """Returns the position after the zstd frame at ``at``, and the most bytes that it can hold; -1 for a skippable
-    frame.
+    """Returns the position after the zstd frame at ``at``, and the most bytes that it can hold.
+
+    -1 for a skippable frame.
     """
     if int.from_bytes(raw[at : at + 4], "little") & ~0xF == _ZSTD_SKIPPABLE and at + 8 <= len(raw):
         return _whole(raw, at + 8 + int.from_bytes(raw[at + 4 : at + 8], "little")), -1

@@ -109,8 +109,9 @@ def _record_bytes(parts: list[Part]) -> int:
 
 
 def _check_room(parts: list[Part], sizes: dict[str, int]) -> None:
-    """Raises InvalidRecordError if a column would exceed 32-bit offsets; the caller must decode fewer batches at
-    once.
+    """Raises InvalidRecordError if a column would exceed 32-bit offsets.
+
+    The caller must decode fewer batches at once.
     """
     if max(sizes.values()) > INT32_MAX:
         requested = ", ".join(f"{size} bytes of {what}" for what, size in sizes.items())

@@ -81,8 +81,9 @@ def _after_string(source: Bytes, at: int, end: int, size_min: int) -> int:
 
 @jit
 def find_oddities(source: Bytes, batches: Int64s, found: npt.NDArray[np.uint8]) -> None:
-    """Set in ``found``, shape (n,), the bits that name each batch's oddities; :func:`records.fill` accepts
-    ``batches``.
+    """Set in ``found``, shape (n,), the bits that name each batch's oddities.
+
+    :func:`records.fill` accepts ``batches``.
     """
     for b in range(len(batches)):
         at = batches[b, START]

@@ -120,8 +120,9 @@ def copy_records(
     at: int,
     batches: Int64s,
 ) -> int:
-    """Write the rows of each batch of ``plan``, shape (n, PLAN_FIELDS), to ``target`` from ``at`` on, each batch after
-    space for a header. Returns the end position.
+    """Write the rows of each batch of ``plan``, shape (n, PLAN_FIELDS), to ``target`` from ``at`` on.
+
+    Leaves space for a header before each batch. Returns the end position.
 
     ``target`` must have room for everything; fills ``batches``, shape (n, COPY_FIELDS).
     """

@@ -27,15 +27,18 @@ def jit(kernel: Kernel) -> Kernel:
 
 
 def inlined(function: Kernel) -> Kernel:
-    """Inline ``function`` into every kernel that calls it. Otherwise, passing it a tuple of arrays copies the tuple,
-    which takes longer than writing a record.
+    """Inline ``function`` into every kernel that calls it.
+
+    Otherwise, passing it a tuple of arrays copies the tuple, which takes longer than writing a record.
     """
     return cast(Kernel, _compiled(function, forceinline=True))
 
 
 def _compiled(kernel: Callable[..., Any], **options: bool) -> Any:
-    """Compiles without numba's reference counts: kernels create no arrays, and counting references to each array passed
-    takes several times as long as reading a number from it.
+    """Compiles without numba's reference counts.
+
+    Kernels create no arrays, and counting references to each array passed takes several times as long as reading a
+    number from it.
     """
     njit: Any = numba.njit  # numba's type annotations lack _nrt
     return njit(nogil=True, boundscheck=False, _nrt=False, **options)(kernel)

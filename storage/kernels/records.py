@@ -168,8 +168,9 @@ def open_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int]:
 
 @inlined
 def read_size(source: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Returns the size of the string at ``at`` and the position of its bytes, which is negative if it ends after
-    ``end``.
+    """Returns the size of the string at ``at`` and the position of its bytes.
+
+    The position is negative if the string ends after ``end``.
     """
     size, at = read_varint(source, at, end)
     return size, at if size <= end - at else np.int64(-1)

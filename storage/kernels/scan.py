@@ -77,8 +77,10 @@ def walk(
 
 @jit
 def spaced(starts: npt.NDArray[np.int64], after: int, interval: int, rows: npt.NDArray[np.int64]) -> int:
-    """Fill ``rows`` with indices of ``starts``, which ascend: the first one above ``after``, then each one that is more
-    than ``interval`` above the one before. Returns their number. ``rows`` is as long as ``starts``.
+    """Fill ``rows`` with indices of ``starts``, which ascend: the first one above ``after``, then spaced ones.
+
+    Each further one is more than ``interval`` above the one before. Returns their number. ``rows`` is as long as
+    ``starts``.
     """
     found = 0
     for i in range(len(starts)):
@@ -98,8 +100,9 @@ def running_largest(
     running: npt.NDArray[np.int64],
     reached: npt.NDArray[np.int64],
 ) -> None:
-    """Fill in, for each batch, the largest timestamp so far and the last offset of the first batch with it. Before the
-    first batch these are ``largest`` and ``offset``. All arrays have the same length.
+    """Fill in, for each batch, the largest timestamp so far and the last offset of the first batch with it.
+
+    Before the first batch these are ``largest`` and ``offset``. All arrays have the same length.
     """
     for i in range(len(timestamps)):
         if timestamps[i] > largest:

@@ -68,8 +68,9 @@ def _lz4_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_room(source: Bytes, start: int, stop: int) -> int:
-    """Returns the size in a zstd frame's header if its blocks can hold so much; otherwise the most that they can
-    hold.
+    """Returns the size in a zstd frame's header if its blocks can hold so much.
+
+    Otherwise the most that they can hold.
     """
     if stop - start < 14 or _number(source, start, 4) != 0xFD2FB528:  # the longest header that is read here
         return OTHER
@@ -94,8 +95,9 @@ def _zstd_room(source: Bytes, start: int, stop: int) -> int:
 
 @jit
 def _zstd_blocks(source: Bytes, at: int, stop: int, block_bytes_max: int) -> tuple[int, int]:
-    """Returns the most bytes that the blocks can hold, and their end: after ``stop`` if a block is cut or of
-    unknown type.
+    """Returns the most bytes that the blocks can hold, and their end.
+
+    The end is after ``stop`` if a block is cut or of unknown type.
     """
     capacity, last = 0, 0
     while not last:

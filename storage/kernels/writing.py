@@ -1,7 +1,7 @@
-"""Encodes columns to records of magic 2: one loop that sorts rows by share, cuts them into batches and leaves space
-for headers.
+"""Encodes columns to records of magic 2.
 
-Indices are unsigned; varint.py has the reason.
+One loop sorts rows by share, cuts them into batches and leaves space for headers. Indices are unsigned; varint.py has
+the reason.
 """
 
 from __future__ import annotations

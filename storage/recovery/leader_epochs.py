@@ -71,8 +71,9 @@ class LeaderEpochCache:
             self._replace([entry for entry in self._entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that ended below ``start_offset``, the new start of the log; the epoch there then
-        begins there.
+        """Remove the epochs that ended below ``start_offset``, the new start of the log.
+
+        The epoch there then begins there.
         """
         before = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if before and before != [EpochEntry(before[-1].epoch, start_offset)]:

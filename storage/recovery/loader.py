@@ -118,8 +118,9 @@ class LogLoader(LogViewer):
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, files: Files) -> None:
-        """Remove index files whose ``.log`` does not exist, because a crash interrupted the removal of their
-        segment.
+        """Remove index files whose ``.log`` does not exist.
+
+        A crash interrupted the removal of their segment.
         """
         for kind in FILE_KINDS[1:]:
             for base in sorted(files[kind] - files[file_names.LOG]):

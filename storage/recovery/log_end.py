@@ -114,8 +114,9 @@ class _Rest:
         return is_header and is_incomplete and not self._is_whole()
 
     def _is_whole(self) -> bool:
-        """Whether the bytes are a complete batch with a wrong length field: with the right length, its checksum is
-        correct.
+        """Whether the bytes are a complete batch with a wrong length field.
+
+        With the right length, its checksum is correct.
         """
         if self._size > SEARCHED_BATCH_BYTES_MAX:
             return False
@@ -124,8 +125,9 @@ class _Rest:
         return one_sound_batch(data) is not None
 
     def may_be_left_by_a_crash(self) -> bool:
-        """Whether a crash may have left the bytes: they begin neither with a sound batch nor with one of a newer
-        format.
+        """Whether a crash may have left the bytes.
+
+        They then begin neither with a sound batch nor with one of a newer format.
         """
         position = self._active.size
         return not self._search.is_sound_at(position) and not self._active.is_whole_in_newer_format(position)

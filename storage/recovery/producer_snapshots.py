@@ -173,7 +173,8 @@ def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int
 
 
 def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
-    """Returns the offsets of the snapshots to remove when a log is truncated, ascending: those outside its new
-    range.
+    """Returns the offsets of the snapshots to remove when a log is truncated, ascending.
+
+    These are the snapshots outside its new range.
     """
     return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)

@@ -117,8 +117,9 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open or has ended above the high watermark; None if
-        none.
+        """The first offset of the earliest transaction that is open or has ended above the high watermark.
+
+        None if there is no such transaction.
         """
         unstable = [*self._unreplicated, *self._first_ongoing()]
         return min(unstable) if unstable else None
@@ -202,8 +203,9 @@ class ProducerStateManager:
         return encode_snapshot(self.entries())
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, map_end_offset: int) -> None:
-        """Replace the state by that of a snapshot at ``map_end_offset``, without producers that have expired at
-        ``now_ms``.
+        """Replace the state by that of a snapshot at ``map_end_offset``.
+
+        Omits producers that have expired at ``now_ms``.
         """
         self.reset(map_end_offset)
         states = [ProducerState.from_entry(entry) for entry in entries]
@@ -319,8 +321,9 @@ class _Change:
             self._refuse(OutOfOrderSequenceError, batch, reason)
 
     def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
-        """Raise ``error``; for REPLICATION only log a warning, like Kafka's followers: those batches are in a log
-        already.
+        """Raise ``error``, or, for REPLICATION, only log a warning, like Kafka's followers.
+
+        Those batches are in a log already.
         """
         message = f"{self._manager.partition or 'log'}: {batch}: {reason}"
         if self._origin is not Origin.REPLICATION:
@@ -359,8 +362,9 @@ def rows_for_replay(headers: BatchHeaders) -> Int64s:
 
 
 def _are_last(producer_ids: Int64s, count: int) -> npt.NDArray[np.bool_]:
-    """For each of these ascending producer ids, whether it is among the last ``count`` equal ones; shape (n,) ->
-    (n,).
+    """For each of these ascending producer ids, whether it is among the last ``count`` equal ones.
+
+    Shape (n,) -> (n,).
     """
     are_last = np.ones(len(producer_ids), dtype=np.bool_)
     are_last[:-count] = producer_ids[count:] != producer_ids[:-count]

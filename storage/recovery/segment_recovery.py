@@ -63,8 +63,9 @@ def read_markers(window: Window, *, passes_bad: bool = False) -> tuple[dict[int,
 def _read_markers(
     window: Window, rows: Int64s, passes_bad: bool
 ) -> tuple[list[control_records.MarkerRecord | None], int]:
-    """Returns what the control batches in ``rows`` contain, up to one that does not parse, and how many batches precede
-    that one. None stands for control records that are not markers.
+    """Returns what the control batches in ``rows`` contain, up to one that does not parse.
+
+    Also returns how many batches precede that one. None stands for control records that are not markers.
     """
     buffer, headers = window.buffer, window.headers
     with suppress(InvalidRecordError):
@@ -147,8 +148,9 @@ def cut(segment: LogSegment) -> None:
 
 
 def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> CorruptRecordError:
-    """Returns the error for a segment that ends at ``next_offset``, although everything below ``synced_offset`` was
-    synced.
+    """Returns the error for a segment that ends at ``next_offset``, below ``synced_offset``.
+
+    Everything below ``synced_offset`` was synced.
     """
     return CorruptRecordError(
         f"the segment is sound only up to offset {next_offset}, but everything below {synced_offset} was synced: "
@@ -193,8 +195,9 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
 
 
 def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
-    """Returns the row of the first damaged batch that ends below ``synced_offset``, in a list; accepts missing
-    offsets.
+    """Returns the row of the first damaged batch that ends below ``synced_offset``, in a list.
+
+    Accepts missing offsets.
     """
     rows = np.flatnonzero(window.headers.table["last_offset"] < synced_offset)
     if not len(rows):

@@ -141,8 +141,9 @@ def _meets_next(first: Int64s, last: Int64s, following: int) -> Bools:
 
 
 def _after_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s:
-    """For each batch, the offset after its predecessor, shape (n,); for the first one ``expected``, or its own
-    offset.
+    """For each batch, the offset after its predecessor, shape (n,).
+
+    For the first batch ``expected``, or its own offset if that is None.
     """
     after = np.empty(len(first), dtype=np.int64)
     after[0] = first[0] if expected is None else expected

@@ -90,8 +90,9 @@ def one_sound_batch(buffer: Bytes) -> BatchHeaders | None:
 
 
 def length_at(buffer: Bytes, position: int) -> int:
-    """The length field of the batch at ``position``: its size less 12 bytes; 0 if the buffer ends before the field
-    does.
+    """The length field of the batch at ``position``: its size less 12 bytes.
+
+    Returns 0 if the buffer ends before the field does.
     """
     return _number_at(buffer, position + LENGTH_AT, 4) if len(buffer) >= position + LOG_OVERHEAD else 0
 

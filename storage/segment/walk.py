@@ -215,8 +215,9 @@ class SegmentWalk:
         )
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
-        """Returns the first and last offset of the batch after a window, if it is sound and overlaps the window;
-        else None.
+        """Returns the first and last offset of the batch after a window, if it is sound and overlaps it.
+
+        Returns None otherwise.
         """
         window_end = window.position + window.headers.end
         if window_end >= end:

@@ -36,8 +36,9 @@ class LogSegment(SegmentReader):
 
     @cached_property
     def roll_jitter_ms(self) -> int:
-        """Milliseconds by which the segment rolls before ``segment.ms``: random, so that logs do not all roll
-        together.
+        """Milliseconds by which the segment rolls before ``segment.ms``.
+
+        Random, so that logs that began together do not roll together.
         """
         jitter_ms_max = min(self.context.config.segment_jitter_ms, self.context.config.segment_ms)
         return random.randrange(jitter_ms_max) if jitter_ms_max else 0
@@ -158,8 +159,9 @@ class LogSegment(SegmentReader):
             )
 
     def _rows_to_index(self, headers: BatchHeaders) -> Int64s:
-        """The rows of the batches that get an index entry: those that follow ``index.interval.bytes`` without an
-        entry.
+        """The rows of the batches that get an index entry.
+
+        These follow more than ``index.interval.bytes`` without an entry.
         """
         ends = np.cumsum(headers.table["size"])
         starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)

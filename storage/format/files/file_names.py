@@ -159,8 +159,9 @@ def check_topic_name(name: str) -> None:
 
 
 def collides(topic: str, other: str) -> bool:
-    """Whether two topics have the same name in Kafka's metrics, which write ``.`` as ``_``: brokers reject the
-    second.
+    """Whether two topics have the same name in Kafka's metrics, which write ``.`` as ``_``.
+
+    Brokers reject the second of such topics.
     """
     return topic.replace(".", "_") == other.replace(".", "_")
 

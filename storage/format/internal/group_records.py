@@ -60,8 +60,9 @@ class GroupRecordKey(NamedTuple):
 
 
 def decode_record_key(data: Buffer) -> GroupRecordKey | None:
-    """Returns the decoded key of a group's record; None for offsets, classic groups, and the kinds of later
-    releases.
+    """Returns the decoded key of a group's record.
+
+    None for offsets, classic groups, and the kinds of later releases.
     """
     found = MESSAGES.key(data)
     if found is None or found[0] < Kind.CONSUMER_GROUP:

@@ -225,8 +225,9 @@ class Struct(NamedTuple):
             self._write_tagged(writer, version, value)
 
     def _write_tagged(self, writer: FieldEncoder, version: int, value: Any) -> None:
-        """Write the number of tagged fields, and the fields in order of their tags; omits fields with default
-        values.
+        """Write the number of tagged fields, and the fields in order of their tags.
+
+        Omits fields with default values.
         """
         tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != f.default]
         writer.unsigned_varint(len(tagged))

@@ -187,8 +187,9 @@ _ZEROS: Mapping[type[Any], Any] = {Bool: False, Int: 0, Float64: 0.0, Uuid: "A" 
 
 
 def _default(field: Mapping[str, Any], kind: Kind) -> Any:
-    """Returns the default value of a field, which the schema has as a JSON value or as text; otherwise the type's
-    zero.
+    """Returns the default value of a field, which the schema has as a JSON value or as text.
+
+    Without one, returns the type's zero.
     """
     given = field.get("default")
     if given is None:

@@ -119,8 +119,9 @@ def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def messages(magic: int, records: Records, offsets: Int64s, append_time: bool) -> Bytes:
-    """Encodes records as plain messages, without record headers, which these formats lack; a missing column is all
-    null.
+    """Encodes records as plain messages, without record headers, which these formats lack.
+
+    A missing column is all null.
     """
     attributes = TIMESTAMP_TYPE_MASK if append_time else 0
     nulls: list[bytes | None] = [None] * len(records)

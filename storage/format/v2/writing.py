@@ -206,8 +206,9 @@ class ShareEncoder:
         return sizes
 
     def _batches_at_most(self, sizes: Int64s) -> Int64s:
-        """Returns the most batches that each share can have: two neighbours together hold more than
-        ``batch_bytes_max``.
+        """Returns the most batches that each share can have.
+
+        Two neighbours together hold more than ``batch_bytes_max`` bytes.
         """
         rows, record_bytes = sizes.T
         counts: Int64s = np.minimum(rows, 2 * (record_bytes // max(self._cut.batch_bytes_max, 1)) + 1)
