@@ -153,7 +153,7 @@ def _check_mount(tested: _TestDirectory) -> _Answer:
 
 
 def _check_bytes(tested: _TestDirectory) -> _Answer:
-    """An open file sees at once what another one writes, and a hole reads as zeros."""
+    """Checks that an open file sees at once what another one writes, and that a hole reads as zeros."""
     path = tested.path("file")
     with tested.filesystem.open(path, "create") as writer, tested.filesystem.open(path, "read") as reader:
         writer.write(5000, b"after a hole")
@@ -214,7 +214,7 @@ def _check_times(tested: _TestDirectory) -> _Answer:
 
 
 def _check_flock(tested: _TestDirectory) -> _Answer:
-    """Two open files of one process exclude each other by flock like those of two processes."""
+    """Checks flock with two open files of this process, which exclude each other like those of two processes."""
 
     def lock(*, exclusive: bool) -> Lock | None:
         return tested.filesystem.lock(tested.path("lock"), exclusive=exclusive, wait=False)

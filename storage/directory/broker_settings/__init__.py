@@ -1,6 +1,6 @@
-"""A broker's topic settings, which its log directories do not contain: from its metadata log or from its tools.
+"""Reads a broker's topic settings, from its metadata log or from the output of Kafka's tools.
 
-Retention and compaction need them in a broker's directory. :func:`read_metadata_log` reads them if a KRaft broker keeps
-its metadata in the same directory; :func:`parse_described` reads the output of ``kafka-configs --describe`` or
-``kafka-topics --describe``.
+A broker's log directories do not contain the settings of its topics, which retention and compaction need there.
+:func:`read_metadata_log` reads them if a KRaft broker keeps its metadata in the same directory;
+:func:`parse_described` reads the output of ``kafka-configs --describe`` or ``kafka-topics --describe``.
 """

@@ -23,9 +23,10 @@ _PAIR = re.compile(rf"({_KEY})=(.*?)(?:,(?={_KEY}=)|$)")  # a value may hold com
 
 
 def parse_described(text: str, source: str) -> FoundSettings:
-    """The settings in the text; errors refer to it as ``source``.
+    """Returns the topic settings in ``text``, the output of one of Kafka's tools.
 
-    Raises InvalidConfigError for a line that the tools do not print, with its number, and if no topic is named.
+    ``source`` is the name of the text in errors. Raises InvalidConfigError, with the line number, for a line that the
+    tools do not print, and if no topic is named.
     """
     topics: dict[str, TopicSettings] = {}
     configs: dict[str, str] | None = None  # of the topic whose settings follow, one per line

@@ -1,4 +1,4 @@
-"""Settings found in a broker's files or its tools' output."""
+"""FoundSettings: the settings found in a broker's files or in the output of Kafka's tools."""
 
 from __future__ import annotations
 

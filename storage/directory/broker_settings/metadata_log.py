@@ -1,8 +1,8 @@
-"""``__cluster_metadata-0``: a KRaft broker's topic settings, from its newest snapshot and the log after it.
+"""Reads topic settings from ``__cluster_metadata-0``, a KRaft broker's metadata log: its newest snapshot and log.
 
-Every KRaft broker keeps it in ``metadata.log.dir``, by default the first of its ``log.dirs``. Its records are the
-controllers' own messages: a frame of three varints, then a flexible message (MetadataRecordSerde). Only those that
-concern settings are decoded: TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, and the bounds of
+Every KRaft broker keeps this log in ``metadata.log.dir``, by default the first of its ``log.dirs``. Its records are
+messages of the controllers: a frame of three varints, then a flexible message (MetadataRecordSerde). Only messages
+about settings are decoded: TopicRecord, PartitionRecord, ConfigRecord, RemoveTopicRecord, and begin and end of
 controllers' transactions.
 """
 
@@ -41,10 +41,10 @@ _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")  # end offset and
 
 
 def read_metadata_log(directory: str, filesystem: FileSystem) -> FoundSettings:
-    """The settings in the metadata log of a log directory; none if there is no such log or it is damaged.
+    """Returns the settings in the metadata log of a log directory; none if there is no such log or it is damaged.
 
-    Logs damage and treats unreadable settings as unknown. The last records may be those of a controller that lost its
-    leadership, which the log alone does not show. Caches the result for local files as long as they do not change.
+    Logs a warning about damage. The last records may be those of a controller that lost its leadership, which the log
+    alone does not show. Caches the result for local files until they change.
     """
     path = file_names.join(directory, METADATA_PARTITION)
     status = filesystem.status(path)
@@ -69,7 +69,7 @@ def _found(directory: str, path: str, filesystem: FileSystem) -> FoundSettings:
             message.apply(state)
         return state.found(_node_id(directory, filesystem))
     except CorruptionError as error:
-        logger.warning("%s: not using topic settings from the broker's metadata: %s", path, error)
+        logger.warning("%s: the broker's topic settings are unknown, because its metadata is damaged: %s", path, error)
         return FoundSettings()
 
 
@@ -86,7 +86,7 @@ def _node_id(directory: str, filesystem: FileSystem) -> str | None:
 
 
 class _Snapshot(SegmentReader):
-    """A ``.checkpoint``, which holds record batches like a ``.log``."""
+    """A ``.checkpoint`` file, which has record batches like a ``.log``."""
 
     def __init__(self, context: LogContext, name: str) -> None:
         super().__init__(context, 0)
@@ -97,7 +97,7 @@ class _Snapshot(SegmentReader):
 
 
 def _values(directory: str, filesystem: FileSystem) -> Iterator[bytes]:
-    """The values of all records that count, in order. Raises CorruptionError."""
+    """Yields the values of the newest snapshot's records, then of those in the log after it. Raises CorruptionError."""
     context = LogContext(directory, LogConfig(), SystemClock(), filesystem, writable=False)
     listing = filesystem.list(directory)
     end_offset, snapshot = max(
@@ -109,7 +109,7 @@ def _values(directory: str, filesystem: FileSystem) -> Iterator[bytes]:
         if name.endswith(file_names.LOG) and (base := file_names.base_offset_of(name)) is not None
     )
     if bases and bases[0] > end_offset:
-        reason = f"it begins at offset {bases[0]}, and no snapshot holds the offsets below"
+        reason = f"the log begins at offset {bases[0]}, and no snapshot has the records below"
         raise CorruptRecordError(reason, path=directory, position=0)
     if snapshot is not None:
         yield from _values_in(_Snapshot(context, snapshot), 0)
@@ -140,7 +140,7 @@ class _State:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # by type and name of the resource
 
     def found(self, node_id: str | None) -> FoundSettings:
-        """This broker's own settings override those of all brokers."""
+        """Returns the settings; those of the broker ``node_id`` override those of all brokers."""
         topics = {
             name: TopicSettings(self.configs.get((OF_TOPIC, name), {}), Known.OWN) for name in self.topics.values()
         }
@@ -209,13 +209,13 @@ _SCHEMAS = {
 
 
 def _messages(values: Iterable[bytes]) -> Iterator[_Message]:
-    """The messages that count: not those in a transaction that its controller aborted or did not end."""
+    """Yields the messages in record values, without those of transactions that a controller aborted or did not end."""
     pending: list[_Message] | None = None
     for value in values:
         reader = FieldDecoder(value, flexible=True)
         frame, kind, version = (reader.unsigned_varint() for _ in range(3))
         if frame != FRAME_VERSION:
-            raise InvalidRecordError(f"unknown version {frame} of a metadata record's frame", position=0)
+            raise InvalidRecordError(f"a metadata record has the unknown frame version {frame}", position=0)
         if kind == BEGIN_TRANSACTION:
             pending = []
         elif kind in (END_TRANSACTION, ABORT_TRANSACTION):

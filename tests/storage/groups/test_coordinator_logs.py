@@ -139,7 +139,7 @@ def test_half_of_a_topic_with_fewer_partitions_is_not_mistaken_for_all_of_it(tmp
     with managed(directory) as manager:
         groups = GroupOffsets(manager)
         for group in GROUPS:
-            if partition_for(group, 8) in range(4):  # its place is visible
+            if partition_for(group, 8) in range(4):  # its partition is visible
                 assert groups.fetch(group) == committed_as(group)
                 home = [partition_for(group, 8)]
                 assert written_to(directory, lambda group=group: groups.commit(group, committed_as(group))) == home

@@ -61,10 +61,10 @@ def test_members_are_as_printed_by_the_brokers_tools(kafka_4: Path) -> None:
     assert {each.client_id: each.instance_id for each in found.members} == {"a1": None, "a2": "static-2"}
 
 
-def shown(places: tuple[tuple[str, int], ...]) -> str:
+def shown(partitions: tuple[tuple[str, int], ...]) -> str:
     """As Kafka 4 prints them: ``n-in:3;n-other:0,1``."""
-    topics = sorted({topic for topic, _ in places})
-    return ";".join(f"{name}:{','.join(str(n) for topic, n in places if topic == name)}" for name in topics)
+    topics = sorted({topic for topic, _ in partitions})
+    return ";".join(f"{name}:{','.join(str(n) for topic, n in partitions if topic == name)}" for name in topics)
 
 
 def test_a_group_whose_members_left_is_empty_and_keeps_its_offsets(kafka_4: Path) -> None:
@@ -81,8 +81,8 @@ def test_topics_that_are_not_here_have_their_ids(kafka_4: Path, tmp_path: Path) 
     directory = shutil.copytree(kafka_4 / "live" / "log", tmp_path / "log")
     for each in directory.glob("n-other-*"):
         shutil.rmtree(each)
-    places = [place for each in groups_of(directory)["new-a"].members for place in each.partitions]
-    assert sorted({topic for topic, _ in places}) == ["n-in", "uU0zWdG9S7Cds20y9nEDBQ"]
+    partitions = [partition for each in groups_of(directory)["new-a"].members for partition in each.partitions]
+    assert sorted({topic for topic, _ in partitions}) == ["n-in", "uU0zWdG9S7Cds20y9nEDBQ"]
 
 
 # Records, one by one

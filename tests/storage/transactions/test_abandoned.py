@@ -26,7 +26,7 @@ from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import write_transactional
 from tests.support.logs.transactions import (
     APP,
-    PLACES,
+    PARTITIONS,
     TOPIC,
     Query,
     clock_of,
@@ -50,11 +50,11 @@ def test_an_open_transaction_is_listed_with_its_age_and_what_it_holds_back(
     assert (found.transactional_id, found.producer_id, found.epoch) == (APP, FIRST_PRODUCER_ID, 1)
     assert (found.state, found.timeout_ms) == ("Ongoing", 900_000)
     assert 5000 <= found.age_ms < 6000
-    assert [(place.topic, place.partition, place.first_offset) for place in found.partitions] == [
+    assert [(part.topic, part.partition, part.first_offset) for part in found.partitions] == [
         (TOPIC, 0, 4),
         (TOPIC, 1, 4),
     ]
-    assert all(place.holds_back for place in found.partitions)
+    assert all(part.holds_back for part in found.partitions)
 
 
 def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: MemoryFileSystem) -> None:
@@ -83,7 +83,7 @@ def test_a_dead_querys_transaction_is_aborted_when_its_timeout_is_over(disk: Mem
 def test_a_transaction_that_nobody_holds_is_kept_until_its_timeout(disk: MemoryFileSystem) -> None:
     """A batch write holds no lock between its planning and its commit."""
     with Query.on(disk).start().coordinator as planning:
-        transaction = planning.begin(PLACES)
+        transaction = planning.begin(PARTITIONS)
     parts = Query.on(disk).write(transaction, 0)
     (found,) = resolve_dead_transactions(manage(disk))
     assert (found.resolution, found.reason) == (Resolution.KEPT, "its transaction.timeout.ms of 900000 has not passed")
@@ -147,11 +147,11 @@ def test_a_transaction_begun_and_decided_during_the_search_is_not_an_old_one(
 def test_a_transaction_that_followed_the_old_one_is_left_alone(disk: MemoryFileSystem) -> None:
     for _ in range(2):
         with Query.on(disk).start().coordinator as planning:
-            planning.begin(PLACES)
+            planning.begin(PARTITIONS)
         clock_of(disk).advance(900_001)
     (found,) = open_transactions(manage(disk))
     with Query.on(disk).start().coordinator as planning:
-        transaction = planning.begin(PLACES)
+        transaction = planning.begin(PARTITIONS)
     older = replace(found, epoch=transaction.epoch - 1)
     assert resolve(manage(disk), older).resolution is Resolution.KEPT
     TransactionCoordinator.resume(manage(disk), transaction).commit(transaction, [])
@@ -173,7 +173,7 @@ def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
     query.run_batch(0)
     for name in ("once", "left open"):
         with TransactionCoordinator.open(manage(disk), name) as coordinator:
-            transaction = coordinator.begin(PLACES)
+            transaction = coordinator.begin(PARTITIONS)
             if name == "once":
                 coordinator.commit(transaction, [])
     assert expire_transactional_ids(manage(disk)) == []
@@ -182,6 +182,6 @@ def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
     assert expire_transactional_ids(manage(disk)) == []
     assert TransactionStates(manage(disk)).newest("once") is None
     with TransactionCoordinator.open(manage(disk), "once") as coordinator:
-        assert coordinator.begin(PLACES).producer == Producer(FIRST_PRODUCER_ID + 3, 0)
+        assert coordinator.begin(PARTITIONS).producer == Producer(FIRST_PRODUCER_ID + 3, 0)
     query.run_batch(1)
     assert content(manage(disk), 0) == expected(0, range(2))

@@ -49,7 +49,7 @@ from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import open_log, records
 from tests.support.logs.transactions import (
     APP,
-    PLACES,
+    PARTITIONS,
     SINK,
     TOPIC,
     Query,
@@ -97,8 +97,8 @@ def test_nothing_of_an_aborted_transaction_is_seen_and_nothing_waits_for_it(quer
     assert content(query.manager, 0) == []
     query.run_batch(0)
     assert content(query.manager, 0) == values_of(0, 0)
-    for place in PLACES:
-        log = query.manager.open_reader(*place)
+    for partition in PARTITIONS:
+        log = query.manager.open_reader(*partition)
         assert log.last_stable_offset == log.log_end_offset
 
 
@@ -145,14 +145,14 @@ def test_after_epoch_32766_another_producer_id_is_used(query: Query, disk: Memor
     first = query.begin()
     query.coordinator.commit(first, query.write(first, 0))
     states, before = TransactionStates(query.manager), state_of(disk)
-    worn = Transaction(APP, before.producer_id, 32765, PLACES, 1000, 0)
+    worn = Transaction(APP, before.producer_id, 32765, PARTITIONS, 1000, 0)
     # another coordinator left the epoch near its end
     ongoing = TransactionLogValue(
         worn.producer_id, 32765, 1000, TransactionState.ONGOING, (), 0, transaction_start_timestamp_ms=0
     )
     states.replace(APP, before, ongoing)
     query.coordinator.recover()
-    last = query.coordinator.begin(PLACES, groups=[APP])
+    last = query.coordinator.begin(PARTITIONS, groups=[APP])
     assert (last.producer_id, last.epoch) == (before.producer_id + 1, 0)
     query.commit(last, 1, query.write(last, 1))
     assert content(query.manager, 0) == expected(0, (0, 1))
@@ -227,7 +227,7 @@ def test_a_second_coordinator_of_a_transactional_id_learns_the_holder(disk: Memo
     with pytest.raises(LogDirLockedError, match=r"'app' is in use by a query"):
         TransactionCoordinator.open(manage(disk), APP)
     with TransactionCoordinator.open(manage(disk), "another") as other:
-        other.begin(PLACES)
+        other.begin(PARTITIONS)
     query.coordinator.close()
     TransactionCoordinator.open(manage(disk), APP).close()
     assert [name for name in disk.list("/logs") if name.startswith(".transaction")] == []
@@ -256,7 +256,7 @@ def test_a_coordinator_that_lost_its_lock_and_wakes_after_the_other_aborted_is_r
     with pytest.raises(TransactionRefusedError):
         query.coordinator.abort(transaction)
     with pytest.raises(ProducerFencedError, match="another coordinator"):
-        query.coordinator.begin(PLACES)
+        query.coordinator.begin(PARTITIONS)
     assert content(other.manager, 0) == values_of(0, 0)
     assert other.done() == 1
 
@@ -265,9 +265,9 @@ def test_of_two_that_take_over_at_once_one_wins(query: Query, disk: MemoryFileSy
     query.run_batch(0)
     disk.lose_locks()
     other = Query.on(disk).start()
-    query.coordinator.begin(PLACES)
+    query.coordinator.begin(PARTITIONS)
     with pytest.raises(ProducerFencedError):
-        other.coordinator.begin(PLACES)
+        other.coordinator.begin(PARTITIONS)
 
 
 def test_a_late_task_is_refused_after_an_abort_and_after_a_commit(query: Query) -> None:
@@ -280,11 +280,11 @@ def test_a_late_task_is_refused_after_an_abort_and_after_a_commit(query: Query) 
             query.coordinator.abort(transaction)
         else:
             query.coordinator.commit(transaction, [TransactionPart(TOPIC, 0, 1)])
-        ends = [query.manager.open_reader(*place).log_end_offset for place in PLACES]
-        for place in PLACES:
+        ends = [query.manager.open_reader(*partition).log_end_offset for partition in PARTITIONS]
+        for partition in PARTITIONS:
             with pytest.raises(TransactionRefusedError, match="not ongoing"):
-                late.append(*place, encoded(b"too late"))
-        assert [query.manager.open_reader(*place).log_end_offset for place in PLACES] == ends
+                late.append(*partition, encoded(b"too late"))
+        assert [query.manager.open_reader(*partition).log_end_offset for partition in PARTITIONS] == ends
 
 
 def test_a_late_task_of_an_older_transaction_is_refused_while_the_next_is_ongoing(query: Query) -> None:
@@ -365,7 +365,7 @@ def test_a_transaction_of_an_older_epoch_that_is_open_in_a_partition_is_aborted_
 
 def test_a_transaction_begun_in_one_process_is_committed_in_another_by_its_ticket(disk: MemoryFileSystem) -> None:
     with Query.on(disk).start().coordinator as planning:
-        transaction = pickle.loads(pickle.dumps(planning.begin(PLACES, groups=["w"])))
+        transaction = pickle.loads(pickle.dumps(planning.begin(PARTITIONS, groups=["w"])))
     parts = Query.on(disk).write(transaction, 0)
     manager = manage(disk)
     TransactionCoordinator.resume(manager, transaction).commit(transaction, parts, {"w": {SINK: CommittedOffset(1)}})
@@ -375,7 +375,7 @@ def test_a_transaction_begun_in_one_process_is_committed_in_another_by_its_ticke
 
 def test_a_ticket_cannot_commit_a_transaction_that_another_process_took_over(disk: MemoryFileSystem) -> None:
     with Query.on(disk).start().coordinator as planning:
-        transaction = planning.begin(PLACES, groups=[APP])
+        transaction = planning.begin(PARTITIONS, groups=[APP])
     parts = Query.on(disk).write(transaction, 0)
     other = Query.on(disk).start()
     with pytest.raises(TransactionRefusedError):
@@ -567,7 +567,7 @@ def test_producer_ids_begin_above_any_brokers_and_are_never_used_twice(disk: Mem
     ids = []
     for name in ("a", "b", "c"):
         with TransactionCoordinator.open(manage(disk), name) as coordinator:
-            ids.append(coordinator.begin(PLACES).producer_id)
+            ids.append(coordinator.begin(PARTITIONS).producer_id)
     assert ids == [2**40, 2**40 + 1, 2**40 + 2]
 
 
@@ -576,7 +576,7 @@ def test_if_the_next_producer_id_is_lost_ids_continue_above_all_known_ones(
     disk: MemoryFileSystem, content: bytes | None
 ) -> None:
     with TransactionCoordinator.open(manage(disk), "a") as coordinator:
-        coordinator.begin(PLACES)
+        coordinator.begin(PARTITIONS)
     path = file_names.join("/logs", PRODUCER_IDS_FILE)
     if content is None:
         disk.remove(path)
@@ -585,7 +585,7 @@ def test_if_the_next_producer_id_is_lost_ids_continue_above_all_known_ones(
             file.truncate(0)
             file.write(0, content)
     with TransactionCoordinator.open(manage(disk), "b") as coordinator:
-        assert coordinator.begin(PLACES).producer_id == FIRST_PRODUCER_ID + 1
+        assert coordinator.begin(PARTITIONS).producer_id == FIRST_PRODUCER_ID + 1
 
 
 def test_a_new_transactional_id_gets_no_producer_id_that_its_partitions_know(disk: MemoryFileSystem) -> None:

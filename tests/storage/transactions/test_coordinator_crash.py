@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.transactions import TransactionCoordinator, resol
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
-from tests.support.logs.transactions import PLACES, Query, content, expected, make_topics, manage
+from tests.support.logs.transactions import PARTITIONS, Query, content, expected, make_topics, manage
 
 BATCHES = 3
 
@@ -70,7 +70,7 @@ def check(disk: MemoryFileSystem, acknowledged: int, where: str) -> None:
     query = Query.on(disk).start()
     done = query.done()
     assert done >= acknowledged, where
-    for topic, partition in PLACES:
+    for topic, partition in PARTITIONS:
         assert content(query.manager, partition) == expected(partition, range(done)), where
         log = query.manager.open_log(topic, partition)
         assert log.last_stable_offset == log.log_end_offset, where
@@ -144,7 +144,7 @@ def check_ended_by_others(effort: Effort) -> None:
 
     def program(disk: MemoryFileSystem) -> None:
         others = manage(disk)
-        TransactionCoordinator.open(others, "another").begin(PLACES)
+        TransactionCoordinator.open(others, "another").begin(PARTITIONS)
         failing = FaultyFileSystem(disk)
         dead = Query(failing, LogManager.open("/logs", clock=disk.clock, filesystem=failing), manage(disk)).start()
         transaction = dead.begin()

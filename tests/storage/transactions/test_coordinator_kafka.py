@@ -44,7 +44,7 @@ from tests.support.kafka.kafka_jvm import KAFKA_4, KAFKA_VERSION
 from tests.support.logs.building import committed
 from tests.support.logs.transactions import TOPIC, encoded
 
-PLACES = [(TOPIC, 0), (TOPIC, 1)]
+PARTITIONS = [(TOPIC, 0), (TOPIC, 1)]
 SINK = ("__sink.t", 0)
 NEVER = ["never 0", "never 1"]  # of transactions that nobody committed
 Rows = dict[int, list[str]]  # values by partition
@@ -61,14 +61,14 @@ class Query:
         self.manager = manager
         self.name = name
         self.coordinator = TransactionCoordinator.open(manager, name, timeout_ms=timeout_ms)
-        self.transaction = self.coordinator.begin(PLACES, groups=[name])
+        self.transaction = self.coordinator.begin(PARTITIONS, groups=[name])
 
     def write(self, *values: str) -> list[TransactionPart]:
         writer = TransactionalWriter(self.manager, self.transaction)
-        for place in PLACES:
-            writer.append(*place, encoded(*(value.encode() for value in values)))
+        for partition in PARTITIONS:
+            writer.append(*partition, encoded(*(value.encode() for value in values)))
         writer.flush()
-        return [TransactionPart(*place, len(values)) for place in PLACES]
+        return [TransactionPart(*partition, len(values)) for partition in PARTITIONS]
 
     def commit(self, parts: list[TransactionPart], batch: int) -> None:
         offsets = {SINK: CommittedOffset(batch, '{"queryId": "q"}')}
@@ -164,7 +164,7 @@ def go_on(broker: Broker) -> None:
         steps: list[Action] = [
             Step.BEGIN,
             ProducerRecord(b"java, " + name.encode(), partition=0),
-            SendOffsets(name, {PLACES[0]: 7}),
+            SendOffsets(name, {PARTITIONS[0]: 7}),
             Step.COMMIT,
             Step.BEGIN,
             ProducerRecord(b"never", partition=1),
@@ -208,7 +208,7 @@ def test_the_broker_knows_the_offsets_of_our_groups(life: Life) -> None:
 def test_java_producers_continue_with_our_transactional_ids(life: Life) -> None:
     assert life.went_on.committed[0][5:] == ["java, going on", "java, dead", "java, a broker's own"]
     assert life.went_on.committed[1] == life.mounted.committed[1]
-    assert life.went_on.offsets["going on"] == {SINK: (2, '{"queryId": "q"}'), PLACES[0]: (7, "")}
+    assert life.went_on.offsets["going on"] == {SINK: (2, '{"queryId": "q"}'), PARTITIONS[0]: (7, "")}
 
 
 def test_the_broker_found_nothing_amiss(life: Life) -> None:
@@ -219,7 +219,7 @@ def test_this_engine_continues_where_the_broker_stopped(life: Life) -> None:
     with managed(life.directory) as manager:
         assert open_transactions(manager) == []
         assert resolve_dead_transactions(manager) == []
-        assert GroupOffsets(manager).fetch("going on")[PLACES[0]].offset == 7
+        assert GroupOffsets(manager).fetch("going on")[PARTITIONS[0]].offset == 7
         for name in ("going on", "a broker's own"):
             query = Query(manager, name)
             query.commit(query.write(f"again, {name}"), 8)

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator, TransactionPart
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import committed
-from tests.support.logs.transactions import APP, PLACES, SINK, TOPIC, Query, content, encoded, expected, manage
+from tests.support.logs.transactions import APP, PARTITIONS, SINK, TOPIC, Query, content, encoded, expected, manage
 
 SPAWN = multiprocessing.get_context("spawn")  # as Spark's workers: nothing is inherited
 TASKS, RECORDS = 3, 40
@@ -30,8 +30,8 @@ def run_task(directory: str, ticket: bytes, task: int) -> None:
     with LogManager.open(directory) as manager:
         writer = TransactionalWriter(manager, transaction)
         for n in range(RECORDS):
-            for place in PLACES:
-                writer.append(*place, encoded(b"%d.%d.%d" % (transaction.epoch, task, n)))
+            for partition in PARTITIONS:
+                writer.append(*partition, encoded(b"%d.%d.%d" % (transaction.epoch, task, n)))
         writer.flush()
 
 
@@ -44,7 +44,7 @@ def run_until_refused(directory: str, ticket: bytes, began: Event) -> None:
 
 def append_for_ever(writer: TransactionalWriter, began: Event) -> None:
     while True:
-        writer.append(*PLACES[0], encoded(b"late"))
+        writer.append(*PARTITIONS[0], encoded(b"late"))
         began.set()
 
 
@@ -53,13 +53,13 @@ def test_tasks_of_several_processes_write_one_transaction(tmp_path: Path) -> Non
     manager = LogManager.open(directory, create=True)
     manager.create_topic(TOPIC, partitions=2, configs={"segment.bytes": "3000"})
     with TransactionCoordinator.open(manager, APP) as coordinator:
-        transaction = coordinator.begin(PLACES, groups=[APP])
+        transaction = coordinator.begin(PARTITIONS, groups=[APP])
         run_processes(run_task, [(directory, pickle.dumps(transaction), task) for task in range(TASKS)])
-        parts = [TransactionPart(*place, RECORDS) for place in PLACES for _ in range(TASKS)]
+        parts = [TransactionPart(*partition, RECORDS) for partition in PARTITIONS for _ in range(TASKS)]
         coordinator.commit(transaction, parts, {APP: {SINK: CommittedOffset(1)}})
         check_aborting_under_a_running_task(directory, coordinator)
-    for place in PLACES:
-        values = [value or b"" for _, value in committed(manager.open_reader(*place))]
+    for partition in PARTITIONS:
+        values = [value or b"" for _, value in committed(manager.open_reader(*partition))]
         of_tasks = [[value for value in values if value.startswith(b"0.%d." % task)] for task in range(TASKS)]
         assert of_tasks == [[b"0.%d.%d" % (task, n) for n in range(RECORDS)] for task in range(TASKS)]
         assert len(values) == TASKS * RECORDS
@@ -76,14 +76,14 @@ def run_processes(target: object, arguments: list[tuple[object, ...]]) -> None:
 
 def check_aborting_under_a_running_task(directory: str, coordinator: TransactionCoordinator) -> None:
     """Everything that it appended is before the marker."""
-    transaction, began = coordinator.begin(PLACES), SPAWN.Event()
+    transaction, began = coordinator.begin(PARTITIONS), SPAWN.Event()
     process = SPAWN.Process(target=run_until_refused, args=(directory, pickle.dumps(transaction), began))
     process.start()
     assert began.wait(60)
     coordinator.abort(transaction)
     process.join()
     assert process.exitcode == 0
-    log = LogManager.open(directory).open_reader(*PLACES[0])
+    log = LogManager.open(directory).open_reader(*PARTITIONS[0])
     assert log.last_stable_offset == log.log_end_offset
 
 
@@ -103,8 +103,8 @@ def maintain(manager: LogManager) -> None:
     now_ms = manager.clock.now_ms()
     for internal in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
         Cleaner().clean(manager.open_log(internal, 0), None, now_ms + 10 * 86_400_000)
-    for place in PLACES:
-        retain(manager.open_log(*place))
+    for partition in PARTITIONS:
+        retain(manager.open_log(*partition))
 
 
 def test_compaction_and_retention_between_all_steps_change_nothing(small_segments: MemoryFileSystem) -> None:
@@ -138,7 +138,7 @@ def test_queries_of_one_directory_do_not_disturb_each_other(small_segments: Memo
     names = [f"query {n}" for n in range(4)]
     coordinators = [TransactionCoordinator.open(each, name) for each, name in zip(managers, names, strict=True)]
     for batch in range(3):
-        transactions = [each.begin(PLACES, groups=[each.transactional_id]) for each in coordinators]
+        transactions = [each.begin(PARTITIONS, groups=[each.transactional_id]) for each in coordinators]
         for manager, transaction in zip(managers, transactions, strict=True):
             writer = TransactionalWriter(manager, transaction)
             writer.append(TOPIC, 0, encoded(b"%d" % batch + transaction.transactional_id.encode()))

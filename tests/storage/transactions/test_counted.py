@@ -17,7 +17,7 @@ from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.trees import copy_file, copy_tree
 from tests.support.logs.transactions import (
     APP,
-    PLACES,
+    PARTITIONS,
     TOPIC,
     Query,
     manage,
@@ -46,8 +46,8 @@ class TestCountedPartitions:
         return disk
 
     def begin(self, disk: MemoryFileSystem) -> Transaction:
-        counted = dict.fromkeys(PLACES, 8)  # two batches of three records and a marker
-        return Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted=counted)
+        counted = dict.fromkeys(PARTITIONS, 8)  # two batches of three records and a marker
+        return Query.on(disk).start().coordinator.begin(PARTITIONS, groups=[APP], counted=counted)
 
     def mix(self, disk: MemoryFileSystem, newer: list[str]) -> None:
         copy_tree(disk, "/old", "/logs")
@@ -69,7 +69,7 @@ class TestCountedPartitions:
             disk.remove(f"/logs/{self.OFFSETS}/{name}")
         disk.remove("/logs/recovery-point-offset-checkpoint")
         with pytest.raises(ProgressMismatchError, match=r"partition 0 of topic t .* has no record of this producer: "):
-            Query.on(disk).start().coordinator.begin(PLACES, groups=[APP], counted={})
+            Query.on(disk).start().coordinator.begin(PARTITIONS, groups=[APP], counted={})
 
     def test_newer_one_that_forgot_the_producer_is_refused_too(self, disk: MemoryFileSystem) -> None:
         self.mix(disk, ["t-1"])
@@ -109,7 +109,7 @@ class TestCountedPartitions:
             with TransactionCoordinator.open(manager, "other") as other:
                 for _ in range(20):
                     other.abort(other.begin([("u", 0)]))
-                transaction = other.begin(PLACES)
+                transaction = other.begin(PARTITIONS)
                 assert transaction.producer_id == FIRST_PRODUCER_ID
                 other.abort(transaction)
         assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1

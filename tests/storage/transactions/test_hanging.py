@@ -76,17 +76,17 @@ def test_a_dry_run_writes_nothing(manager: LogManager) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "offset", "said"),
+    ("partition", "offset", "said"),
     [
         (("t", 0), 2, "no open transaction begins at offset 2; open transactions begin at 1 (producer 7)"),
         (("t", 1), 0, "no open transaction begins at offset 0; none is open there"),
     ],
 )
 def test_if_none_begins_there_the_open_ones_are_listed(
-    place: tuple[str, int], offset: int, said: str, manager: LogManager
+    partition: tuple[str, int], offset: int, said: str, manager: LogManager
 ) -> None:
     with pytest.raises(InvalidTxnStateError, match=re.escape(said)):
-        abort_transaction(manager, *place, offset)
+        abort_transaction(manager, *partition, offset)
     with pytest.raises(UnknownTopicOrPartitionError):
         abort_transaction(manager, "t", 9, 0)
 

@@ -24,7 +24,7 @@ from tests.support.logs.building import committed, records
 
 APP = "app"
 TOPIC = "t"
-PLACES = ((TOPIC, 0), (TOPIC, 1))
+PARTITIONS = ((TOPIC, 0), (TOPIC, 1))
 SINK = ("__sink.t", 0)  # what the group commits
 SMALL = {"segment.index.bytes": "1000"}  # ten megabytes would be copied for each crash
 
@@ -86,16 +86,18 @@ class Query:
 
     def begin(self) -> Transaction:
         self.coordinator.recover()
-        return self.coordinator.begin(PLACES, groups=[APP])
+        return self.coordinator.begin(PARTITIONS, groups=[APP])
 
     def write(self, transaction: Transaction, batch: int) -> list[TransactionPart]:
         """The tasks, one after the other: each writes a part of each partition."""
         parts = []
-        places = PLACES if self.leaves_syncs else ()
-        left = {place: self.manager.open_log(*place).segments.active.base_offset for place in places}
+        partitions = PARTITIONS if self.leaves_syncs else ()
+        unsynced = {
+            partition: self.manager.open_log(*partition).segments.active.base_offset for partition in partitions
+        }
         for half in (slice(0, 1), slice(1, 3)):
-            writer = TransactionalWriter(self.tasks, transaction, unsynced=left)
-            for topic, partition in PLACES:
+            writer = TransactionalWriter(self.tasks, transaction, unsynced=unsynced)
+            for topic, partition in PARTITIONS:
                 values = values_of(batch, partition)[half]
                 writer.append(topic, partition, encoded(*values))
                 parts.append(TransactionPart(topic, partition, len(values)))

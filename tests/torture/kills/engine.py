@@ -26,7 +26,7 @@ from pyspark_commitlog.storage.retention import retain
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule
 from tests.support.logs.building import records
-from tests.support.logs.transactions import PLACES, TOPIC, Query, content, expected
+from tests.support.logs.transactions import PARTITIONS, TOPIC, Query, content, expected
 from tests.torture.suite import Case, Run, Suite, quiet
 
 KILLS_A_DIRECTORY = 40  # then a fresh one: checking stays quick
@@ -212,7 +212,7 @@ def check(directory: str, acknowledged: Acknowledged) -> None:
             assert seen in [expected(partition, range(acknowledged.batches + more)) for more in (0, 1)]
         query = Query(LocalFileSystem(), manager, manager).start()
         assert query.done() >= acknowledged.batches
-        for topic, partition in PLACES:
+        for topic, partition in PARTITIONS:
             assert content(manager, partition) == expected(partition, range(query.done()))
             log = manager.open_log(topic, partition)
             assert log.last_stable_offset == log.log_end_offset

@@ -210,4 +210,4 @@ def test_nothing_is_used_from_a_damaged_metadata_log(
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     with caplog.at_level(logging.WARNING):
         assert read_metadata_log(str(tmp_path), LocalFileSystem()).topics == {}
-    assert "not using topic settings from the broker's metadata" in caplog.text
+    assert "the broker's topic settings are unknown, because its metadata is damaged" in caplog.text
