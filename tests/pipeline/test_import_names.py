@@ -86,6 +86,6 @@ def test_wheel_installed_in_a_clean_environment_works_without_the_checkout(
     zipfile.ZipFile(wheel).extractall(packages)  # what an installer does with a wheel of pure Python
     # Dependencies come from here; a .pth found through a .pth is not followed, so the checkout stays out of sight.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    printed = run_in(foreign, python, NUMBA_DISABLE_JIT="1")  # in a new place all would be compiled again
+    printed = run_in(foreign, python, NUMBA_DISABLE_JIT="1")  # in a new directory all would be compiled again
     assert f"FROM {packages / 'pyspark_commitlog'}" in printed
     assert "READ True" in printed

@@ -105,7 +105,7 @@ def test_avro_values_are_written_with_the_header_that_was_asked_for(
     with LogManager.open(log_dir, create=True) as manager:
         manager.create_topic("t", partitions=1)
     monkeypatch.setattr(export, "starting_offsets", lambda *_: "{}")  # no table is read
-    places = [
+    required = [
         "--log-dir",
         log_dir,
         "--checkpoint",
@@ -117,7 +117,7 @@ def test_avro_values_are_written_with_the_header_that_was_asked_for(
         ([], b"\xc3\x01"),
         (["--schema-folder", str(tmp_path / "schemas")], b"\x00\x00\x00\x00\x07"),
     ):
-        _, sink = query(create_autospec(SparkSession), given("to-table", "--format", "avro", *places, *folder))
+        _, sink = query(create_autospec(SparkSession), given("to-table", "--format", "avro", *required, *folder))
         assert isinstance(sink, TableSink)
         assert sink.serde is not None
         (value,) = sink.serde.encode(pa.array([{"carrier": "UA"}], sink.serde.type)).to_pylist()

@@ -155,8 +155,8 @@ def test_wrong_usage_exits_with_2(wrong: tuple[str, ...], capsys: pytest.Capture
 
 def test_a_run_names_its_process_and_has_the_options() -> None:
     run = to_run("retention", parse("--config", "retention.ms=1", "--dry-run", "--wait"))
-    assert run.work.startswith("retention since 20")
-    assert " UTC, process " in run.work
+    assert run.holder.startswith("retention since 20")
+    assert " UTC, process " in run.holder
     assert (run.directory, run.dry_run, run.wait) == ("/log", True, True)
     assert run.overrides.topic == {"retention.ms": "1"}
     with pytest.raises(InvalidConfigError, match="future"):

@@ -157,9 +157,9 @@ def test_open_transactions_are_reported_with_their_age(manager: LogManager, metr
         ages = found["commitlog_open_transaction_age_seconds"]
         assert ages.keys() == {("Ongoing", "copy"), ("Unknown", "")}
         assert ages["Ongoing", "copy"] >= 0
-        places = look(metrics, "topic", "partition")
-        assert places["commitlog_partition_last_stable_offset"]["t", "0"] == 3
-        assert places["kafka_partition_latest_offset"]["t", "0"] == 4
+        partitions = look(metrics, "topic", "partition")
+        assert partitions["commitlog_partition_last_stable_offset"]["t", "0"] == 3
+        assert partitions["kafka_partition_latest_offset"]["t", "0"] == 4
         coordinator.abort(transaction)
     assert look(metrics, "state")["commitlog_open_transactions"] == {("Unknown",): 1}
 

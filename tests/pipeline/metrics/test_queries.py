@@ -221,9 +221,9 @@ def test_a_query_is_served_while_it_runs(spark: SparkSession, tmp_path: Path, re
         try:
             soon(lambda: ("told",) in page(registry, "group")["commitlog_query_batch_id"], KeyError)
             found = page(registry, "group", "topic", "partition")
-            places = {("told", "orders", "0"), ("told", "orders", "1")}
-            assert found["kafka_consumergroup_group_offset"] == dict.fromkeys(places, 5)
-            assert found["kafka_consumergroup_group_lag"] == dict.fromkeys(places, 0)
+            partitions = {("told", "orders", "0"), ("told", "orders", "1")}
+            assert found["kafka_consumergroup_group_offset"] == dict.fromkeys(partitions, 5)
+            assert found["kafka_consumergroup_group_lag"] == dict.fromkeys(partitions, 0)
             assert page(registry, "consumer_id", "partition")["kafka_consumergroup_group_lag"].keys() == {
                 (str(query.runId), "0"),
                 (str(query.runId), "1"),

@@ -86,17 +86,17 @@ class World:
 
     def delete_what_was_read(self, number: int, _: int) -> None:
         """Deletes nine tenths of it."""
-        place = self._partition(number)
-        read = ((self.checkpoint or {}).get(place.topic) or {}).get(str(place.partition), 0)
-        start = max(read * 9 // 10, self.manager.marks(place).log_start_offset)
-        self._note_expected(place, start)
-        self.manager.write_marks({place: self.manager.marks(place)._replace(log_start_offset=start)})
+        partition = self._partition(number)
+        read = ((self.checkpoint or {}).get(partition.topic) or {}).get(str(partition.partition), 0)
+        start = max(read * 9 // 10, self.manager.marks(partition).log_start_offset)
+        self._note_expected(partition, start)
+        self.manager.write_marks({partition: self.manager.marks(partition)._replace(log_start_offset=start)})
 
-    def _note_expected(self, place: TopicPartition, end: int) -> None:
+    def _note_expected(self, partition: TopicPartition, end: int) -> None:
         """Notes the committed records below ``end``, from a plain read."""
-        with self.manager.open_reader(*place) as reader:
+        with self.manager.open_reader(*partition) as reader:
             for part in reader.records(reader.log_start_offset, end, isolation=Isolation.READ_COMMITTED, columns=()):
-                self.expected.setdefault(place, []).extend(part.offsets.tolist())
+                self.expected.setdefault(partition, []).extend(part.offsets.tolist())
 
     def restart(self, _: int, available_now: int) -> None:
         self.reader = StreamReader(ReadOptions.parse(self.given, Use.STREAM), schema_of(["offset"]))

@@ -111,7 +111,7 @@ class TestMirror:
         [
             (f"ssl.password {SECRET}", r"client.properties 'ssl\.password \*\*\*'"),
             (f"ssl.passwort={SECRET}", "unknown client setting 'ssl_passwort'.*ssl_password"),
-            (None, "client.properties: No such file"),
+            (None, "client.properties cannot be read: No such file"),
         ],
     )
     def test_wrong_settings_are_reported_without_secrets(self, tmp_path: Path, lines: str | None, told: str) -> None:
@@ -136,9 +136,9 @@ class TestMirror:
 def test_wrong_arguments_of_a_job_are_reported_without_secrets(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = ["--log-dir", "d", "--topic", "t", "--table", "t", "--checkpoint", "c"]
+    required = ["--log-dir", "d", "--topic", "t", "--table", "t", "--checkpoint", "c"]
     for parser, given in (
-        (export.parser(""), ["to-table", *places]),
+        (export.parser(""), ["to-table", *required]),
         (mirroring.parser(""), ["from-kafka", *JOB]),
     ):
         with pytest.raises(SystemExit):

@@ -91,12 +91,12 @@ def in_a_process(log_dir: str, batches: range, point: Point | None) -> int | Non
 def test_driver_killed_at_a_step_resumes_when_started_again(log_dir: str, name: str) -> None:
     assert in_a_process(log_dir, range(2), POINTS[name]) == -signal.SIGKILL
     reader = Driver(log_dir)
-    check_left(reader, 2, name)
+    check_before_restart(reader, 2, name)
     assert in_a_process(log_dir, range(3), None) == 0
     assert reader.content() == expected(3)
 
 
-def check_left(driver: Driver, batches: int, where: str) -> None:
+def check_before_restart(driver: Driver, batches: int, where: str) -> None:
     """Checks the state before a restart: all acknowledged batches, and per partition all or nothing of the last one."""
     by_partition = driver.content_by_partition()
     for partition, found in by_partition.items():
@@ -121,11 +121,11 @@ def test_power_cut_at_any_change_of_driver_or_task_leaves_each_row_once(unsynced
     """With tasks in this process, the driver syncs for them."""
     tried = 0
     for operation, disk in crash_points(partial(run_two, master=master), memory_disk(), every=7):
-        left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
-        check_left(Driver("/log", left), 3, str(operation))
-        run_two(left)
-        assert Driver("/log", left).content() == expected(3), operation
-        assert Driver("/log", left.crash(0, unsynced="lost")).content() == expected(3), operation
+        after_crash = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
+        check_before_restart(Driver("/log", after_crash), 3, str(operation))
+        run_two(after_crash)
+        assert Driver("/log", after_crash).content() == expected(3), operation
+        assert Driver("/log", after_crash.crash(0, unsynced="lost")).content() == expected(3), operation
         tried += 1
     assert tried > 10
 

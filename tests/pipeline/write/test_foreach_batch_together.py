@@ -85,8 +85,8 @@ def maintain(spark: SparkSession, log_dir: str) -> set[str]:
         selection = select_partitions(manager, list(CONFIGS), ConfigOverrides())
     outcomes = [
         outcome
-        for work in (compact_partitions, retain_partitions)
-        for outcome in work(maintenance, selection, SparkTasks(spark.sparkContext, "maintenance"))
+        for operation in (compact_partitions, retain_partitions)
+        for outcome in operation(maintenance, selection, SparkTasks(spark.sparkContext, "maintenance"))
     ]
     assert {each.status for each in outcomes} == {OutcomeStatus.DONE}, outcomes
     return {each.topic for each in outcomes if each.facts.get("compacted") or each.facts.get("bytes_removed")}
@@ -113,10 +113,10 @@ def test_rows_are_right_while_jobs_compact_and_delete_what_queries_use(spark: Sp
             query.stop()
     assert changed == set(CONFIGS)
 
-    left = {name: read(spark, log_dir, name) for name in CONFIGS}
-    assert max(len(rows) for rows in left.values()) < count
-    check_no_gap_but_at_the_beginning(left["expiring"], count)
-    for rows in (*left.values(), *seen.values()):
+    kept = {name: read(spark, log_dir, name) for name in CONFIGS}
+    assert max(len(rows) for rows in kept.values()) < count
+    check_no_gap_but_at_the_beginning(kept["expiring"], count)
+    for rows in (*kept.values(), *seen.values()):
         check_newest_of_each_key(rows, count)
         assert max(Counter((partition, offset) for partition, offset, _ in rows).values()) == 1
 

@@ -43,10 +43,10 @@ def test_power_cut_under_checkpoint_and_log_leaves_each_row_once(unsynced: str) 
     """For any remains of the checkpoint, it is enough to delete the entries that Spark cannot read."""
     tried = 0
     for operation, disk in crash_points(lambda disk: InlineQuery(disk).run(range(3)), disk_with_batches(1), every=5):
-        left = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
-        put_right(InlineQuery(left))
-        InlineQuery(left).run(range(4))
-        assert content(left) == rows_of(range(4)), operation
+        after_crash = disk.copy() if unsynced == "kept" else disk.crash(tried, unsynced=unsynced)  # type: ignore[arg-type]
+        put_right(InlineQuery(after_crash))
+        InlineQuery(after_crash).run(range(4))
+        assert content(after_crash) == rows_of(range(4)), operation
         tried += 1
     assert tried > 10
 
@@ -55,23 +55,23 @@ def test_power_cut_in_the_very_first_batch_leaves_each_row_once() -> None:
     for seed, (operation, disk) in enumerate(
         crash_points(lambda disk: InlineQuery(disk).run(range(2)), disk_with_batches(0), every=5)
     ):
-        left = disk.crash(seed)
-        put_right(InlineQuery(left))
-        InlineQuery(left).run(range(3))
-        assert content(left) == rows_of(range(3)), operation
+        after_crash = disk.crash(seed)
+        put_right(InlineQuery(after_crash))
+        InlineQuery(after_crash).run(range(3))
+        assert content(after_crash) == rows_of(range(3)), operation
 
 
 def test_what_the_log_has_is_in_the_checkpoint_after_a_power_cut() -> None:
     """Otherwise another plan of the batch would be refused, and need manual repair."""
     disk = disk_with_batches(0)
     InlineQuery(disk).run(range(2))
-    left = disk.crash(0, unsynced="lost")
-    query = InlineQuery(left)
+    after_crash = disk.crash(0, unsynced="lost")
+    query = InlineQuery(after_crash)
     assert query.offsets.numbers() == [0, 1]
     assert query.commits.numbers() == [0]
     assert query.source.numbers() == [0, 1]
     query.run(range(2))
-    assert content(left) == rows_of(range(2))
+    assert content(after_crash) == rows_of(range(2))
 
 
 def test_batch_is_not_committed_if_the_checkpoint_cannot_be_synced() -> None:
@@ -232,14 +232,14 @@ class TestPartitionThatIsNewer:
         assert content(disk) == rows_of(range(1))
 
 
-@pytest.mark.parametrize("left", [b"", bytes(100)], ids=["no bytes", "zeros"])
+@pytest.mark.parametrize("entry_bytes", [b"", bytes(100)], ids=["no bytes", "zeros"])
 @pytest.mark.parametrize("entry", ["metadata", "offsets/2", "commits/2", "sources/0/2"])
-def test_entry_without_content_is_named_before_a_query_starts(entry: str, left: bytes) -> None:
+def test_entry_without_content_is_named_before_a_query_starts(entry: str, entry_bytes: bytes) -> None:
     disk = disk_with_batches(3)
     check_readable("/cp", disk)
     with disk.open(f"/cp/{entry}", "write") as file:
         file.truncate(0)
-        file.write(0, left)
+        file.write(0, entry_bytes)
     with pytest.raises(CorruptionError, match=f"^/cp/{entry}: an entry of Spark's checkpoint without content"):
         check_readable("/cp", disk)
 
