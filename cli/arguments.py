@@ -18,7 +18,7 @@ def parse_instant(flag: str, text: str) -> int:
 
 
 def parse_interval(flag: str, text: str) -> int:
-    """Parses a duration such as ``5 minutes`` into milliseconds."""
+    """Returns the milliseconds of a duration such as ``5 minutes``."""
     try:
         return storage.parse_duration_ms(text)
     except ValueError as error:

@@ -27,7 +27,7 @@ class Clock(Protocol):
         ...
 
     def set_alarm(self, duration_ms: int, ring: Callable[[], None]) -> Callable[[], None]:
-        """Calls ``ring`` after so many milliseconds, on another thread; it must be short and raise nothing.
+        """Calls ``ring`` on another thread after ``duration_ms``. ``ring`` must be short and raise nothing.
 
         Returns a function that drops the alarm, if it has not begun to ring. A process that ends drops its alarms, and
         a forked one has none.
@@ -55,7 +55,7 @@ class _Alarms:
         self.forget()
 
     def forget(self) -> None:
-        """Begins without alarms, as a forked process must: the thread is not in it, and the lock may be held."""
+        """Drops all alarms; called in a forked process, which lacks the thread, and where the lock may be held."""
         self._changed = threading.Condition()
         self._alarms: list[tuple[float, int, Callable[[], None]]] = []  # a heap, by time and number
         self._numbers = count()
@@ -93,10 +93,11 @@ os.register_at_fork(after_in_child=_ALARMS.forget)
 
 
 def when_due(intervals_ms: Mapping[str, int], over: threading.Event, clock: Clock | None = None) -> Iterator[str]:
-    """The names of operations, each at once, then each time its interval has passed since it last began.
+    """Yields each name in ``intervals_ms`` at once, then whenever its interval has passed since it was last yielded.
 
-    Waits until one is due; of several, the one that is due longest comes first. An operation that took longer than its
-    interval is due again at once, and only once. Ends when ``over`` is set, which another thread or a signal may do.
+    Waits until a name is due; of several, yields the one that has been due for longest. If the caller took longer than
+    the interval, the name is due again at once, but only once. Ends when ``over`` is set, which another thread or a
+    signal may do.
     """
     clock = clock or SystemClock()
     due_ms = dict.fromkeys(intervals_ms, clock.now_ms())

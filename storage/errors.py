@@ -81,7 +81,7 @@ class NotALogDirError(LogStoreError):
 
 
 class SnapshotError(LogStoreError):
-    """The snapshot is none or is incomplete; or the path for a new snapshot or a restored log is already in use."""
+    """The path has no whole snapshot; or the path for a new snapshot or for a restored log is already in use."""
 
 
 class ProgressMismatchError(LogStoreError):

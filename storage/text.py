@@ -40,7 +40,7 @@ def parse_instant(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds of a duration such as ``5 minutes`` or ``1 hour 30 minutes``, as Spark's triggers take it.
+    """Returns a duration such as ``5 minutes`` or ``1 hour 30 minutes``, as Spark's triggers take it, in ms.
 
     Units are milliseconds, seconds, minutes, hours, days and weeks, also in the singular. Raises ValueError for any
     other text, and for a duration of 0.
