@@ -135,7 +135,7 @@ def test_acknowledged_records_are_never_cut(directory: Path) -> None:
     log.write_bytes(damaged)
     found = reports(directory, "recover", code=3)
     assert (found["orders"]["status"], found["other"]["status"]) == ("damaged", "done")
-    assert "synced once" in found["orders"]["error"]
+    assert "was synced" in found["orders"]["error"]
     assert log.read_bytes() == damaged
 
 
