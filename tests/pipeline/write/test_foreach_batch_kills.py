@@ -262,7 +262,7 @@ class TestTwoDrivers:
         disk.lose_locks()
         other.write(2)
         assert sleeper.write(2) == []  # done, it sees
-        with pytest.raises(TransactionRefusedError, match="another coordinator took it over"):
+        with pytest.raises(TransactionRefusedError, match="another coordinator took the id over"):
             sleeper.write(3)
         other.write(3)
         assert other.content() == expected(4)
