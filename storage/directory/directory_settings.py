@@ -28,7 +28,7 @@ _OF_TOPICS = {key.name: key for key in keys_of(LogConfig).values()}
 
 
 def check_broker_settings(settings: Mapping[str, str]) -> None:
-    """Raise InvalidConfigError for an unknown key, with the one that may be meant, or a bad value."""
+    """Raises InvalidConfigError for an invalid value or an unknown key, with the most similar known key."""
     for name in settings:
         if name not in BROKER_KEYS:
             raise InvalidConfigError(f"unknown broker config {name}{_meant(name)}")
@@ -38,7 +38,10 @@ def check_broker_settings(settings: Mapping[str, str]) -> None:
 
 
 def check_interval_ms(broker: Mapping[str, str]) -> int:
-    """How often retention runs, or is expected to: ``log.retention.check.interval.ms``. Raises InvalidConfigError."""
+    """Returns ``log.retention.check.interval.ms``, the time between two runs of retention, from a broker's settings.
+
+    Defaults to Kafka's. Raises InvalidConfigError for an invalid value.
+    """
     if CHECK_INTERVAL.name not in broker:
         return CHECK_INTERVAL_MS
     found: int = CHECK_INTERVAL.read(broker[CHECK_INTERVAL.name])
@@ -48,11 +51,11 @@ def check_interval_ms(broker: Mapping[str, str]) -> int:
 def alter_broker_settings(
     manager: LogManager, changes: Mapping[str, str | None], *, dry_run: bool = False
 ) -> dict[str, str]:
-    """Change the settings for all topics of a directory, by a broker's keys; None resets one. Returns all of them.
+    """Changes settings for all topics of a directory, by a broker's keys; a value of None resets one.
 
-    Durable on return; with ``dry_run``, changes nothing. A process that has logs open keeps the settings with which it
-    opened them. Raises InvalidConfigError, also for resetting what is not set and if a topic's own settings contradict,
-    and LogDirLockedError while a broker runs here.
+    Returns all such settings; durable. With ``dry_run``, changes nothing. A process that has logs open keeps the
+    settings with which it opened them. Raises InvalidConfigError for an invalid setting, for a reset of one that is not
+    set, and if a topic's own settings contradict a change, and LogDirLockedError while a broker runs here.
     """
     if dry_run:
         return _altered(manager, changes)

@@ -1,7 +1,7 @@
-"""Tiered storage: which offsets of a broker's partitions are only in remote storage, which this engine does not read.
+"""Finds the offsets of a broker's partitions that are only in remote storage, which this engine does not read.
 
 A broker with tiered storage deletes local segments once they are copied, and goes on serving their records. Its
-``log-start-offset-checkpoint`` then holds the first offset that it serves, below the first local segment (Kafka's
+``log-start-offset-checkpoint`` then has the first offset that it serves, below the first local segment (Kafka's
 ``LogManager.checkpointLogStartOffsetsInDir``).
 """
 
@@ -23,17 +23,17 @@ P = TypeVar("P", bound=TopicPartition)
 
 
 def remote_offsets(manager: LogManager, first_offsets: Mapping[P, int]) -> dict[P, range]:
-    """The offsets that only remote storage has, by partition; no entry where there are none.
+    """Returns the offsets that only remote storage has, by partition; no entry for a partition without such offsets.
 
-    ``first_offsets``: the first offset of each partition in this directory. Without tiered storage, such a checkpoint
-    is only what a crash left; so the topic must have it enabled, or the directory must hold partitions of
+    ``first_offsets``: the first offset of each partition in this directory. A crash can also make the checkpoint lower
+    than the first offset, so the topic must have tiered storage enabled, or the directory must have partitions of
     ``__remote_log_metadata``.
     """
-    noted = manager.offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
+    log_starts = manager.offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
     below = {
-        partition: range(noted[partition], first)
+        partition: range(log_starts[partition], first)
         for partition, first in first_offsets.items()
-        if noted.get(partition, first) < first
+        if log_starts.get(partition, first) < first
     }
     tiered = _tiered(manager, {topic for topic, _ in below})
     return {partition: offsets for partition, offsets in below.items() if partition[0] in tiered}
@@ -52,5 +52,5 @@ def _tiered(manager: LogManager, topics: Iterable[str]) -> set[str]:
 
 
 def remote_text(offsets: range) -> str:
-    """``offsets 0 to 617 are only in the broker's remote storage, which is not read``."""
+    """Returns offsets as text: ``offsets 0 to 617 are only in the broker's remote storage, which is not read``."""
     return f"offsets {offsets[0]} to {offsets[-1]} are only in the broker's remote storage, which is not read"

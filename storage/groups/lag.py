@@ -172,7 +172,7 @@ class GroupLags:
         return found
 
     def share_lags(self, group: GroupDescription, failures: list[LogStoreError] | None = None) -> list[ShareLag]:
-        """A share group's lag in each partition that it has state of, in order. Raises as :meth:`lags`."""
+        """Returns a share group's lag in each partition with a state of the group, in order. Raises as :meth:`lags`."""
         there, topics = {*self.looks.partitions()}, self._topic_ids()
         found = []
         for (id_, partition), offset in self._share_groups.fetch(group.name, failures).items():

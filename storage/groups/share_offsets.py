@@ -1,8 +1,8 @@
-"""How far share groups are in each partition: ``__share_group_state``, where Kafka 4's share coordinator keeps it.
+"""ShareOffsets: reads the progress of share groups from ``__share_group_state`` of Kafka 4's share coordinator.
 
-A snapshot of a partition's state is followed by updates, which hold what changed since; after some hundred updates,
-the next snapshot has a larger epoch. Records in flight are between the start offset and the next offset that a share
-group has not fetched; those it has finished with are only counted.
+A snapshot of a partition's state is followed by updates, which contain what changed since the snapshot; after some
+hundred updates, the next snapshot has a larger epoch. A group may have finished with records above its start offset;
+the state has their number only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ShareOffset(NamedTuple):
     finished: int | None  # records at or above it that were acknowledged, rejected or given up; None: unknown
 
     def lag(self, log_end_offset: int) -> int | None:
-        """Records that the group is not done with, as Kafka 4 counts them; None: unknown."""
+        """Returns the number of offsets that the group has not finished with, as Kafka 4 counts them; None: unknown."""
         if self.start_offset is None or self.finished is None:
             return None
         return log_end_offset - self.start_offset - self.finished
@@ -60,10 +60,10 @@ class ShareOffsets:
         )
 
     def fetch(self, group: str, failures: list[LogStoreError] | None = None) -> dict[tuple[str, int], ShareOffset]:
-        """The group's progress by topic id and partition.
+        """Returns the group's progress, by topic id and partition.
 
-        A partition that cannot be read, or a record that does not decode, raises; with ``failures``, the error is added
-        there, and what it concerns is missing.
+        Raises LogStoreError if a partition cannot be read or a record does not decode; with ``failures``, adds the
+        error to that list instead and omits the progress that it concerns.
         """
         records: dict[_Key, bytes] = {}
         for values in self._logs.each(failures):
@@ -81,7 +81,7 @@ def _decode_key(data: bytes) -> _Key | None:
 
 
 def _share_offset(key: _Key, records: Mapping[_Key, bytes]) -> ShareOffset:
-    """The state in a snapshot, with what a later update of the same epoch changed."""
+    """Returns the progress in a snapshot record, with the changes of a later update that has the same epoch."""
     try:
         snapshot = MESSAGES.value(key.kind, records[key]).fields
         data = records.get(key._replace(kind=_Kind.UPDATE))
@@ -95,6 +95,6 @@ def _share_offset(key: _Key, records: Mapping[_Key, bytes]) -> ShareOffset:
 
 
 def _newest(name: str, *messages: Mapping[str, Any]) -> int | None:
-    """The first initialized value."""
+    """Returns the field ``name`` of the first of ``messages`` that initializes it; None: no message does."""
     values = (each.get(name, UNINITIALIZED) for each in messages)
     return next((value for value in values if value != UNINITIALIZED), None)

@@ -234,7 +234,7 @@ class _Newer:
         return "Stable" if all(self._is_reconciled(each, assigned) for each in members) else "Reconciling"
 
     def _target_epoch(self) -> int:
-        """-1 before the first assignment."""
+        """Returns the epoch of the group's target assignment; -1 before the first assignment."""
         return int(self._of(self._protocol.target, None).get("assignmentEpoch", -1))
 
     def _is_reconciled(self, member: GroupMember, assigned: int) -> bool:

@@ -53,7 +53,7 @@ class Outcomes:
     """Finds out how the transactions of a log ended, and caches the results from one fetch to the next."""
 
     def __init__(self, log: TransactionLog) -> None:
-        """Valid for the current segments of ``log``; make a new one after segments were replaced."""
+        """The results apply to the current segments of ``log``; create another object after segments were replaced."""
         self._log = log
         self._segments = log.segments
         self._known: dict[int, _Outcome] = {}  # by producer id, the last one asked about

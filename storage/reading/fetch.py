@@ -50,7 +50,7 @@ class FetchData:
 
     @property
     def next_offset(self) -> int:
-        """Where to continue reading."""
+        """The offset at which the next fetch continues: the one after the last batch."""
         return self.window.headers.next_offset
 
     def records(

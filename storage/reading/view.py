@@ -152,7 +152,7 @@ class LogView:
         self._take(self._load())
 
     def close(self) -> None:
-        """Close all files."""
+        """Closes the files of all segments."""
         self.segments.close()
 
     def __enter__(self) -> Self:
@@ -175,7 +175,7 @@ class LogView:
 
     @property
     def high_watermark(self) -> int:
-        """The log end: there are no replicas to wait for."""
+        """The log end offset, since there are no replicas to wait for."""
         return self._log_end_offset
 
     @property

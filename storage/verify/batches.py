@@ -38,7 +38,7 @@ class BatchFindings(NamedTuple):
     path: str
 
     def add(self, kind: Kind, window: Window, row: int, what: str) -> None:
-        """Add a finding about the batch ``row`` of a window."""
+        """Adds a finding about the batch in row ``row`` of a window."""
         position = window.position + int(window.headers.table["position"][row])
         offset = int(window.headers.table["base_offset"][row])
         self.findings.add(kind, self.path, what, position=position, offset=offset)
@@ -257,7 +257,7 @@ def _parts(window: Window, headers: BatchHeaders, decompressed_bytes_max: int) -
 
 
 def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
-    """The number of records of each batch."""
+    """Returns the number of records of each batch; shape (batches,)."""
     counts: Int64s = headers.table["count"].copy()
     for part in parts:
         if part.is_legacy:
@@ -267,7 +267,7 @@ def _counts(headers: BatchHeaders, parts: list[Part]) -> Int64s:
 
 
 def _firsts(counts: Int64s) -> Int64s:
-    """The index of the first record of each batch that has records."""
+    """Returns the index of the first record of each batch that has records."""
     starts: Int64s = (np.cumsum(counts) - counts)[counts > 0]
     return starts
 

@@ -116,7 +116,7 @@ class Findings:
             self._kept.append(Finding(kind, path, position, offset, what))
 
     def all(self) -> tuple[Finding, ...]:
-        """All findings in the order in which they were added."""
+        """Returns all findings in the order in which they were added."""
         return (*self._kept, *self._rest())
 
     def _rest(self) -> Iterator[Finding]:

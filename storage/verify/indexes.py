@@ -74,7 +74,7 @@ class OffsetIndexCheck:
         self._done = 0
 
     def add(self, number: int, what: str) -> None:
-        """Add a finding, at most one per entry."""
+        """Adds a finding about the entry with this number in the file, at most one per entry."""
         _add_once(
             self._findings,
             self._reported,
@@ -109,11 +109,11 @@ class OffsetIndexCheck:
         return is_last
 
     def skip(self, end: int) -> None:
-        """Skip the entries up to ``end``, which refer to damaged bytes."""
+        """Skips the entries up to position ``end``, which refer to damaged bytes."""
         self._done = self._entries.below(self._done, end)
 
     def finish(self, end: int) -> None:
-        """Check the remaining entries; the sound part of the log ends at ``end``."""
+        """Adds a finding for each remaining entry, which refers to bytes after ``end``, where the sound batches end."""
         positions, offsets, numbers = (column[self._done :] for column in self._entries)
         for position, offset, number in zip(positions.tolist(), offsets.tolist(), numbers.tolist(), strict=True):
             self.add(number, f"offset {offset} at position {position}, but the log has {end} bytes of sound batches")
@@ -133,7 +133,7 @@ class TimeIndexCheck:
         self._largest = -1
 
     def add(self, number: int, what: str) -> None:
-        """Add a finding, at most one per entry."""
+        """Adds a finding about the entry with this number in the file, at most one per entry."""
         _add_once(
             self._findings, self._reported, (Kind.BAD_TIME_INDEX, self._file.path), (number, TIME_ENTRY.itemsize), what
         )
@@ -154,7 +154,10 @@ class TimeIndexCheck:
         self._is_known = False
 
     def finish(self, next_offset: int, *, is_closed: bool) -> None:
-        """Check the remaining entries; the segment ends before ``next_offset``; ``is_closed`` unless it is active."""
+        """Adds a finding for each remaining entry, and one if a closed segment lacks its largest timestamp.
+
+        ``next_offset``: the offset after the segment. ``is_closed``: the segment is not the active one.
+        """
         offsets, timestamps, numbers = (column[self._done :] for column in self._entries)
         if self._is_known:
             for offset, timestamp, number in zip(offsets.tolist(), timestamps.tolist(), numbers.tolist(), strict=True):

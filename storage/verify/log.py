@@ -42,7 +42,7 @@ class LogFindings:
     sound_bytes: int  # of the logs
 
     def of(self, severity: Severity) -> list[Finding]:
-        """The findings of one severity."""
+        """Returns the findings of one severity."""
         return [finding for finding in self.findings if finding.severity is severity]
 
 
@@ -272,7 +272,7 @@ def _epochs_in_log(results: Iterable[SegmentFindings]) -> list[EpochEntry]:
 
 
 def _check_metadata(context: LogContext, findings: Findings) -> None:
-    """Check ``partition.metadata``, which brokers before 2.8 did not write."""
+    """Adds a finding if ``partition.metadata`` is damaged; brokers before 2.8 did not write that file."""
     path = file_names.join(context.directory, file_names.PARTITION_METADATA_FILE)
     try:
         checkpoints.decode_partition_metadata(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))

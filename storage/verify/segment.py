@@ -35,7 +35,7 @@ class SegmentToVerify:
     swapped: tuple[str, ...] = ()  # suffixes of its files that still have the additional suffix .swap
 
     def path(self, directory: str, kind: str) -> str:
-        """The path of the segment's file with a suffix such as ``.log``."""
+        """Returns the path of the segment's file with a suffix such as ``.log``."""
         suffix = file_names.SWAP if kind in self.swapped else ""
         return file_names.join(directory, file_names.segment_file(self.base_offset, kind) + suffix)
 

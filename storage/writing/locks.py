@@ -40,7 +40,7 @@ def take_maintenance_lock(context: LogContext) -> Lock:
 
 
 def write_holder(context: LogContext, holder: str) -> None:
-    """Write what holds the lock, and since when, to the lock file; other processes show this text in their errors."""
+    """Writes to the maintenance lock file what holds the lock and since when, for the errors of other processes."""
     with context.filesystem.open(file_names.join(context.directory, MAINTENANCE_LOCK_FILE), "write") as file:
         file.truncate(0)
         file.write(0, holder.encode())

@@ -10,10 +10,11 @@ INTERRUPTED = "a sync after flush.ms failed"
 
 
 class TimedFlush:
-    """The alarm of one log that is open for writing. Its owner calls everything but the alarm's own method.
+    """An alarm that syncs the active segment of one log that is open for writing.
 
-    The alarm rings on another thread, which touches nothing of the log but this object: it opens the file again, and
-    syncs it. Appends that its owner makes meanwhile either set the alarm again or are covered by that sync.
+    The alarm rings in another thread, which uses nothing of the log but this object: it opens the file again, and syncs
+    it. An append at the same time either sets the alarm again or is covered by that sync. The other methods are for the
+    thread that owns the log.
     """
 
     def __init__(self, context: LogContext) -> None:
@@ -24,18 +25,18 @@ class TimedFlush:
         self._cancel: Callable[[], None] | None = None  # the alarm that is set
 
     def sync_by(self, path: str, due_ms: int) -> None:
-        """Sync the file at ``due_ms``, or earlier if an earlier call demanded that. To be called after an append."""
+        """Sets the alarm, after an append: the file is synced at ``due_ms``, or earlier if an earlier call asked so."""
         unsynced = self._unsynced
         self._unsynced = path, due_ms if unsynced is None else min(due_ms, unsynced[1])
         if self._cancel is None:
             self._set(self._unsynced[1])
 
     def note_synced(self) -> None:
-        """Everything is on disk: an alarm that is set need not sync."""
+        """Makes an alarm that is set do nothing, because the owner has synced everything."""
         self._unsynced = None
 
     def close(self) -> None:
-        """Drop the alarm."""
+        """Cancels the alarm."""
         self._unsynced = None
         if self._cancel is not None:
             self._cancel()
