@@ -82,13 +82,19 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     Raises CorruptSnapshotError for a wrong version, length or checksum.
     """
     if len(data) < SNAPSHOT_HEADER.itemsize:
-        raise CorruptSnapshotError(f"{len(data)} bytes, a snapshot has at least {SNAPSHOT_HEADER.itemsize}", position=0)
+        raise CorruptSnapshotError(
+            (f"the snapshot has {len(data)} bytes, but needs at least {SNAPSHOT_HEADER.itemsize}"), position=0
+        )
     version, crc, count = np.frombuffer(data, dtype=SNAPSHOT_HEADER, count=1)[0].tolist()
     if version != SNAPSHOT_VERSION:
-        raise CorruptSnapshotError(f"version {version}, only {SNAPSHOT_VERSION} is known", position=0)
+        raise CorruptSnapshotError(
+            f"the snapshot has version {version}, but only {SNAPSHOT_VERSION} is known", position=0
+        )
     expected = SNAPSHOT_HEADER.itemsize + count * SNAPSHOT_ENTRY.itemsize
     if count < 0 or len(data) != expected:
-        raise CorruptSnapshotError(f"{len(data)} bytes, but {count} entries take {expected}", position=6)
+        raise CorruptSnapshotError(
+            f"the snapshot has {len(data)} bytes, but its {count} entries take {expected}", position=6
+        )
     computed = crc32c(memoryview(data)[CRC_FROM:])
     if computed != crc:
         raise CorruptSnapshotError(f"checksum {computed:08x} does not match {crc:08x} in the file", position=2)
@@ -154,16 +160,16 @@ def _decode_lines(data: Buffer, fields: int) -> Iterator[tuple[int, list[str]]]:
     """Yields the line number and the fields of every entry."""
     lines = _lines(data)
     if lines and _number(1, lines[0].strip(), INT32_MAX) != CHECKPOINT_VERSION:
-        raise CorruptCheckpointError(f"line 1: version {lines[0]!r}, only {CHECKPOINT_VERSION} is known")
+        raise CorruptCheckpointError(f"line 1: the version is {lines[0]!r}, but only {CHECKPOINT_VERSION} is known")
     if len(lines) < 2:
         return  # created and never written to: like Kafka, treat it as empty
     count = _number(2, lines[1].strip(), INT32_MAX)
     if count != len(lines) - 2:
-        raise CorruptCheckpointError(f"line 2: states {count} entries, but {len(lines) - 2} lines follow")
+        raise CorruptCheckpointError(f"line 2: the file states {count} entries, but has {len(lines) - 2} more lines")
     for at, line in enumerate(lines[2:], start=3):
         found = line.split()
         if len(found) != fields:
-            raise CorruptCheckpointError(f"line {at}: expected {fields} fields: {line!r}")
+            raise CorruptCheckpointError(f"line {at}: expected {fields} fields, found {line!r}")
         yield at, found
 
 
@@ -171,14 +177,14 @@ def _lines(data: Buffer) -> list[str]:
     try:
         text = bytes(data).decode()
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(f"not UTF-8: {error.reason}", position=error.start) from None
+        raise CorruptCheckpointError(f"the text is not UTF-8: {error.reason}", position=error.start) from None
     lines = re.split(r"\r\n|\n|\r", text)
     return lines[:-1] if not lines[-1] else lines
 
 
 def _number(line: int, text: str, limit: int) -> int:
     if not _NUMBER.fullmatch(text) or not 0 <= int(text) <= limit:
-        raise CorruptCheckpointError(f"line {line}: expected a number from 0 to {limit}: {text!r}")
+        raise CorruptCheckpointError(f"line {line}: expected a number from 0 to {limit}, found {text!r}")
     return int(text)
 
 
@@ -209,7 +215,7 @@ def decode_partition_metadata(data: Buffer) -> UUID:
     """
     lines = _lines(data)
     if len(lines) != 2:
-        raise CorruptCheckpointError(f"{len(lines)} lines, expected two: 'version: ' and 'topic_id: '")
+        raise CorruptCheckpointError(f"the file has {len(lines)} lines, expected two: 'version: ' and 'topic_id: '")
     _number(1, _after(1, lines[0], "version:"), INT32_MAX)  # any version: Kafka reads later ones as 0
     text = _after(2, lines[1], "topic_id:")
     try:
@@ -217,13 +223,13 @@ def decode_partition_metadata(data: Buffer) -> UUID:
     except ValueError as error:
         raise CorruptCheckpointError(f"line 2: {error}") from None
     if not topic_id.int:
-        raise CorruptCheckpointError(f"line 2: topic id {text} is all zero")
+        raise CorruptCheckpointError(f"line 2: the topic id {text} is all zero, which no topic has")
     return topic_id
 
 
 def _after(line: int, text: str, label: str) -> str:
     if not text.startswith(label):
-        raise CorruptCheckpointError(f"line {line}: expected {label!r}: {text!r}")
+        raise CorruptCheckpointError(f"line {line}: expected {label!r}, found {text!r}")
     return text.removeprefix(label).strip()
 
 
@@ -263,13 +269,13 @@ def decode_meta_properties(data: Buffer) -> MetaProperties:
         if line.strip() and not line.lstrip().startswith(("#", "!")):
             key, equals, value = line.partition("=")
             if not equals:
-                raise CorruptCheckpointError(f"line {at}: expected key=value: {line!r}")
+                raise CorruptCheckpointError(f"line {at}: expected key=value, found {line!r}")
             values[key.strip()] = re.sub(r"\\(.)", r"\1", value.strip())
     version = values.get("version", "")
     if version not in ("0", "1"):
-        raise CorruptCheckpointError(f"version {version!r}, only 0 and 1 are known")
+        raise CorruptCheckpointError(f"the version is {version!r}, but only 0 and 1 are known")
     node_id = values.get(NODE_ID_KEYS[int(version)])
     if node_id is not None and not _NUMBER.fullmatch(node_id):
-        raise CorruptCheckpointError(f"node id {node_id!r} is not a number")
+        raise CorruptCheckpointError(f"the node id {node_id!r} is not a number")
     number = None if node_id is None else int(node_id)
     return MetaProperties(int(version), values.get("cluster.id"), number, values.get("directory.id"))

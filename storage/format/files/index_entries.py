@@ -105,7 +105,7 @@ def decode_aborted(data: Buffer) -> list[AbortedTxn]:
     unknown = np.flatnonzero(entries["version"] != TXN_VERSION)
     if len(unknown):
         at = int(unknown[0])
-        reason = f"entry {at} has version {int(entries['version'][at])}, only {TXN_VERSION} is known"
+        reason = f"entry {at} has version {int(entries['version'][at])}, but only {TXN_VERSION} is known"
         raise CorruptIndexError(reason, position=at * TXN_ENTRY.itemsize)
     return [AbortedTxn(*row[1:]) for row in entries.tolist()]
 

@@ -45,10 +45,12 @@ def parse_key(key: bytes | None) -> ControlType:
     Raises InvalidRecordError if the key is null, short or of version < 0.
     """
     if key is None or len(key) < KEY_BYTES_MIN:
-        raise InvalidRecordError(f"control record key of {len(key or b'')} bytes, needs at least {KEY_BYTES_MIN}")
+        raise InvalidRecordError(
+            f"the key of a control record has {len(key or b'')} bytes, but needs at least {KEY_BYTES_MIN}"
+        )
     version, kind = (int.from_bytes(key[at : at + 2], "big", signed=True) for at in (0, 2))
     if version < 0:
-        raise InvalidRecordError(f"control record key of version {version}")
+        raise InvalidRecordError(f"the key of a control record has version {version}, which is negative")
     return ControlType(kind) if kind in ControlType.__members__.values() else ControlType.UNKNOWN
 
 
@@ -58,10 +60,12 @@ def parse_marker_value(value: bytes | None) -> int:
     Raises InvalidRecordError for a null, short or malformed value.
     """
     if value is None or len(value) < MARKER_VALUE_BYTES_MIN:
-        raise InvalidRecordError(f"marker value of {len(value or b'')} bytes, needs at least {MARKER_VALUE_BYTES_MIN}")
+        raise InvalidRecordError(
+            f"the value of a marker has {len(value or b'')} bytes, but needs at least {MARKER_VALUE_BYTES_MIN}"
+        )
     version = int.from_bytes(value[:2], "big", signed=True)
     if version < 0:
-        raise InvalidRecordError(f"marker value of version {version}")
+        raise InvalidRecordError(f"the value of a marker has version {version}, which is negative")
     return int.from_bytes(value[2:6], "big", signed=True)
 
 

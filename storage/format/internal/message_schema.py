@@ -29,7 +29,7 @@ class FieldDecoder:
 
     def take(self, length: int) -> memoryview:
         if length > len(self.data) - self.at:
-            raise self.bad(f"{length} bytes announced, but {len(self.data) - self.at} remain")
+            raise self.bad(f"a length field states {length} bytes, but only {len(self.data) - self.at} remain")
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -44,7 +44,7 @@ class FieldDecoder:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise self.bad("a varint of more than 5 bytes")
+        raise self.bad("a varint has more than 5 bytes")
 
     def length(self, code: str) -> int | None:
         """None means null."""
@@ -138,7 +138,7 @@ class Bytes(NamedTuple):
     def read(self, reader: FieldDecoder, version: int) -> bytes | None:
         length = reader.length("i")
         if length is None and not self.nullable:
-            raise reader.bad("null bytes in a field that is not nullable")
+            raise reader.bad("a field that must not be null has null bytes")
         return None if length is None else bytes(reader.take(length))
 
     def write(self, writer: FieldEncoder, version: int, value: bytes | None) -> None:
@@ -156,11 +156,11 @@ class String(NamedTuple):
         if length is None:
             if self.nullable:
                 return None
-            raise reader.bad("null string in a field that is not nullable")
+            raise reader.bad("a field that must not be null has a null string")
         try:
             return bytes(reader.take(length)).decode()
         except UnicodeDecodeError as error:
-            raise reader.bad(f"not UTF-8: {error.reason}") from None
+            raise reader.bad(f"the text is not UTF-8: {error.reason}") from None
 
     def write(self, writer: FieldEncoder, version: int, value: str | None) -> None:
         data = None if value is None else value.encode()
@@ -179,9 +179,11 @@ class Array(NamedTuple):
         if count is None:
             if self.nullable:
                 return None
-            raise reader.bad("null array in a field that is not nullable")
+            raise reader.bad("a field that must not be null has a null array")
         if count > len(reader.data) - reader.at:  # an element takes at least one byte
-            raise reader.bad(f"{count} elements announced, but {len(reader.data) - reader.at} bytes remain")
+            raise reader.bad(
+                f"a length field states {count} elements, but only {len(reader.data) - reader.at} bytes remain"
+            )
         return tuple(self.of.read(reader, version) for _ in range(count))
 
     def write(self, writer: FieldEncoder, version: int, value: tuple[Any, ...] | None) -> None:
@@ -282,7 +284,7 @@ class Schema(NamedTuple):
         version = reader.fixed("h")
         if version not in self.versions:
             name = self.struct.make.__name__
-            raise InvalidRecordError(f"{name} of version {version}, known up to {self.versions[-1]}", position=0)
+            raise InvalidRecordError(f"{name} has version {version}, known up to {self.versions[-1]}", position=0)
         reader.flexible = version >= self.flexible_from
         return self.struct.read(reader, version)
 

@@ -61,7 +61,9 @@ def _absolute_offsets(wrapper_offset: int, inner: Int64s) -> Int64s:
     if wrapper_offset == 0:
         return inner
     if not 0 <= last <= wrapper_offset:
-        raise InvalidRecordError(f"wrapper offset {wrapper_offset} contradicts its last inner offset {last}")
+        raise InvalidRecordError(
+            f"the wrapper has offset {wrapper_offset}, which contradicts its last inner offset {last}"
+        )
     return inner + (wrapper_offset - last)
 
 

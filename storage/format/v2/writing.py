@@ -131,7 +131,9 @@ def _check_offsets(offsets: Int64s, base: int, last: int) -> None:
     if offsets[0] < base or offsets[-1] > last:
         raise OffsetsOutOfOrderError(f"offsets {offsets[0]} to {offsets[-1]} are outside the batch's {base} to {last}")
     if last - base > INT32_MAX:
-        raise OffsetsOutOfOrderError(f"offsets {base} to {last} in one batch, which can span at most {INT32_MAX}")
+        raise OffsetsOutOfOrderError(
+            f"one batch cannot contain offsets {base} to {last}: it can span at most {INT32_MAX}"
+        )
 
 
 def encode_batches(
@@ -202,7 +204,9 @@ class ShareEncoder:
         sizes = np.zeros((self._count, 2), dtype=np.int64)
         for source, shares in sources:
             if writing.add_sizes(source, shares, sizes) < len(shares):
-                raise IndexError(f"{len(shares)} records in shares up to {shares.max()} of {self._count}")
+                raise IndexError(
+                    f"{len(shares)} records have shares up to {shares.max()}, but there are only {self._count}"
+                )
         return sizes
 
     def _batches_at_most(self, sizes: Int64s) -> Int64s:
@@ -230,7 +234,7 @@ def _none_written(counts: Int64s, starts: Int64s) -> tuple[Int64s, Int64s]:
 def _of_rows(records: Records, shares: Int32s) -> Int32s:
     """Returns the share of each row of a table. Raises IndexError for wrong shares, which the kernels do not check."""
     if len(shares) != len(records):
-        raise IndexError(f"{len(records)} records, but shares for {len(shares)}")
+        raise IndexError(f"the table has {len(records)} records, but there are shares for {len(shares)}")
     return frozen(shares.astype(np.int32, copy=False))
 
 
@@ -274,7 +278,10 @@ def _finished(target: Bytes, batches: Int64s, fields: BatchFields) -> EncodedBat
     table = np.empty(len(batches), dtype=HEADERS)
     table["position"], table["size"] = batches[:, writing.START], batches[:, writing.END] - batches[:, writing.START]
     if len(table) and table["size"].max() - LOG_OVERHEAD > INT32_MAX:
-        raise RecordTooLargeError(f"batch of {table['size'].max()} bytes, its length field can state {INT32_MAX}")
+        raise RecordTooLargeError(
+            f"a batch would have {table['size'].max()} bytes, but can have at most "
+            f"{INT32_MAX}; write fewer records at once"
+        )
     table["base_offset"], table["last_offset"], table["count"] = firsts, firsts + counts - 1, counts
     table["base_timestamp"] = batches[:, writing.BASE_TIMESTAMP]
     table["max_timestamp"] = batches[:, writing.MAX_TIMESTAMP]

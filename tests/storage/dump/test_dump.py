@@ -495,7 +495,7 @@ def test_tombstones_unknown_kinds_and_broken_values_of_groups_are_shown(tmp_path
     assert contents(dumped(log_of(tmp_path, rows), DumpOptions(decoder="offsets"))) == [
         f"{shown_key} payload: <DELETE>",
         "key: Unknown record type 99 at offset 1, skipping.",
-        "key: Error at offset 2, skipping. position 2: 8 bytes announced, but 1 remain",
+        "key: Error at offset 2, skipping. position 2: a length field states 8 bytes, but only 1 remain",
         f'{shown_key} payload: {{"version":"1","data":{{"offset":5,"metadata":"m\\"\\u001F\\\\","commitTimestamp":7,'
         '"expireTimestamp":9}}',
     ]

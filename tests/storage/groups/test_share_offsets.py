@@ -78,4 +78,4 @@ def test_a_record_that_does_not_decode_is_an_error_and_hides_no_other_partition(
     assert fetched(tmp_path, *records, failures=failures) == {(TOPIC_ID, 0): ShareOffset(1, 0)}
     [failure] = failures
     assert isinstance(failure, InvalidRecordError)
-    assert f"__share_group_state: group 'g', {TOPIC_ID}-1: ShareSnapshotValue of version 1" in str(failure)
+    assert f"__share_group_state: group 'g', {TOPIC_ID}-1: ShareSnapshotValue has version 1" in str(failure)

@@ -127,11 +127,11 @@ def test_reading_quickly_gives_the_same_as_line_by_line(
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        pytest.param(b"1\n0\n", "line 1: version", id="later version"),
+        pytest.param(b"1\n0\n", "line 1: the version", id="later version"),
         pytest.param(b"garbage\n", "line 1: expected a number", id="no version"),
         pytest.param(b"0\nx\n", "line 2: expected a number", id="no count"),
-        pytest.param(b"0\n2\n0 0\n", "line 2: states 2 entries, but 1 lines", id="an entry missing"),
-        pytest.param(b"0\n1\n0 0\n1 1\n", "line 2: states 1 entries, but 2 lines", id="an entry too many"),
+        pytest.param(b"0\n2\n0 0\n", "line 2: the file states 2 entries, but has 1", id="an entry missing"),
+        pytest.param(b"0\n1\n0 0\n1 1\n", "line 2: the file states 1 entries, but has 2", id="an entry too many"),
         pytest.param(b"0\n2\n0 0\nhello\n", "line 4: expected 2 fields", id="an entry without numbers"),
         pytest.param(b"0\n1\n0 0 0\n", "line 3: expected 2 fields", id="a field too many"),
         pytest.param(b"0\n1\n0 -5\n", "line 3: expected a number from 0", id="a negative offset"),
@@ -200,8 +200,8 @@ def test_meta_properties_of_zookeepers_time_name_the_broker_and_may_escape() -> 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"version=2\n", "version '2'"),
-        (b"", "version ''"),
+        (b"version=2\n", "version is '2'"),
+        (b"", "version is ''"),
         (b"version\n", "line 1"),
         (b"version=1\nnode.id=x\n", "node id"),
     ],

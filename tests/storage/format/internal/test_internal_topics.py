@@ -273,17 +273,17 @@ def decode_any_key(data: bytes) -> object:
 @pytest.mark.parametrize(
     ("decode", "data", "reason"),
     [
-        pytest.param(decode_any_key, b"", "2 bytes announced, but 0 remain", id="an empty key"),
-        pytest.param(decode_any_key, COMMIT_KEY[:-1], "4 bytes announced, but 3", id="a key cut short"),
-        pytest.param(decode_any_key, b"\0\1\x7f\xff", "32767 bytes announced", id="a length beyond the key"),
+        pytest.param(decode_any_key, b"", "states 2 bytes, but only 0 remain", id="an empty key"),
+        pytest.param(decode_any_key, COMMIT_KEY[:-1], "states 4 bytes, but only 3", id="a key cut short"),
+        pytest.param(decode_any_key, b"\0\1\x7f\xff", "states 32767 bytes", id="a length beyond the key"),
         pytest.param(decode_any_key, b"\0\1\xff\xff", "null string", id="a null group"),
         pytest.param(decode_any_key, b"\0\2\0\1\xff", "not UTF-8", id="a group that is no text"),
-        pytest.param(OffsetCommitValue.decode, b"\0\5" + COMMIT_VALUE[2:], "of version 5", id="a later version"),
-        pytest.param(OffsetCommitValue.decode, b"\xff\xff" + COMMIT_VALUE[2:], "of version -1", id="version -1"),
+        pytest.param(OffsetCommitValue.decode, b"\0\5" + COMMIT_VALUE[2:], "has version 5", id="a later version"),
+        pytest.param(OffsetCommitValue.decode, b"\xff\xff" + COMMIT_VALUE[2:], "has version -1", id="version -1"),
         pytest.param(
             GroupMetadataValue.decode,
             GroupMetadataValue("c", 1, None, None, ()).encode()[:-4] + b"\x7f\xff\xff\xff",
-            "2147483647 elements announced, but 0",
+            "states 2147483647 elements, but only 0",
             id="an absurd count",
         ),
         pytest.param(
@@ -307,7 +307,7 @@ def decode_any_key(data: bytes) -> object:
         pytest.param(
             OffsetCommitValue.decode,
             bytes.fromhex("0004 000000000000002a 00000005 ffffffffffff"),
-            "varint of more than 5",
+            "varint has more than 5",
             id="an endless varint",
         ),
     ],

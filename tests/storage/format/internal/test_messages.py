@@ -157,9 +157,9 @@ def test_a_tagged_field_at_its_default_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue of version 1, known up to 0"),
-        (b"\0\0\0\0", "4 bytes announced, but 2 remain"),
-        (b"\0", "2 bytes announced, but 1 remain"),
+        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue has version 1, known up to 0"),
+        (b"\0\0\0\0", "states 4 bytes, but only 2 remain"),
+        (b"\0", "states 2 bytes, but only 1 remain"),
     ],
 )
 def test_bytes_that_are_no_message_are_refused_with_the_position(data: bytes, told: str) -> None:

@@ -100,7 +100,7 @@ def test_a_wrapper_of_magic_1_moves_its_messages_along(codec: Codec) -> None:
     assert decoded(with_offset(wrapper, 4)).offsets.tolist() == [0, 3, 4]
     assert decoded(with_offset(wrapper, 0)).offsets.tolist() == [0, 3, 4]  # as old librdkafka wrote it
     behind = np.concatenate((v1.encode(table([ROW])), with_offset(wrapper, 3)))
-    with pytest.raises(InvalidRecordError, match="wrapper offset 3 contradicts its last inner offset 4") as caught:
+    with pytest.raises(InvalidRecordError, match="has offset 3, which contradicts its last inner offset 4") as caught:
         decoded(behind)
     assert caught.value.position == len(behind) - len(wrapper)
 
