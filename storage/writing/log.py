@@ -62,9 +62,9 @@ class Log(SharedLog):
     def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
         """Appends encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
-        The log gives them ``leader_epoch``; None: the newest in its checkpoint. Synced on return, unless the topic's
-        ``flush.messages`` or ``flush.ms`` allow more. Raises a subclass of AppendError or CorruptRecordError for
-        batches that are refused, and StorageError if the disk failed; nothing is visible then.
+        ``leader_epoch``: None for the newest in the checkpoint. Synced on return, unless ``flush.messages`` or
+        ``flush.ms`` allow more. Raises a subclass of AppendError, or CorruptRecordError, for batches that are refused,
+        and StorageError if the disk failed; nothing is visible then.
         """
         analysis = analyze(buffer, origin, self.context.config)
         if not analysis.valid_bytes:
@@ -100,9 +100,8 @@ class Log(SharedLog):
         self, buffer: Bytes, analysis: Analysis, origin: Origin, leader_epoch: int | None
     ) -> tuple[Window, int]:
         if origin in FOLLOWING:
-            first = (
-                analysis.first_offset if analysis.first_offset >= 0 else int(analysis.headers.table["last_offset"][0])
-            )
+            last_offsets = analysis.headers.table["last_offset"]
+            first = analysis.first_offset if analysis.first_offset >= 0 else int(last_offsets[0])
             if first < self._log_end_offset:
                 raise UnexpectedAppendOffsetError(
                     f"{self.context.directory}: replicated batches begin at offset {first}, which is below the log "
@@ -127,8 +126,8 @@ class Log(SharedLog):
     ) -> AppendInfo:
         """Encodes and appends columns, in batches as large as the topic allows; the log assigns the offsets.
 
-        With ``sync=False``, only the next :meth:`flush` makes them durable. Raises RecordValidationError,
-        InvalidTimestampError or RecordTooLargeError with the index of each record that the topic refuses.
+        With ``sync=False``, the next :meth:`flush` syncs them. Raises RecordValidationError, InvalidTimestampError
+        or RecordTooLargeError with the index of each record that the topic refuses.
         """
         config, fields = self.context.config, fields or v2.BatchFields()
         validate_columns(records, now_ms=self.context.clock.now_ms(), config=config, source_codec=Codec(fields.codec))
@@ -200,9 +199,8 @@ class Log(SharedLog):
     ) -> None:
         """Appends the marker that commits or aborts the transaction of ``producer``; not synced.
 
-        The marker has the producer's epoch, and fences writers with older ones. If the log has seen a newer coordinator
-        epoch, the marker has that one. Raises InvalidProducerEpochError if the log has seen a newer epoch of the
-        producer.
+        It fences older epochs, and has ``coordinator_epoch`` or a newer one that the log has seen. Raises
+        InvalidProducerEpochError if the log has seen a newer epoch of the producer.
         """
         with self._writing():
             known = self.producers.last_entry(producer.id)
@@ -277,12 +275,8 @@ class Log(SharedLog):
         return self.segments.active.fitting(headers)
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
-        """Writes batches to the active segment, and updates the producers and the log end.
-
-        Writes the index entries of aborted transactions first: markers alone would make aborted records visible to
-        readers that use the index.
-        """
-        active = self.segments.active
+        """Writes batches to the active segment, and updates the producers and the log end."""
+        active = self.segments.active  # index entries first: markers alone would show aborted records
         for transaction in update.completed:
             if transaction.aborted:
                 active.txn_index.append(transaction.index_entry)
@@ -320,9 +314,7 @@ class Log(SharedLog):
         opens, with none, some or all of the batches removed. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
-            raise InvalidOffsetError(
-                f"{self.context.directory}: cannot truncate to offset {offset}; give an offset from 0 on"
-            )
+            raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
         with self._writing(), self._changing():
             if offset >= self._log_end_offset:
                 self.epochs.truncate_from_end(self._log_end_offset)
@@ -352,9 +344,7 @@ class Log(SharedLog):
         all, some or none of those above it. Raises InvalidOffsetError for a negative offset.
         """
         if offset < 0:
-            raise InvalidOffsetError(
-                f"{self.context.directory}: a log cannot begin at offset {offset}; give an offset from 0 on"
-            )
+            raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
         with self._writing(), self._changing():
             self._start_at(offset)
 
@@ -392,10 +382,7 @@ class Log(SharedLog):
 
 @lru_cache(maxsize=8)
 def _marker_batch(producer: Producer, marker: Marker) -> bytes:
-    """Returns a marker's encoded batch, with offset and leader epoch 0, which no checksum covers.
-
-    All partitions of a transaction get the same batch, but for these two fields, so it is cached.
-    """
+    """Returns the encoded batch of a marker: the same in all partitions, but for offset and leader epoch, here 0."""
     return control_records.end_transaction_marker(
         commit=marker.is_commit,
         offset=0,
