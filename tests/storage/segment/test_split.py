@@ -139,7 +139,7 @@ def test_an_overflowed_segment_waits_for_the_maintenance_lock(tmp_path: Path) ->
     (tmp_path / "00000000000000000000.log").write_bytes(batches(0, 2**31))
     with (
         LocalFileSystem().lock(str(tmp_path / MAINTENANCE_LOCK_FILE)) or pytest.fail("it waits"),
-        pytest.raises(SegmentOffsetOverflowError, match=r"000\.log: .*another process works on .* open the log again"),
+        pytest.raises(SegmentOffsetOverflowError, match=r"000\.log: .*another process holds .* open the log again"),
     ):
         Log.open(str(tmp_path), COMPACTED)
     assert (tmp_path / "00000000000000000000.log").read_bytes() == batches(0, 2**31)
