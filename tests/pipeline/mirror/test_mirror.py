@@ -398,5 +398,5 @@ def test_wrong_usage_of_the_job_exits_with_2_and_says_what_is_expected(capsys: p
         assert ended.value.code == 2
         assert told in capsys.readouterr().err
     to_kafka = ["to-kafka", "--bootstrap-servers", "b", "--log-dir", "d", "--topics", "a,b", "--target", "c"]
-    with pytest.raises(InvalidConfigError, match="--target c names one topic"):
+    with pytest.raises(InvalidConfigError, match="--target c is for a single topic, but --topics names a, b"):
         list(arguments.ROUNDS["to-kafka"](arguments.parser("").parse_args(to_kafka), ["a", "b"], in_this_process))

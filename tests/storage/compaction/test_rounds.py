@@ -383,7 +383,7 @@ def test_a_log_truncated_during_the_round_is_not_swapped(disk: MemoryFileSystem)
             if next(calls) == 4:
                 other.truncate_to(1)
 
-        with pytest.raises(StorageError, match="nothing was replaced"):
+        with pytest.raises(StorageError, match="no segment was replaced"):
             Cleaner().clean(log, None, 0, check=cut_late)
         other.refresh()
         assert pairs(other) == [(b"a", b"1")]
