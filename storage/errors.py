@@ -37,7 +37,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── TransactionError                      a transaction that cannot continue
     │   ├── TransactionRefusedError           the transaction is not ongoing: its writer must stop              [48]
     │   │   └── ProducerFencedError           another coordinator took over its transactional id: stop          [90]
-    │   ├── TransactionAbortedError           the transaction was aborted before its decision: start a new one
+    │   ├── TransactionAbortedError           the transaction was aborted before its commit was decided
     │   └── OutcomeUnknownError               the decision may or may not be on disk: the next start finds out
     ├── UnsupportedCompressionTypeError       a codec the format does not allow                                 [76]
     ├── UnknownTopicOrPartitionError          no such topic or partition in this directory                      [3]
@@ -224,7 +224,7 @@ class ProducerFencedError(TransactionRefusedError):
 
 
 class TransactionAbortedError(TransactionError):
-    """The transaction was aborted before its decision: none of it becomes visible; a new one may be started."""
+    """The transaction was aborted before its commit was decided: no record becomes visible. Start a new one."""
 
 
 class OutcomeUnknownError(TransactionError):

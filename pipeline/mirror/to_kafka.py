@@ -228,8 +228,8 @@ def _after(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: 
             yield records.slice(passed, len(records))
     if to_pass:
         raise MirrorError(
-            f"{leader} does not end with record number {count} after this mirror's last commit: another producer "
-            "writes there, or the log was compacted since; mirror into a new topic"
+            f"{leader} does not end with the {count} records that this mirror wrote after its last commit: another "
+            "producer writes there, or the log was compacted since; mirror into a new topic"
         )
 
 

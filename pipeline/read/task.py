@@ -93,7 +93,7 @@ def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | 
     except CorruptionError as damage:
         if options.mode is not Mode.DROP_MALFORMED:
             raise
-        logger.warning("%s; skipped in the search for a time, because of option mode", damage)
+        logger.warning("%s; the search for the starting time skips it, because option mode is dropmalformed", damage)
         return _first_salvaged(log, timestamp_ms, options)
     return None if found is None else found.offset
 

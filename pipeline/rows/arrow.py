@@ -51,7 +51,7 @@ def is_beyond_spark(time_ms: int) -> bool:
 
 
 def time_beyond_spark(time_ms: int, what: str, source: TopicPartition, offset: int) -> TimeBeyondSparkError:
-    """Returns the error for a time of the record at ``offset``; ``what`` names the time in the message."""
+    """Returns the error for a time that Spark cannot hold, in the record at ``offset``; ``what`` names the time."""
     return TimeBeyondSparkError(
         f"offset {offset} of {source}: {what} is {time_ms} ms, which does not fit a timestamp in "
         f"microseconds ({_MS_MIN} to {_MS_MAX} ms); perhaps the producer used another unit. Skip the record, or set "

@@ -145,7 +145,7 @@ class _Slot:
         self.calls.clear()
 
     def drop(self) -> None:
-        """Closes the writer. Only logs an error of the disk: the next writer will meet and raise it."""
+        """Closes the writer. An error of the disk is logged, not raised: the next writer will raise it."""
         writer, self.writer = self.writer, None
         if writer is not None:
             try:

@@ -309,9 +309,10 @@ def _zstd(data: memoryview, level: int, magic: int) -> bytes:
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
     """Returns a compressor for a level; for the default level with Kafka's parameters, except for one smaller table.
 
-    Kafka does not pass the batch size to the library, so its level 3 uses parameters for large inputs with every batch.
-    Their table of short matches takes 256 KiB and misses the cache at every byte. With 16 KiB, compression takes 0.80
-    to 0.95 of the time for 0.99 to 1.01 of the bytes (words, source code, JSON and CSV, in batches of 16 and 256 KiB).
+    Kafka does not tell the library the size of a batch. At level 3, the default, the library therefore uses its
+    parameters for large inputs, whose table of short matches takes 256 KiB and misses the cache at every byte. With a
+    table of 16 KiB, compression takes 80 to 95 % of the time, and the output has 99 to 101 % of the size (words, source
+    code, JSON and CSV, in batches of 16 and 256 KiB).
     """
     if level != LEVELS[Codec.ZSTD].default:
         return zstandard.ZstdCompressor(level=level)

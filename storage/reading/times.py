@@ -186,7 +186,10 @@ def largest_record_time(segment: SegmentReader, start_offset: int) -> int:
 
 
 def _entry_from_end(segment: SegmentReader, back: int) -> TimestampOffset:
-    """Returns the time index entry that is ``back`` before the last; an entry before the segment if there is none."""
+    """Returns the time index entry that is ``back`` entries before the last.
+
+    If there is none, returns one that sorts before the whole segment.
+    """
     if segment.has_sound_time_index() and back < len(segment.time_index):
         index = segment.time_index
         entry = TimestampOffset(int(index.timestamps[-1 - back]), int(index.offsets[-1 - back]))

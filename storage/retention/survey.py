@@ -64,7 +64,10 @@ class LogFacts:
 
 
 def survey_log(log: LogReader) -> LogFacts:
-    """Returns the facts of a log. Changes nothing. Raises StorageError if files keep vanishing while it reads."""
+    """Returns what retention must know of a log: offsets, sizes and times of its segments. Changes nothing.
+
+    Raises StorageError if files keep vanishing while it reads.
+    """
     return log.looking_again(lambda: _survey(log))
 
 

@@ -116,7 +116,7 @@ class LogSegment(SegmentReader):
     def advance(self, headers: BatchHeaders) -> None:
         """Count batches that were just written to the end of the ``.log``, and add their index entries.
 
-        Adds entries even to a full index: ``segment.index.bytes`` may have been larger when the index was begun.
+        Adds entries even above ``segment.index.bytes``: the setting may have been lowered since the index was begun.
         """
         table = headers.table
         timestamps, offsets = running_largest(self.largest, headers)

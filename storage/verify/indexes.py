@@ -120,7 +120,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """``.timeindex``: each timestamp is the largest up to the batch that holds the offset."""
+    """Checks a ``.timeindex``: an entry's time must be the largest up to the batch that holds the entry's offset."""
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings

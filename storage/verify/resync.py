@@ -36,7 +36,7 @@ class Tail(NamedTuple):
 
 
 class Walk:
-    """One walk through the first ``end`` bytes of a log."""
+    """Goes through the first ``end`` bytes of a log: sound batches, and the damage between them."""
 
     def __init__(self, file: File, base_offset: int, end: int) -> None:
         self._file = file
