@@ -28,7 +28,7 @@ def calls(path: Path) -> list[tuple[str, list[str]]]:
     [
         ("conf/schedule/crontab", ["retain", "compact", "verify"]),
         ("conf/schedule/cronjob.yaml", ["retain"]),
-        ("docs/scheduling.md", ["retain", "retain", "compact", "verify"]),
+        ("docs/scheduling.md", ["retain", "retain", "compact", "verify", "retain"]),
     ],
 )
 def test_the_options_of_an_example_are_known(name: str, jobs: list[str]) -> None:
@@ -37,5 +37,6 @@ def test_the_options_of_an_example_are_known(name: str, jobs: list[str]) -> None
     for job, options in found:
         assert (ROOT / "jobs" / f"{job}.py").exists()
         parser = arguments("")
-        parser.add_argument("--keep-for-groups")
+        for option in ("--keep-for-groups", "--policy", "--policy-option"):
+            parser.add_argument(option)
         ConfigOverrides.parse(parser.parse_args(options).config)

@@ -101,7 +101,7 @@ def test_inner_offsets_of_an_old_wrapper_that_are_negative_are_damage() -> None:
         ),
         dtype=np.uint8,
     )
-    with pytest.raises(InvalidRecordError, match="wrapper offset 19"):
+    with pytest.raises(InvalidRecordError, match="the wrapper has offset 19"):
         formats.decode(data, formats.scan(data).headers)
 
 

@@ -192,9 +192,9 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
     "no way to say what to read": ({}, WRONG, "subscribe, assign, subscribePattern must be given, not none"),
     "no topic": ({"subscribe": " , "}, WRONG, "subscribe names no topic"),
     "an empty pattern": ({"subscribePattern": " "}, WRONG, "subscribePattern is empty"),
-    "an invalid pattern": ({"subscribePattern": "*"}, WRONG, "subscribePattern: .* not a regular expression"),
+    "an invalid pattern": ({"subscribePattern": "*"}, WRONG, "subscribePattern is .* must be a regular expression"),
     "assign without JSON": ({"assign": "plain"}, WRONG, "assign: 'plain' is not"),
-    "assign with other JSON": ({"assign": '{"plain": 0}'}, WRONG, "assign: .* is not"),
+    "assign with other JSON": ({"assign": '{"plain": 0}'}, WRONG, "assign is .* must have the form"),
     "a topic that is not there": ({"subscribe": "plane"}, UNKNOWN, "no topic 'plane'.*did you mean 'plain'"),
     "a start at the end": ({**PLAIN, "startingOffsets": "latest"}, WRONG, "startingOffsets .*cannot be latest"),
     "a start at the end of one partition": (

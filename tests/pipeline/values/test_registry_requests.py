@@ -148,7 +148,7 @@ class TestTries:
         [
             pytest.param("<html>", "did not answer to /schemas/ids/1 with JSON: <html>", id="no JSON"),
             pytest.param("[" * 100_000, "with JSON", id="JSON beyond all depth"),
-            pytest.param("[]", r"answered \[\]", id="no object"),
+            pytest.param("[]", r"answered .* with \[\]", id="no object"),
             pytest.param('{"schema": 1}', "returned no schema", id="no text"),
         ],
     )

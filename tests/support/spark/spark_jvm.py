@@ -75,6 +75,7 @@ SMALL = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",  # of 50, which cost more than any table here
+    "spark.sql.ui.retainedExecutions": "100000",  # a session has many tests, and some count its executions
     "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough where many tests run
 }
 
