@@ -14,7 +14,7 @@ from ... import storage
 from ..arguments import parse_interval
 from ..flags import AsJson
 from ..output import fail
-from .run import Asked, Operation, repeat, run_once
+from .run import Asked, repeat, run_once
 
 Conf = Annotated[Path, typer.Option("--conf", help="The settings file: what to run, and how often.")]
 LogDir = Annotated[str | None, typer.Option(help="The log directory, instead of the one that the file names.")]
@@ -34,7 +34,7 @@ class _Task(NamedTuple):
 
     every: str
     asked: Asked
-    operation: Operation
+    operation: storage.Operation
 
 
 def maintain(
@@ -93,7 +93,7 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
     return _Task(every, asked, _retention(table) if name == "retain" else getattr(storage, OPERATIONS[name]))
 
 
-def _retention(table: Mapping[str, Any]) -> Operation:
+def _retention(table: Mapping[str, Any]) -> storage.Operation:
     options = [f"{key}={value}" for key, value in table.get("policy_options", {}).items()]
     policy = storage.load_policy(table["policy"], options) if "policy" in table else None
     return partial(storage.retain_partitions, keep_for_groups=table.get("keep_for_groups", ()), policy=policy)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -49,14 +49,6 @@ Every = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
 
 
-class Operation(Protocol):
-    """A maintenance operation of storage over selected partitions."""
-
-    def __call__(
-        self, run: storage.MaintenanceRun, selection: storage.Selection, runner: storage.Runner, /
-    ) -> Iterator[storage.PartitionOutcome]: ...
-
-
 @dataclass(frozen=True)
 class Asked:
     """The flags of a maintenance command."""
@@ -85,7 +77,7 @@ class Asked:
         return run
 
 
-def carry_out(name: str, asked: Asked, operation: Operation) -> None:
+def carry_out(name: str, asked: Asked, operation: storage.Operation) -> None:
     """Runs ``operation``, again and again if ``asked.every`` is given, and exits with the code of the last run."""
     if asked.every is None:
         code = run_once(name, asked, operation)
@@ -117,7 +109,7 @@ def repeat(intervals_ms: Mapping[str, int], run: Callable[[str], int]) -> int:
     return code or 0
 
 
-def run_once(name: str, asked: Asked, operation: Operation) -> int:
+def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
     """Runs ``operation`` and prints the outcome of each partition as it finishes.
 
     Returns the exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.

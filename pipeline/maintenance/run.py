@@ -8,9 +8,8 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from typing import Protocol
 
 from pyspark import SparkConf, SparkContext
 
@@ -18,8 +17,8 @@ from ...storage import (
     InvalidConfigError,
     LogStoreError,
     MaintenanceRun,
+    Operation,
     PartitionOutcome,
-    Runner,
     Selection,
     Tally,
     select_partitions,
@@ -29,12 +28,6 @@ from ..job import on_jvm_shutdown, to_run
 from .spark_tasks import SparkTasks
 
 RUN_TIMEOUT_S = 300  # how long a run may take to finish after a signal
-
-
-class Operation(Protocol):
-    """A maintenance operation of storage over selected partitions."""
-
-    def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
 
 
 def maintain(name: str, options: argparse.Namespace, operation: Operation) -> int:

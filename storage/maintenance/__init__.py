@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .describe import PartitionDescription as PartitionDescription, describe_partition as describe_partition
     from .outcome import OutcomeStatus as OutcomeStatus, PartitionOutcome as PartitionOutcome, Tally as Tally
     from .partitions import (
+        Operation as Operation,
         Runner as Runner,
         compact_partitions as compact_partitions,
         in_this_process as in_this_process,
@@ -42,6 +43,7 @@ else:
             "describe": ["PartitionDescription", "describe_partition"],
             "outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
             "partitions": [
+                "Operation",
                 "Runner",
                 "compact_partitions",
                 "in_this_process",

@@ -35,6 +35,12 @@ class Runner(Protocol):
         ...
 
 
+class Operation(Protocol):
+    """An operation over selected partitions that needs no further arguments, such as :func:`compact_partitions`."""
+
+    def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
+
+
 def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
     """A :class:`Runner` that runs the tasks one after the other."""
     return map(task, items)

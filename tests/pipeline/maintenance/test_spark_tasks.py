@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline import maintenance
 from pyspark_commitlog.pipeline.job import arguments
 from pyspark_commitlog.pipeline.job.command_line import to_run
 from pyspark_commitlog.pipeline.maintenance import show
@@ -22,6 +21,7 @@ from pyspark_commitlog.storage import (
     InvalidConfigError,
     LogManager,
     MaintenanceRun,
+    Operation,
     OutcomeStatus,
     PartitionOutcome,
     compact_partitions,
@@ -61,9 +61,7 @@ def dry_run(log_dir: str) -> MaintenanceRun:
 
 
 @pytest.mark.parametrize("operation", ALL)
-def test_outcomes_on_spark_are_those_of_a_loop(
-    spark: SparkSession, log_dir: str, operation: maintenance.Operation
-) -> None:
+def test_outcomes_on_spark_are_those_of_a_loop(spark: SparkSession, log_dir: str, operation: Operation) -> None:
     run = dry_run(log_dir)
     with run.manager() as manager:
         selection = select_partitions(manager, [], ConfigOverrides())
