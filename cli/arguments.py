@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import typer
 
@@ -11,16 +11,17 @@ from .. import storage
 
 def parse_instant(flag: str, text: str) -> int:
     """Returns milliseconds since the epoch for a time as text, which is in UTC unless it names a zone."""
-    try:
-        return storage.parse_instant(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{flag} {error}") from None
+    return _parsed(storage.parse_instant, flag, text)
 
 
 def parse_interval(flag: str, text: str) -> int:
     """Returns the milliseconds of a duration such as ``5 minutes``."""
+    return _parsed(storage.parse_duration_ms, flag, text)
+
+
+def _parsed(parse: Callable[[str], int], flag: str, text: str) -> int:
     try:
-        return storage.parse_duration_ms(text)
+        return parse(text)
     except ValueError as error:
         raise typer.BadParameter(f"{flag} {error}") from None
 

@@ -20,11 +20,7 @@ Conf = Annotated[Path, typer.Option("--conf", help="The settings file: what to r
 LogDir = Annotated[str | None, typer.Option(help="The log directory, instead of the one that the file names.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print what would be run, and how often.")]
 
-OPERATIONS = {  # by their tables in the settings file: functions of storage, not loaded before they run
-    "retain": "retain_partitions",
-    "compact": "compact_partitions",
-    "verify": "verify_partitions",
-}
+OPERATIONS = ("retain", "compact", "verify")  # by their tables in the settings file
 _KEYS = ("every", "topics", "config")
 _RETENTION_KEYS = ("keep_for_groups", "policy", "policy_options")
 
@@ -33,6 +29,7 @@ class _Task(NamedTuple):
     """An operation that the settings file asks for."""
 
     every: str
+    interval_ms: int  # the same
     asked: Asked
     operation: storage.Operation
 
@@ -54,7 +51,7 @@ def maintain(
         for name, task in tasks.items():
             typer.echo(f"would run {name} every {task.every} on {task.asked.log_dir}")
         return
-    intervals_ms = {name: parse_interval(f"[{name}] every =", task.every) for name, task in tasks.items()}
+    intervals_ms = {name: task.interval_ms for name, task in tasks.items()}
     code = repeat(intervals_ms, lambda name: run_once(name, tasks[name].asked, tasks[name].operation))
     if code:
         raise typer.Exit(code)
@@ -87,18 +84,20 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
     every = table.get("every")
     if not isinstance(every, str):
         fail(f'{conf}: [{name}] needs every, such as every = "5 minutes"')
-    parse_interval(f"{conf}: [{name}] every =", every)
+    interval_ms = parse_interval(f"{conf}: [{name}] every =", every)
     config = [f"{key}={value}" for key, value in table.get("config", {}).items()]
     asked = Asked(directory, table.get("topics") or (), config, as_json, wait=True)
-    return _Task(every, asked, _retention(table) if name == "retain" else getattr(storage, OPERATIONS[name]))
+    return _Task(every, interval_ms, asked, _operation(name, table))
 
 
-def _retention(table: Mapping[str, Any]) -> storage.Operation:
+def _operation(name: str, table: Mapping[str, Any]) -> storage.Operation:
+    if name != "retain":
+        return storage.compact_partitions if name == "compact" else storage.verify_partitions
     options = [f"{key}={value}" for key, value in table.get("policy_options", {}).items()]
     policy = storage.load_policy(table["policy"], options) if "policy" in table else None
     return partial(storage.retain_partitions, keep_for_groups=table.get("keep_for_groups", ()), policy=policy)
 
 
-def _refuse(conf: Path, name: str, known: Mapping[str, object] | tuple[str, ...]) -> NoReturn:
+def _refuse(conf: Path, name: str, known: tuple[str, ...]) -> NoReturn:
     near = storage.did_you_mean(name.rpartition(" ")[2], known)
     fail(f"{conf}: unknown {name}{near or '; there are ' + ', '.join(known)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
@@ -48,7 +49,7 @@ def arguments(description: str | None, *, repeats: bool = False) -> argparse.Arg
     )
     add(
         "--as-of",
-        type=_instant,
+        type=_saying_why(parse_instant),
         metavar="TIME",
         help="act as of this time: ISO 8601 (UTC by default), or ms since 1970",
     )
@@ -57,22 +58,25 @@ def arguments(description: str | None, *, repeats: bool = False) -> argparse.Arg
     add("--wait", action="store_true", help="wait for partitions that another job is processing, instead of failing")
     parser.set_defaults(every=None)
     if repeats:
-        add("--every", type=_interval, metavar="TIME", help="go on until stopped, with a run every '5 minutes'")
+        add(
+            "--every",
+            type=_saying_why(parse_duration_ms),
+            metavar="TIME",
+            help="go on until stopped, with a run every '5 minutes'",
+        )
     return parser
 
 
-def _interval(text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """Returns ``parse`` with errors whose text argparse prints; it replaces the text of a ValueError by its own."""
 
+    def parsed(text: str) -> int:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def _instant(text: str) -> int:
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed
 
 
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
