@@ -144,18 +144,22 @@ def _consumer_id(_: storage.GroupDescription, member: storage.GroupMember) -> ob
 
 def _named(partitions: Iterable[tuple[str, int]]) -> str | None:
     """Returns partitions as Kafka 4 prints them: ``orders:0,1;payments:2``."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(str(partition))
+    by_topic = _numbers_by_topic(sorted(partitions))
     return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or None
 
 
 def _assignment(member: storage.GroupMember) -> str | None:
     """Returns the partition numbers of each topic as Kafka 3.9.1 prints them: ``(0,1), (2)``."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, partition in member.partitions:
-        by_topic.setdefault(topic, []).append(str(partition))
+    by_topic = _numbers_by_topic(member.partitions)
     return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in by_topic.values())) or None
+
+
+def _numbers_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[str]]:
+    """Returns the numbers of partitions by topic, as text, in the order of ``partitions``."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(str(partition))
+    return by_topic
 
 
 _EPOCHS_AND_ASSIGNMENTS: Sequence[_MemberColumn] = (
