@@ -20,6 +20,7 @@ PACKAGES = (
     "lz4",
     "zstandard",
     "cramjam",
+    "crc32c",
     "fastcrc",
     "aiokafka",
     "kafka-python",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastcrc.crc32 import iscsi as crc32c, iso_hdlc as crc32
+from crc32c import crc32c
+from fastcrc.crc32 import iso_hdlc as crc32
 
 from .tables import Bytes, Int64s
 
