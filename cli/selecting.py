@@ -38,18 +38,18 @@ def matching(
 
 def matching_partitions(
     topics: Iterable[storage.TopicDescription], rules: Iterable[str] | None
-) -> list[tuple[str, int]]:
-    """Returns (topic, partition) of each partition that matches one of ``rules``; of all if ``rules`` is None.
+) -> list[storage.TopicPartition]:
+    """Returns each partition that matches one of ``rules``; of all if ``rules`` is None.
 
     A rule is ``TOPICS``, ``TOPICS:3``, ``TOPICS:0-2`` (without 2), ``TOPICS:1-`` or ``:0``. TOPICS is a name or a
     regular expression; an empty one matches all topics (GetOffsetShell's TopicPartitionFilter).
     """
     parsed = None if rules is None else [_rule(text) for text in rules]
     return [
-        (topic.name, partition)
+        each
         for topic in topics
-        for partition in topic.partitions
-        if parsed is None or any(names.fullmatch(topic.name) and partition in taken for names, taken in parsed)
+        for each in topic.topic_partitions
+        if parsed is None or any(names.fullmatch(topic.name) and each.partition in taken for names, taken in parsed)
     ]
 
 

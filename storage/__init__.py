@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         write_atomically as write_atomically,
     )
     from .format.constants import Codec as Codec, TimestampType as TimestampType
+    from .format.files.file_names import TopicPartition as TopicPartition
     from .format.internal.internal_topics import (
         TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC,
         OffsetCommitKey as OffsetCommitKey,
@@ -287,6 +288,7 @@ else:
                 "write_atomically",
             ],
             "format.constants": ["Codec", "TimestampType"],
+            "format.files.file_names": ["TopicPartition"],
             "format.internal.internal_topics": [
                 "OffsetCommitKey",
                 "OffsetCommitValue",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,11 +60,14 @@ def _json(result: storage.DeletedRecords, *, is_dry: bool) -> dict[str, Any]:
     return {**result._asdict(), "error": error, "deleted": result.error is None and not is_dry}
 
 
-def _parsed(path: Path) -> dict[tuple[str, int], int]:
-    """Returns the offsets by (topic, partition) in a file of Kafka's format. Exits with 1 for any other content."""
+def _parsed(path: Path) -> dict[storage.TopicPartition, int]:
+    """Returns the offsets by partition in a file of Kafka's format. Exits with 1 for any other content."""
     try:
         content = json.loads(path.read_text())
-        rows = [(str(row["topic"]), int(row["partition"]), int(row["offset"])) for row in content["partitions"]]
+        rows = [
+            (storage.TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
+            for row in content["partitions"]
+        ]
         version = content.get("version", 1)
     except FileNotFoundError:
         fail(f"{path}: no such file")
@@ -73,9 +77,9 @@ def _parsed(path: Path) -> dict[tuple[str, int], int]:
         fail(f"{path}: {error}; expected a file like {EXAMPLE}")
     if version != 1:
         fail(f"{path}: version {version} is not supported; use version 1")
-    parsed = {(topic, partition): offset for topic, partition, offset in rows}
+    parsed = dict(rows)
     if len(parsed) < len(rows):
-        twice = sorted({row[:2] for row in rows if [other[:2] for other in rows].count(row[:2]) > 1})
-        names = ", ".join(f"{topic}-{partition}" for topic, partition in twice)
-        fail(f"{path}: more than one offset for {names}; give one for each")
+        counts = Counter(partition for partition, _ in rows)
+        twice = sorted(partition for partition, count in counts.items() if count > 1)
+        fail(f"{path}: more than one offset for {', '.join(map(str, twice))}; give one for each")
     return parsed

@@ -142,7 +142,7 @@ def _consumer_id(_: storage.GroupDescription, member: storage.GroupMember) -> ob
     return member.consumer_id
 
 
-def _named(partitions: Iterable[tuple[str, int]]) -> str | None:
+def _named(partitions: Iterable[storage.TopicPartition]) -> str | None:
     """Returns partitions as Kafka 4 prints them: ``orders:0,1;payments:2``."""
     by_topic = _numbers_by_topic(sorted(partitions))
     return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or None
@@ -154,7 +154,7 @@ def _assignment(member: storage.GroupMember) -> str | None:
     return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in by_topic.values())) or None
 
 
-def _numbers_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[str]]:
+def _numbers_by_topic(partitions: Iterable[storage.TopicPartition]) -> dict[str, list[str]]:
     """Returns the numbers of partitions by topic, as text, in the order of ``partitions``."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in partitions:
@@ -219,5 +219,5 @@ def _member(group: storage.GroupDescription, member: storage.GroupMember) -> dic
     return shown
 
 
-def _partitions_json(partitions: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+def _partitions_json(partitions: Iterable[storage.TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition": partition} for topic, partition in partitions]

@@ -304,8 +304,8 @@ class _Groups:
         self._show_reset(rows, asked, with_group=len(asked.groups) != 1)
 
     def _to_commit(
-        self, name: str, plan: Mapping[tuple[str, int], int]
-    ) -> dict[tuple[str, int], storage.CommittedOffset]:
+        self, name: str, plan: Mapping[storage.TopicPartition, int]
+    ) -> dict[storage.TopicPartition, storage.CommittedOffset]:
         """Returns the new offsets, with the topic's id where the group's consumers had committed one.
 
         Kafka 4 ignores an offset whose id is not the topic's.
@@ -314,7 +314,7 @@ class _Groups:
         with_id = {partition for partition in plan if partition in before and before[partition].topic_id is not None}
         ids = {topic: storage.topic_id(self._manager, topics[topic]) for topic, _ in with_id}
         return {
-            partition: storage.CommittedOffset(new, topic_id=ids[partition[0]] if partition in with_id else None)
+            partition: storage.CommittedOffset(new, topic_id=ids[partition.topic] if partition in with_id else None)
             for partition, new in plan.items()
         }
 
@@ -327,10 +327,10 @@ class _Groups:
         else:
             print_table(NEW_OFFSETS, rows)
 
-    def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+    def _plans_in(self, path: Path, names: Sequence[str]) -> dict[str, dict[storage.TopicPartition, int]]:
         """Returns the new offsets in the file, by group and partition; warns of groups in ``names`` that it lacks."""
         there, found = self._lags.looks.partitions(), resetting.from_csv(path, names)
-        plans: dict[str, dict[tuple[str, int], int]] = {}
+        plans: dict[str, dict[storage.TopicPartition, int]] = {}
         for name in names:
             if name not in found:
                 typer.echo(f"commitlog: {path} has no offsets of group {name!r}", err=True)
@@ -353,7 +353,7 @@ class _Groups:
 
     def _plan(
         self, name: str, target: resetting.Target, topics: Sequence[str]
-    ) -> Iterator[tuple[tuple[str, int], int]]:
+    ) -> Iterator[tuple[storage.TopicPartition, int]]:
         committed = self._committed(name)
         there = self._lags.looks.partitions()
         partitions = (
@@ -366,7 +366,7 @@ class _Groups:
                 before = committed.get(partition)
                 yield partition, target(log, None if before is None else before.offset)
 
-    def _committed(self, name: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+    def _committed(self, name: str) -> Mapping[storage.TopicPartition, storage.CommittedOffset]:
         """Returns the offsets of a group; none for a new one. Raises CorruptionError if its partition is damaged."""
         if name in self._known:
             return self._known[name].offsets
@@ -386,5 +386,5 @@ class _Groups:
         return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
 
 
-def _listed(partitions: Iterable[tuple[str, int]]) -> str:
-    return ", ".join(f"{topic}-{partition}" for topic, partition in partitions)
+def _listed(partitions: Iterable[storage.TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))

@@ -39,13 +39,13 @@ def target(**given: Any) -> Target | Path:
     return _SCENARIOS[scenario](value)
 
 
-def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[storage.TopicPartition, int]]:
     """Returns the offsets in a file that ``--export`` wrote, by group and partition.
 
     Rows are ``topic,partition,offset`` for one group, and begin with the group if there are several. Rows of groups
     not in ``groups`` are ignored, as by Kafka's tool.
     """
-    found: dict[str, dict[tuple[str, int], int]] = {}
+    found: dict[str, dict[storage.TopicPartition, int]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             for row in (reader := csv.reader(file)):
@@ -57,11 +57,11 @@ def from_csv(path: Path, groups: Sequence[str]) -> dict[str, dict[tuple[str, int
     return {group: found[group] for group in groups if group in found}
 
 
-def _csv_row(row: Sequence[str], groups: Sequence[str], where: str) -> tuple[str, tuple[str, int], int]:
+def _csv_row(row: Sequence[str], groups: Sequence[str], where: str) -> tuple[str, storage.TopicPartition, int]:
     is_of_one = len(groups) == 1 and len(row) == 3
     try:
         group, topic, partition, offset = (*groups, *row) if is_of_one else row
-        return group, (topic, int(partition)), int(offset)
+        return group, storage.TopicPartition(topic, int(partition)), int(offset)
     except ValueError:
         expected = "topic,partition,offset or group,topic,partition,offset" if len(groups) == 1 else _OF_SEVERAL
         fail(f"{where}: {','.join(row)!r} is not of the form {expected}")
@@ -126,7 +126,9 @@ _SCENARIOS: Mapping[str, Callable[[Any], Target]] = {
 }
 
 
-def partitions_of(text: str, there: Sequence[tuple[str, int]], what: str = "partitions") -> list[tuple[str, int]]:
+def partitions_of(
+    text: str, there: Sequence[storage.TopicPartition], what: str = "partitions"
+) -> list[storage.TopicPartition]:
     """Returns the partitions in ``there`` that ``orders`` or ``orders:0,2`` names. Exits with 1 if one is missing.
 
     ``what``: the noun for them in errors.
@@ -137,11 +139,11 @@ def partitions_of(text: str, there: Sequence[tuple[str, int]], what: str = "part
         names = ", ".join(sorted({topic for topic, _ in there})) or "none"
         fail(f"there are no {what} of topic {name!r}; topics with {what}: {names}")
     if not numbers:
-        return [(name, partition) for partition in known]
+        return [storage.TopicPartition(name, partition) for partition in known]
     if not re.fullmatch(r"\d+(,\d+)*", numbers):
         raise typer.BadParameter(f"--topic {text!r} is not of the form orders or orders:0,2")
     asked = [int(number) for number in numbers.split(",")]
     missing = [number for number in asked if number not in known]
     if missing:
         fail(f"topic {name!r} has {what} {known}, but not {missing}")
-    return [(name, partition) for partition in asked]
+    return [storage.TopicPartition(name, partition) for partition in asked]

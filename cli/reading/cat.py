@@ -106,11 +106,12 @@ def cat(  # the flags are those of kcat -C
         raise typer.BadParameter("'--offset stored' needs --group, and --group needs '--offset stored'")
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
-        watchers = {each: manager.open_watcher(topic, each) for each in partition or manager.topic(topic).partitions}
-        firsts = {(topic, each): log.log_start_offset for each, log in watchers.items()}
+        chosen = [storage.TopicPartition(topic, each) for each in partition or manager.topic(topic).partitions]
+        watchers = {each: manager.open_watcher(*each) for each in chosen}
+        firsts = {each: log.log_start_offset for each, log in watchers.items()}
         stored = {} if group is None else _stored(manager, group)
-        spans = {each: span.stored_at(stored.get((topic, each))) for each in watchers}
-        tails = [_Tail(logs.enter_context(log), topic, each, spans[each]) for each, log in watchers.items()]
+        spans = {each: span.stored_at(stored.get(each)) for each in watchers}
+        tails = [_Tail(logs.enter_context(log), each, spans[each]) for each, log in watchers.items()]
         if span.is_offset or not quiet:
             _report_moved(tails, storage.remote_offsets(manager, firsts), is_given=span.is_offset)
         printing = _Printing(tails, text, count, is_quiet=quiet)
@@ -158,7 +159,7 @@ class _Span:
         return None if self.ends_at_ms is None else _at_time(self.ends_at_ms, log, self.isolation)
 
 
-def _stored(manager: storage.LogManager, group: str) -> Mapping[tuple[str, int], storage.CommittedOffset]:
+def _stored(manager: storage.LogManager, group: str) -> Mapping[storage.TopicPartition, storage.CommittedOffset]:
     groups = storage.GroupOffsets(manager)
     found = groups.fetch(group)
     if not found and group not in (known := groups.groups()):
@@ -190,10 +191,10 @@ def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isola
 class _Tail:
     """The records of one partition that are still to be printed."""
 
-    def __init__(self, log: storage.LogWatcher, topic: str, partition: int, span: _Span) -> None:
-        self.name = f"{topic} [{partition}]"
-        self._log, self._topic, self._partition, self._span = log, topic, partition, span
-        self.partition = (topic, partition)
+    def __init__(self, log: storage.LogWatcher, partition: storage.TopicPartition, span: _Span) -> None:
+        self.name = f"{partition.topic} [{partition.partition}]"
+        self._log, self._span = log, span
+        self.partition = partition
         self.asked = span.begin(log, span.isolation)
         # After a crash, a log whose records were all deleted may have a log start above its log end.
         self.next_offset = max(min(self.asked, log.log_end_offset), log.log_start_offset)
@@ -211,7 +212,7 @@ class _Tail:
         for records in self._log.records(
             self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
         ):
-            for message in record_text.messages(self._topic, self._partition, records):
+            for message in record_text.messages(*self.partition, records):
                 self.next_offset = message.offset + 1
                 yield message
         self.next_offset = max(self.next_offset, end)
@@ -230,18 +231,18 @@ class _Tail:
         waiting = self._log.log_end_offset - found.first_offset
         return f"{found}: {waiting:,} offsets wait for its end; see commitlog transactions"
 
-    def catch_up(self, marks: Mapping[tuple[str, int], storage.Marks]) -> str:
+    def catch_up(self, marks: Mapping[storage.TopicPartition, storage.Marks]) -> str:
         """Updates the log start and log end; ``marks`` are the current checkpoints.
 
         Returns the offsets that were deleted before they were printed, as text, empty if there are none. They are
         skipped, as by a consumer with auto.offset.reset=earliest.
         """
-        self._log.catch_up(marks.get((self._topic, self._partition), storage.Marks()))
+        self._log.catch_up(marks.get(self.partition, storage.Marks()))
         before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
         return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
 
 
-def _report_moved(tails: Sequence[_Tail], remote: Mapping[tuple[str, int], range], *, is_given: bool) -> None:
+def _report_moved(tails: Sequence[_Tail], remote: Mapping[storage.TopicPartition, range], *, is_given: bool) -> None:
     """Reports the partitions that start at the nearest offset because they do not have the requested one.
 
     ``is_given``: the user gave the offset as a number. If that is above every log end, exits with 1. ``remote``:

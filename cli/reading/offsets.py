@@ -73,7 +73,7 @@ def offsets(  # the flags are those of kafka-get-offsets
         found = matching(manager.topics(), topic, exclude_internal=exclude_internal_topics)
         chosen = matching_partitions(found, None if topic_partitions is None else topic_partitions.split(","))
         wanted = None if partitions is None else _numbers(partitions)
-        chosen = [partition for partition in chosen if wanted is None or partition[1] in wanted]
+        chosen = [partition for partition in chosen if wanted is None or partition.partition in wanted]
         if not chosen:
             fail(f"{log_dir} has none of the requested partitions; list them with commitlog topics --describe")
         failures = Failures()
@@ -82,12 +82,12 @@ def offsets(  # the flags are those of kafka-get-offsets
     failures.end()
 
 
-def _ask(manager: storage.LogManager, partition: tuple[str, int], question: Question) -> Found | None:
+def _ask(manager: storage.LogManager, partition: storage.TopicPartition, question: Question) -> Found | None:
     with manager.open_reader(*partition) as log:
         return question(log)
 
 
-def _show(answers: Mapping[tuple[str, int], Found], *, as_json: bool) -> None:
+def _show(answers: Mapping[storage.TopicPartition, Found], *, as_json: bool) -> None:
     if as_json:
         print_json(
             {"topic": topic, "partition": partition, **found._asdict()} for (topic, partition), found in answers.items()

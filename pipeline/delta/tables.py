@@ -17,8 +17,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
-from ...storage import InvalidConfigError, LogManager, did_you_mean
-from ..rows import EARLIEST, TopicPartition, offsets_to_nested
+from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
+from ..rows import EARLIEST, offsets_to_nested
 from ..values import Serde, encoded
 from ..write import Run
 from .table_ends import check_same_log, last_rows
@@ -158,7 +158,7 @@ def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str)
     the table's last rows did not come from this log (``table_ends``).
     """
     with LogManager.open(log_dir) as manager:
-        starts = dict.fromkeys((TopicPartition(topic, number) for number in manager.topic(topic).partitions), EARLIEST)
+        starts = dict.fromkeys(manager.topic(topic).topic_partitions, EARLIEST)
         if DeltaTable.isDeltaTable(session, absolute(path)):
             for last in last_rows(session.read.format("delta").load(absolute(path))):
                 check_same_log(manager, topic, last, path)

@@ -26,12 +26,12 @@ from ...storage import (
     LogManager,
     LogReader,
     LogStoreError,
+    TopicPartition,
     lag_ms,
     local_path,
     log_figures,
     open_transactions,
 )
-from ..rows import TopicPartition
 
 logger = logging.getLogger(__name__)
 

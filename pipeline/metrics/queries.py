@@ -23,8 +23,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from ...storage import InvalidConfigError
-from ..rows import TopicPartition, offsets_from_json
+from ...storage import InvalidConfigError, TopicPartition
+from ..rows import offsets_from_json
 from ..write import SinkBatch, newest_batches
 from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, add_groups
 

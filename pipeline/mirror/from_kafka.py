@@ -12,8 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...storage import Log, LogManager, LogStoreError, Runner, add_partitions, append_fetched, begin_at, topic_id
-from ..rows import TopicPartition
+from ...storage import (
+    Log,
+    LogManager,
+    LogStoreError,
+    Runner,
+    TopicPartition,
+    add_partitions,
+    append_fetched,
+    begin_at,
+    topic_id,
+)
 from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, MirrorError, OutsideLogError, PartitionLeader
 from .mirrored import Mirrored
 

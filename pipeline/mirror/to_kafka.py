@@ -28,6 +28,7 @@ from ...storage import (
     Records,
     Runner,
     TopicDescription,
+    TopicPartition,
     bytes_in_batch,
     fetched_records,
     producer_batches,
@@ -113,7 +114,7 @@ def _batch_bytes(configs: Mapping[str, str], compression: Compression) -> int:
 def _positions(offsets: GroupOffsets, sending: Sending, topic: TopicDescription) -> list[tuple[int, OffsetPair]]:
     """Returns the committed position of each partition; commits one for a partition without, before it is sent."""
     committed = offsets.fetch(sending.group)
-    found = {number: committed.get((topic.name, number)) for number in topic.partitions}
+    found = {each.partition: committed.get(each) for each in topic.topic_partitions}
     known = {number: _decoded(offset) for number, offset in found.items() if offset is not None}
     begun = {number: _begin(offsets, sending, number) for number in topic.partitions if number not in known}
     _commit(offsets, sending, begun)
@@ -134,10 +135,13 @@ def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> OffsetPai
 
 def _commit(offsets: GroupOffsets, sending: Sending, positions: Mapping[int, OffsetPair]) -> None:
     committed = {
-        (sending.topic, partition): CommittedOffset(position.source, json.dumps({"targetOffset": position.target}))
-        for partition, position in positions.items()
+        TopicPartition(sending.topic, partition): _encoded(position) for partition, position in positions.items()
     }
     offsets.commit(sending.group, committed)
+
+
+def _encoded(position: OffsetPair) -> CommittedOffset:
+    return CommittedOffset(position.source, json.dumps({"targetOffset": position.target}))
 
 
 def _decoded(committed: CommittedOffset) -> OffsetPair:

@@ -8,8 +8,8 @@ from functools import cache
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...storage import LogManager, remote_offsets
-from ..rows import Ends, Logs, TopicPartition, check_start_before_end, warn_of_remote
+from ...storage import LogManager, TopicPartition, remote_offsets
+from ..rows import Ends, Logs, check_start_before_end, warn_of_remote
 from ..workers import freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions

@@ -22,11 +22,12 @@ from ...storage import (
     OffsetCommitKey,
     OffsetCommitValue,
     Records,
+    TopicPartition,
     TransactionLogValue,
     decode_group_key,
     decode_transaction_key,
 )
-from ..rows import TopicPartition, is_beyond_spark, time_beyond_spark
+from ..rows import is_beyond_spark, time_beyond_spark
 
 Row = dict[str, Any]
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from ...storage import LogManager, LogWatcher, Marks, StorageError, UnknownTopicOrPartitionError
-from ..rows import TopicPartition
+from ...storage import LogManager, LogWatcher, Marks, StorageError, TopicPartition, UnknownTopicOrPartitionError
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512

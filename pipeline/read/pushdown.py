@@ -24,8 +24,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ...storage import Timespan
-from ..rows import TopicPartition
+from ...storage import Timespan, TopicPartition
 from .task_ranges import OffsetRange
 
 _LEAST, _MOST = -(2**63), 2**63 - 1

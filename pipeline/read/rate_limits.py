@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..rows import Offsets, TopicPartition
+from ...storage import TopicPartition
+from ..rows import Offsets
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000  # maxTriggerDelay of Spark's Kafka source: 15m
 

@@ -29,10 +29,11 @@ from ...storage import (
     LogStoreError,
     LogWatcher,
     OffsetOutOfRangeError,
+    TopicPartition,
     UnknownTopicOrPartitionError,
     remote_offsets,
 )
-from ..rows import Ends, Logs, Offsets, TopicPartition, offsets_from_nested, offsets_to_nested, warn_of_remote
+from ..rows import Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import Mode, ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
@@ -279,9 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         group = self._options.group_id
         if group is not None and ended != self._committed:
-            offsets: dict[tuple[str, int], CommittedOffset] = {
-                partition: CommittedOffset(offset) for partition, offset in ended.items()
-            }
+            offsets = {partition: CommittedOffset(offset) for partition, offset in ended.items()}
             GroupOffsets(self._open_logs.manager).commit(group, offsets)
             self._committed = ended
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...storage import INTERNAL_TOPICS, InvalidConfigError, LogManager, UnknownTopicOrPartitionError
-from ..rows import TopicPartition, json_object
+from ...storage import INTERNAL_TOPICS, InvalidConfigError, LogManager, TopicPartition, UnknownTopicOrPartitionError
+from ..rows import json_object
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _matching(text: str, manager: LogManager, strict: bool) -> list[TopicPartiti
         logger.warning(
             "option subscribePattern: no topic matches %r; there are %s", text, ", ".join(topics) or "no topics"
         )
-    return [TopicPartition(name, i) for name in names for i in topics[name].partitions]
+    return [each for name in names for each in topics[name].topic_partitions]
 
 
 def _partitions_of(topic: str, manager: LogManager, strict: bool) -> tuple[int, ...]:

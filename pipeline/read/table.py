@@ -10,8 +10,16 @@ from typing import Literal
 
 import pyarrow as pa
 
-from ...storage import InvalidConfigError, Isolation, LogManager, LogReader, Records, UnknownTopicOrPartitionError
-from ..rows import IN_RECORDS, TopicPartition, read_names, schema_of, to_batch
+from ...storage import (
+    InvalidConfigError,
+    Isolation,
+    LogManager,
+    LogReader,
+    Records,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from ..rows import IN_RECORDS, read_names, schema_of, to_batch
 
 Bound = int | datetime | None
 Path = str | PathLike[str]

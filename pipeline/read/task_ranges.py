@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from ..rows import TopicPartition
+from ...storage import TopicPartition
 
 # Bytes of log that one task reads by default, as many as a task that reads files (spark.sql.files.maxPartitionBytes).
 # A partition with fewer bytes is read by one task, as with Spark's Kafka source.

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...storage import BinaryColumn, HeadersColumn, InvalidRecordError, LogStoreError, Records
-from .offsets import TopicPartition
+from ...storage import BinaryColumn, HeadersColumn, InvalidRecordError, LogStoreError, Records, TopicPartition
 
 T = TypeVar("T")
 

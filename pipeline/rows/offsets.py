@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError, remote_text
+from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError, TopicPartition, remote_text
 
 logger = logging.getLogger(__name__)
 
@@ -20,16 +20,6 @@ LATEST = -1
 EARLIEST = -2
 _WORDS = {"latest": LATEST, "earliest": EARLIEST}
 LONG_MAX = 2**63 - 1
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic. ``str`` returns the name of the partition's directory: ``flights-0``."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 Offsets = dict[TopicPartition, int]

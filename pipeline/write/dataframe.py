@@ -19,7 +19,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...storage import GroupOffsets, InvalidConfigError, LogManager, TransactionCoordinator, TransactionRefusedError
+from ...storage import (
+    GroupOffsets,
+    InvalidConfigError,
+    LogManager,
+    TransactionCoordinator,
+    TransactionRefusedError,
+)
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, WriteColumns, check_names
 from .exactly_once.log_ends import check_partitions
@@ -105,7 +111,7 @@ class BatchWrite(DataSourceArrowWriter):
                 return None
             wanted = {name: topic for name, topic in topics.items() if name not in done}
             groups = [self._app_id] if self._is_named else []
-            partitions = [(topic.name, number) for topic in wanted.values() for number in topic.partitions]
+            partitions = [each for topic in wanted.values() for each in topic.topic_partitions]
             transaction = coordinator.begin(partitions, groups=groups, counted=progress.counted(wanted))
             return WritePlan.of(targets, wanted, done, transaction, self._version, unsynced={})
 

@@ -16,7 +16,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ...storage import InvalidConfigError, LogManager, TopicDescription, Transaction, TransactionAbortedError
+from ...storage import (
+    InvalidConfigError,
+    LogManager,
+    TopicDescription,
+    TopicPartition,
+    Transaction,
+    TransactionAbortedError,
+)
 from ..rows import LongRowError, WriteColumns
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
@@ -165,7 +172,7 @@ class _MicroBatch:
         Returns what each task wrote.
         """
         coordinator = self._writer.coordinator
-        partitions = [(topic.name, number) for topic in self._topics.values() for number in topic.partitions]
+        partitions = [each for topic in self._topics.values() for each in topic.topic_partitions]
         began_s = time.monotonic()
         counted = self._progress.counted(self._topics)
         transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id], counted=counted)
@@ -185,7 +192,7 @@ class _MicroBatch:
 
     def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
         """Runs the tasks and returns their answers. If they run on this machine, syncs for them while they write."""
-        syncing: AbstractContextManager[dict[tuple[str, int], int]] = nullcontext({})
+        syncing: AbstractContextManager[dict[TopicPartition, int]] = nullcontext({})
         if _tasks_run_here(rows.sparkSession):
             syncing = self._writer.coordinator.syncing(transaction)
         with syncing as unsynced, self._described(rows.sparkSession):

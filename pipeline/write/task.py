@@ -27,6 +27,7 @@ from ...storage import (
     Records,
     ShareEncoder,
     TopicDescription,
+    TopicPartition,
     Transaction,
     TransactionalWriter,
     TransactionRefusedError,
@@ -123,7 +124,7 @@ class WritePlan:
     producer: ProducerSettings
     transaction: Transaction
     version: int
-    unsynced: Mapping[tuple[str, int], int]  # base offset of the active segment that the driver syncs, by partition
+    unsynced: Mapping[TopicPartition, int]  # base offset of the active segment that the driver syncs, by partition
 
     @classmethod
     def of(
@@ -133,7 +134,7 @@ class WritePlan:
         done: frozenset[str],
         transaction: Transaction,
         version: int,
-        unsynced: Mapping[tuple[str, int], int],
+        unsynced: Mapping[TopicPartition, int],
     ) -> Self:
         """Returns the plan for a transaction.
 
@@ -251,7 +252,7 @@ class _Task:
         self._topics = {
             name: _TopicEncoder(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
         }
-        self._written: dict[tuple[str, int], Written] = {}
+        self._written: dict[TopicPartition, Written] = {}
         self._rows_before = 0
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[Written]:
@@ -333,8 +334,9 @@ class _Task:
         info = self._append(topic, partition, encoded)
         count = info.last_offset - info.first_offset + 1
         added = Written(topic, partition, info.first_offset, info.last_offset, count, info.size, info.max_timestamp)
-        before = self._written.get((topic, partition))
-        self._written[topic, partition] = added if before is None else before.plus(added)
+        topic_partition = TopicPartition(topic, partition)
+        before = self._written.get(topic_partition)
+        self._written[topic_partition] = added if before is None else before.plus(added)
 
     # Rows that cannot be written
 

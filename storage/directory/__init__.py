@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
-    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TopicPartition as TopicPartition
+    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .protected_topics import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
@@ -72,14 +72,10 @@ else:
             "broker_settings.described": ["parse_described"],
             "broker_settings.found": ["FoundSettings", "TopicSettings"],
             "broker_settings.metadata_log": ["read_metadata_log"],
-            "directory_settings": [
-                "BROKER_KEYS",
-                "alter_broker_settings",
-                "check_interval_ms",
-            ],
+            "directory_settings": ["BROKER_KEYS", "alter_broker_settings", "check_interval_ms"],
             "fs_check": ["Finding", "Verdict", "check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
-            "log_directory": ["ROOT_FILE_BYTES_MAX", "TopicPartition"],
+            "log_directory": ["ROOT_FILE_BYTES_MAX"],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "protected_topics": [
                 "INTERNAL_TOPICS",

@@ -17,10 +17,10 @@ from ..config import LogConfig
 from ..errors import CorruptionError, InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem import OPEN_FILES, read_file, remove_tree
 from ..format.files import checkpoints, file_names
+from ..format.files.file_names import TopicPartition
 from ..segment import LogContext
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
-from .log_directory import TopicPartition
 from .manager import LogManager
 from .protected_topics import check_changeable, is_internal
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription
@@ -118,7 +118,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
         for context in contexts:
             _mark_deleted(manager, context.directory)
         manager.filesystem.sync_directory(manager.directory)
-        manager.forget_partitions({(name, partition) for partition in topic.partitions})
+        manager.forget_partitions({*topic.topic_partitions})
         described = manager.described_topics()
         if described.pop(name, None) is not None:
             manager.describe_topics(described)

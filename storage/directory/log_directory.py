@@ -19,6 +19,7 @@ from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, NotALogDirError
 from ..filesystem import FileSystem, LocalFileSystem, Lock, make_directory_durably, read_file, write_atomically
 from ..format.files import checkpoints, file_names as names
+from ..format.files.file_names import TopicPartition
 from ..paths import local_path
 from ..reading import Marks
 from ..segment import Holes
@@ -32,8 +33,6 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
-
-TopicPartition = checkpoints.TopicPartition
 
 
 class LogDirectory:

@@ -23,10 +23,11 @@ from ..errors import (
 )
 from ..filesystem import FileSystem, not_a_link, write_atomically
 from ..format.files import checkpoints, file_names as names
+from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
 from ..writing import Log
 from .given_settings import config_of
-from .log_directory import LogDirectory, RootCheckpoints, TopicPartition
+from .log_directory import LogDirectory, RootCheckpoints
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription
 
@@ -156,14 +157,15 @@ class LogManager(LogDirectory):
         First removes checkpoint entries of earlier partitions with the same names: a new log begins at offset 0, and
         its recovery point of 0 states that nothing is synced.
         """
-        self.forget_partitions({(topic.name, partition) for partition in partitions})
+        self.forget_partitions({TopicPartition(topic.name, partition) for partition in partitions})
         assert topic.topic_id is not None
         metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
         for partition in partitions:
             directory = self.path(names.partition_directory(topic.name, partition))
             self.filesystem.make_directory(directory)
             write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
-        recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT) | {(topic.name, each): 0 for each in partitions}
+        recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
+        recovery_points |= {TopicPartition(topic.name, each): 0 for each in partitions}
         data = checkpoints.encode_offsets(recovery_points)
         write_atomically(self.filesystem, self.path(names.RECOVERY_POINT_CHECKPOINT), data)
         self.filesystem.sync_directory(self.directory)
@@ -176,23 +178,24 @@ class LogManager(LogDirectory):
         ``config`` replaces the topic's; the partition must then exist. Raises LogDirLockedError while a broker runs on
         the directory, MissingSegmentError if the directory of the partition is lost, and otherwise as Log.open.
         """
-        known = self._logs.get((topic, partition))
+        topic_partition = TopicPartition(topic, partition)
+        known = self._logs.get(topic_partition)
         if known is not None and known.failure is not None:
-            self._logs.pop((topic, partition)).close()
-        if (topic, partition) not in self._logs:
+            self._logs.pop(topic_partition).close()
+        if topic_partition not in self._logs:
             config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
             if not self.is_here(topic, partition):  # an empty one in its place would hide the loss
                 raise MissingSegmentError(f"{directory}: no such directory, although the topic has it; {LOST}")
-            self._logs[topic, partition] = Log.open(
+            self._logs[topic_partition] = Log.open(
                 directory,
                 config,
                 clock=self.clock,
                 filesystem=self.filesystem,
-                checkpoints=RootCheckpoints(self, (topic, partition)),
+                checkpoints=RootCheckpoints(self, topic_partition),
             )
-        return self._logs[topic, partition]
+        return self._logs[topic_partition]
 
     def open_reader(self, topic: str, partition: int, config: LogConfig | None = None) -> LogReader:
         """Opens a partition for reading, as it is now; ``config`` replaces the topic's. Takes no lock."""
@@ -211,7 +214,7 @@ class LogManager(LogDirectory):
             config or found,
             clock=self.clock,
             filesystem=self.filesystem,
-            checkpoints=RootCheckpoints(self, (topic, partition)),
+            checkpoints=RootCheckpoints(self, TopicPartition(topic, partition)),
         )
 
     def partition_path(self, topic: str, partition: int) -> str:

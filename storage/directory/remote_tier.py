@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from ..format.files import file_names
+from ..format.files.file_names import TopicPartition
 from .broker_settings.metadata_log import read_metadata_log
-from .log_directory import TopicPartition
 from .manager import LogManager
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"

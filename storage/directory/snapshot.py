@@ -34,10 +34,10 @@ from ..filesystem import (
     write_atomically,
 )
 from ..format.files import file_names
+from ..format.files.file_names import TopicPartition
 from ..paths import local_path
 from ..segment import LogContext, swap_plan
 from ..writing import APPEND_LOCK_FILE, wait_for_lock
-from .log_directory import TopicPartition
 from .manager import LogManager
 
 MANIFEST_FILE = "snapshot.json"
@@ -176,8 +176,7 @@ def _standing_still(manager: LogManager) -> Iterator[list[TopicPartition]]:
 
 
 def _partitions(manager: LogManager) -> list[TopicPartition]:
-    topics = manager.topics().values()
-    return sorted((topic.name, partition) for topic in topics for partition in topic.partitions)
+    return sorted(each for topic in manager.topics().values() for each in topic.topic_partitions)
 
 
 def _context(manager: LogManager, partition: TopicPartition) -> LogContext:

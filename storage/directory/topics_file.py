@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..errors import CorruptionError, InvalidTopicError
 from ..format.files import checkpoints, file_names
+from ..format.files.file_names import TopicPartition
 
 TOPICS_VERSION = 1
 _WAY_OUT = (
@@ -46,6 +47,10 @@ class TopicDescription:
     broker: Mapping[str, str] = field(
         default_factory=dict
     )  # the directory's, for what ``configs`` lacks: broker's keys
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, number) for number in self.partitions]
 
 
 class TopicsFile(NamedTuple):

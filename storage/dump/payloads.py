@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..errors import InvalidRecordError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState, decode_transaction_key
 from ..format.tables import BinaryColumn, Bools, Records
 from .brokers import parse_cluster_metadata, parse_remote_log_metadata
@@ -105,13 +106,13 @@ def _state_name(state: TransactionState) -> str:
     return "".join(word.capitalize() for word in state.name.split("_"))
 
 
-def _partitions_of(value: TransactionLogValue) -> list[tuple[str, int]]:
+def _partitions_of(value: TransactionLogValue) -> list[TopicPartition]:
     """Returns the partitions in the order in which Kafka's tool prints them: that of its hash set."""
     if value.transaction_status is TransactionState.EMPTY:
         return []
     table = _HashSet()
     for topic in value.transaction_partitions or ():
-        table.add_all({(topic.topic, partition) for partition in topic.partition_ids})
+        table.add_all({TopicPartition(topic.topic, partition) for partition in topic.partition_ids})
     return table.elements()
 
 
@@ -125,9 +126,9 @@ class _HashSet:
 
     def __init__(self) -> None:
         self.buckets = 16
-        self.hashes: dict[tuple[str, int], int] = {}
+        self.hashes: dict[TopicPartition, int] = {}
 
-    def add_all(self, elements: set[tuple[str, int]]) -> None:
+    def add_all(self, elements: set[TopicPartition]) -> None:
         while self.buckets < int((len(elements) + 1) / 0.75):
             self.buckets *= 2
         for element in elements:
@@ -135,7 +136,7 @@ class _HashSet:
                 self.buckets *= 2
             self.hashes[element] = _improved_hash(*element)
 
-    def elements(self) -> list[tuple[str, int]]:
+    def elements(self) -> list[TopicPartition]:
         return sorted(self.hashes, key=lambda e: (self.hashes[e] & (self.buckets - 1), _signed(self.hashes[e])))
 
 

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from ..directory import LogManager
+from ..format.files.file_names import TopicPartition
 from ..format.tables import Bools
 from ..reading import FetchData, LogFollower
 from ..recovery import read_markers
@@ -45,7 +46,7 @@ class LatestByKey(Generic[K, V]):
         """Reads nothing yet. ``decode_key`` returns None for records to skip."""
         self.values: dict[K, V] = {}
         self._manager = manager
-        self._topic_partition = (topic, partition)
+        self._topic_partition = TopicPartition(topic, partition)
         self._decode_key = decode_key
         self._decode_value = decode_value
         self._log: LogFollower | None = None

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..directory import LogManager, TopicPartition, topic_id
+from ..directory import LogManager, topic_id
 from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
+from ..format.files.file_names import TopicPartition
 from ..reading import Isolation, LogReader, LogWatcher
 from .offsets import CommittedOffset, GroupOffsets
 from .share_offsets import ShareOffsets
@@ -78,7 +79,7 @@ class LogLooks:
     def partitions(self) -> list[TopicPartition]:
         """Returns all existing partitions, and drops the cached state of partitions that no longer exist."""
         topics = self._manager.topics().values()
-        there = [(topic.name, partition) for topic in topics for partition in topic.partitions]
+        there = [each for topic in topics for each in topic.topic_partitions]
         for gone in self._watchers.keys() - {*there}:
             del self._watchers[gone]
         return there
@@ -178,15 +179,16 @@ class GroupLags:
         for (id_, partition), offset in self._share_groups.fetch(group.name, failures).items():
             topic, end = topics.get(id_, id_), None
             with kept_in(failures):
-                if (topic, partition) in there:
-                    with self.looks.look((topic, partition)) as log:
+                topic_partition = TopicPartition(topic, partition)
+                if topic_partition in there:
+                    with self.looks.look(topic_partition) as log:
                         end = log.log_end_offset
             lag = None if end is None else offset.lag(end)
             found.append(ShareLag(group.name, topic, partition, offset.start_offset, end, lag))
         return sorted(found, key=lambda each: (each.topic, each.partition))
 
     def _with_lag(self, lag: PartitionLag) -> PartitionLag:
-        topic_partition = (lag.topic, lag.partition)
+        topic_partition = TopicPartition(lag.topic, lag.partition)
         with self.looks.look(topic_partition) as log:
             now_ms = self.manager.clock.now_ms()
             behind_ms = None if lag.committed is None else lag_ms(log, lag.committed.offset, now_ms)

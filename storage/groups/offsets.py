@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..config import LogConfig
-from ..directory import LogManager, TopicDescription, TopicPartition
+from ..directory import LogManager, TopicDescription
 from ..errors import LogStoreError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
@@ -126,7 +127,7 @@ class GroupOffsets:
         """
         partition = self._logs.partition_of(group, create=True)
         assert partition is not None  # the topic exists now
-        return GROUP_METADATA_TOPIC, partition
+        return TopicPartition(GROUP_METADATA_TOPIC, partition)
 
 
 def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool:
@@ -156,7 +157,7 @@ def offsets_of(values: Mapping[GroupKey, GroupValue]) -> dict[str, dict[TopicPar
         offsets = found.setdefault(key.group, {})
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
             committed = CommittedOffset(value.offset, value.metadata, value.commit_timestamp, value.topic_id)
-            offsets[key.topic, key.partition] = committed
+            offsets[TopicPartition(key.topic, key.partition)] = committed
     return found
 
 

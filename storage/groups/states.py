@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..directory import TopicPartition
 from ..errors import InvalidRecordError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import GroupRecordKey, Kind, decode_record
 from ..format.internal.internal_topics import CONSUMER, GroupMetadataValue, decode_assignment
 from .offsets import CommittedOffset, GroupKey, GroupValue, offsets_of
@@ -101,7 +101,7 @@ def _assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
     """Yields the assigned partitions; none if a client wrote the assignment in a format of its own."""
     with suppress(InvalidRecordError):
         for topic in decode_assignment(assignment).assigned_partitions:
-            yield from ((topic.topic, partition) for partition in topic.partition_ids)
+            yield from (TopicPartition(topic.topic, partition) for partition in topic.partition_ids)
 
 
 # The newer protocols
@@ -207,7 +207,7 @@ class _Newer:
 
     def _partitions(self, topics: Collection[Mapping[str, Any]]) -> tuple[TopicPartition, ...]:
         named = ((self._topics.get(each["topicId"], each["topicId"]), each["partitions"]) for each in topics)
-        return tuple(sorted((topic, number) for topic, numbers in named for number in numbers))
+        return tuple(sorted(TopicPartition(topic, number) for topic, numbers in named for number in numbers))
 
     def _assignor(self) -> str:
         """Returns the assignor that most members request, as Kafka does."""

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from ..clock import instant
 from ..compaction import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
 from ..config import CleanerConfig
-from ..directory import INTERNAL_TOPICS, POLICY_KEY, LogManager, TopicPartition
+from ..directory import INTERNAL_TOPICS, POLICY_KEY, LogManager
 from ..filesystem import write_atomically
 from ..format.files import checkpoints, file_names
+from ..format.files.file_names import TopicPartition
 from ..writing import Log
 from .outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
 from .run import Chosen, MaintenanceRun, Partition

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..compaction import Cleanable, cleanable
 from ..directory import LogManager, remote_offsets
 from ..format.files import file_names
+from ..format.files.file_names import TopicPartition
 from ..reading import LogReader
 from ..retention import RetentionReport, SegmentFate, preview_retention
 from ..transactions import HoldingTransaction, holding_transaction
@@ -41,13 +42,14 @@ def describe_partition(
 
     Raises UnknownTopicOrPartitionError; CorruptionError; StorageError if files keep vanishing while it reads.
     """
-    checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get((topic, partition))
+    topic_partition = TopicPartition(topic, partition)
+    checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
     chosen = select_partition(manager, topic, partition)
     with manager.open_reader(topic, partition, chosen.config) as log:
         log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
-        remote = remote_offsets(manager, {(topic, partition): log.log_start_offset}).get((topic, partition))
+        remote = remote_offsets(manager, {topic_partition: log.log_start_offset}).get(topic_partition)
         return PartitionDescription(
             topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log), remote
         )

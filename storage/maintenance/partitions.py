@@ -8,7 +8,8 @@ from functools import partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
-from ..directory import LogManager, TopicPartition
+from ..directory import LogManager
+from ..format.files.file_names import TopicPartition
 from ..index_rebuild import SegmentSurvey
 from ..retention import RetentionPolicy
 from ..text import parse_names

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..config import CHECK_INTERVAL_MS
-from ..directory import POLICY_KEY, LogManager, TopicPartition
+from ..directory import POLICY_KEY, LogManager
+from ..format.files.file_names import TopicPartition
 from ..groups import GroupOffsets
 from ..retention import (
     RetentionOptions,

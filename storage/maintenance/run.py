@@ -16,7 +16,6 @@ from ..directory import (
     FoundSettings,
     LogManager,
     TopicDescription,
-    TopicPartition,
     TopicSettings,
     check_interval_ms,
     config_of,
@@ -27,6 +26,7 @@ from ..directory import (
 from ..errors import CorruptionError, InvalidConfigError, did_you_mean
 from ..filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
 from ..format.files import file_names
+from ..format.files.file_names import TopicPartition
 from ..paths import local_path
 from ..reading import KeptInMemory, LogReader
 from ..segment import Holes, LogContext, always
@@ -185,7 +185,7 @@ class Partition:
 
     @property
     def key(self) -> TopicPartition:
-        return self.topic, self.number
+        return TopicPartition(self.topic, self.number)
 
     def __str__(self) -> str:
         return file_names.partition_directory(self.topic, self.number)

@@ -17,7 +17,6 @@ from ..directory import (
     Known,
     LogManager,
     TopicDescription,
-    TopicPartition,
     check_stays_compacted,
     completed,
     read_metadata_log,
@@ -26,6 +25,7 @@ from ..directory import (
 from ..errors import CorruptionError, InvalidConfigError
 from ..filesystem import read_file
 from ..format.files import checkpoints, file_names
+from ..format.files.file_names import TopicPartition
 from ..text import parse_names
 from ..verify import CheckpointedOffsets
 from .run import Chosen, ConfigOverrides, Partition
@@ -59,8 +59,8 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
         replace(
             of_topic,
             number=number,
-            checkpointed=CheckpointedOffsets(*(each.get((name, number)) for each in checkpointed)),
-            holes=holes((name, number)),
+            checkpointed=CheckpointedOffsets(*(each.get(TopicPartition(name, number)) for each in checkpointed)),
+            holes=holes(TopicPartition(name, number)),
         )
         for name in sorted(chosen)
         for of_topic in [settings.of(topics[name], chosen[name])]

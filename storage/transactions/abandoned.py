@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ..directory import INTERNAL_TOPICS, LogManager, TopicPartition
+from ..directory import INTERNAL_TOPICS, LogManager
 from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept_in
 from ..format.constants import NO_TIMESTAMP
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..writing import Producer
 from .ending import Ending, open_logs, write_marker
@@ -33,6 +34,10 @@ class OpenPartition(NamedTuple):
     first_offset: int  # of the transaction
     last_stable_offset: int  # of the partition: equals first_offset if this transaction holds it back
     log_end_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def holds_back(self) -> bool:
@@ -114,9 +119,9 @@ def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | Non
 
 def _partitions(manager: LogManager) -> Iterator[TopicPartition]:
     for topic in manager.topics().values():
-        for partition in topic.partitions:
-            if topic.name not in INTERNAL_TOPICS or manager.is_here(topic.name, partition):
-                yield topic.name, partition
+        for each in topic.topic_partitions:
+            if topic.name not in INTERNAL_TOPICS or manager.is_here(*each):
+                yield each
 
 
 def _seen_in(manager: LogManager, partition: TopicPartition) -> Iterator[tuple[int, _Seen]]:
@@ -245,7 +250,7 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
     """
     successor = Producer(found.producer_id, found.epoch + 1)
     coordinator_epoch = states.coordinator_epoch(found.transactional_id or "")
-    for log in open_logs(states.manager, ((each.topic, each.partition) for each in found.partitions)).values():
+    for log in open_logs(states.manager, (each.topic_partition for each in found.partitions)).values():
         with log.exclusively():
             known = log.producers.last_entry(found.producer_id)
             if known is not None and known.in_transaction and known.epoch == found.epoch:

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Self
 
-from ..directory import LogManager, TopicPartition
+from ..directory import LogManager
 from ..errors import (
     AppendError,
     InvalidConfigError,
@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..filesystem import OPEN_FILES
 from ..format.constants import INT32_MAX
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..groups import CommittedOffset, GroupOffsets, commit_batches
 from ..writing import Log, Producer
@@ -353,9 +354,9 @@ def _check_reports(
     """
     reported: Counter[TopicPartition] = Counter()
     for part in parts:
-        reported[part.topic, part.partition] += part.records
+        reported[TopicPartition(part.topic, part.partition)] += part.records
     if not reported.keys() <= logs.keys():
-        outside = sorted(reported.keys() - logs.keys())
+        outside = ", ".join(map(str, sorted(reported.keys() - logs.keys())))
         raise TransactionAbortedError(f"tasks reported records of {outside}, which are not part of the transaction")
     for partition, log in logs.items():
         written = log.next_sequence(transaction.producer)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..directory import TopicPartition
 from ..errors import LogStoreError, ProgressMismatchError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
 from ..writing import Log
 from .producer_ids import FIRST_PRODUCER_ID

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from ..directory import LogManager, TopicPartition
+from ..directory import LogManager
 from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..writing import Log, Producer
 from .states import PREPARED, UNDECIDED, TransactionStates, completed, prepared, ungrouped

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..clock import instant
-from ..directory import LogManager, TopicPartition
+from ..directory import LogManager
 from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
 from ..reading import LogReader
 from ..writing import Producer
@@ -66,7 +67,7 @@ def find_hanging(
 
 def _hanging_part(known: Iterable[tuple[str, TransactionLogValue]], found: OpenTransaction) -> OpenTransaction:
     def hangs(part: OpenPartition) -> bool:
-        return _coordinator_of(known, part[:2], found.producer_id, found.epoch) is None
+        return _coordinator_of(known, part.topic_partition, found.producer_id, found.epoch) is None
 
     return replace(found, partitions=tuple(filter(hangs, found.partitions)))
 
@@ -102,7 +103,7 @@ def abort_transaction(
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
-    _check_hangs(manager, (topic, partition), found)
+    _check_hangs(manager, TopicPartition(topic, partition), found)
     if not dry_run:
         log = manager.open_log(topic, partition)
         with log.exclusively():

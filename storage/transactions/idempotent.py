@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..directory import LogManager, TopicPartition, check_takes_records
+from ..directory import LogManager, check_takes_records
 from ..errors import StorageError
+from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
 from ..format.v2 import BatchFields
 from ..writing import AppendInfo, Log, Producer
@@ -53,7 +54,7 @@ class IdempotentProducer:
         :data:`TRIES` times, after which some or all of the records may be in the log.
         """
         check_takes_records(topic)
-        topic_partition = (topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         fields, position = fields or BatchFields(), None
         for tries_left in reversed(range(TRIES)):
             try:

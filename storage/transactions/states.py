@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from ..directory import LogManager, TopicDescription, TopicPartition
+from ..directory import LogManager, TopicDescription
 from ..errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
     TopicPartitions,
@@ -238,6 +239,6 @@ def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]
 
 
 def ungrouped(value: TransactionLogValue) -> tuple[TopicPartition, ...]:
-    """Returns the (topic, partition) pairs of a state, ascending."""
+    """Returns the partitions of a state, ascending."""
     topics = value.transaction_partitions or ()
-    return tuple(sorted((each.topic, number) for each in topics for number in each.partition_ids))
+    return tuple(sorted(TopicPartition(each.topic, number) for each in topics for number in each.partition_ids))

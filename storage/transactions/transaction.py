@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..directory import TopicPartition
+from ..format.files.file_names import TopicPartition
 from ..writing import Producer
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..directory import LogManager, TopicPartition
+from ..directory import LogManager
 from ..errors import TransactionRefusedError
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..format.v2 import EncodedBatches
 from ..writing import AppendInfo, Log
@@ -40,7 +41,7 @@ class TransactionalWriter:
         self._partitions = frozenset(transaction.partitions)
         self._states = TransactionStates(manager)
         self._unsynced = unsynced
-        self._written: dict[tuple[str, int], Log] = {}
+        self._written: dict[TopicPartition, Log] = {}
 
     def append(self, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
         """Appends batches of validated records; :meth:`flush` syncs them, and the commit makes them visible.
@@ -52,12 +53,13 @@ class TransactionalWriter:
         Raises TransactionRefusedError, with nothing written, if the transaction is no longer ongoing, and ValueError
         for a partition that is not part of the transaction; otherwise as :meth:`Log.append_transactional`.
         """
-        if (topic, partition) not in self._partitions:
+        topic_partition = TopicPartition(topic, partition)
+        if topic_partition not in self._partitions:
             raise ValueError(f"{self._transaction} was not begun with partition {partition} of topic {topic!r}")
         log = self._manager.open_log(topic, partition)
         with log.exclusively():
             check_ongoing(self._states, self._transaction)
-            self._written[topic, partition] = log
+            self._written[topic_partition] = log
             info = log.append_transactional(batches, self._transaction.producer)
         if info.size >= WRITE_BACK_BYTES:
             log.begin_sync()

@@ -11,6 +11,7 @@ from ..filesystem import read_file
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
+from ..format.files.file_names import TopicPartition
 from ..recovery import LeaderEpochCache
 from ..segment import FILE_KINDS, LogContext, SwapPlan, swap_plan
 from .findings import Finding, Findings, Kind, Severity
@@ -292,7 +293,7 @@ def read_checkpoints(
         path = file_names.join(directory, name)
         try:
             stored = checkpoints.decode_offsets(read_file(context.filesystem, path, CHECKPOINT_BYTES_MAX))
-            offsets.append({tuple(key): value for key, value in stored.items()}.get((topic, partition)))
+            offsets.append(stored.get(TopicPartition(topic, partition)))
         except FileNotFoundError:
             offsets.append(None)
         except CorruptionError as error:

@@ -21,6 +21,7 @@ from ....storage import (
     InvalidConfigError,
     ProgressMismatchError,
     TopicDescription,
+    TopicPartition,
     TransactionAbortedError,
     TransactionPart,
     check_transactional_id,
@@ -67,7 +68,7 @@ class Progress:
     """The progress of a writer in its topics, compared with the version that it is about to write."""
 
     def __init__(
-        self, run: Run, version: int, offsets: Mapping[tuple[str, int], CommittedOffset], plan: Plan = NO_PLAN
+        self, run: Run, version: int, offsets: Mapping[TopicPartition, CommittedOffset], plan: Plan = NO_PLAN
     ) -> None:
         """``offsets`` are the committed offsets of the writer's group, ``plan`` is the micro-batch's plan, if known."""
         self.run = run
@@ -112,20 +113,20 @@ class Progress:
         written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
         return merged([json.loads(metadata or "{}") for metadata in written], topics)
 
-    def counted(self, topics: Mapping[str, TopicDescription]) -> dict[tuple[str, int], int]:
+    def counted(self, topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
         """Returns the committed end of the writer's records by partition, for ``topics`` to which it has written.
 
         Records of the writer beyond such an end are not part of its progress.
         """
         return {
-            (name, number): ends.offsets[number] if number < len(ends.offsets) else 0
+            TopicPartition(name, number): ends.offsets[number] if number < len(ends.offsets) else 0
             for name, ends in self.ends(topics).items()
             for number in topics[name].partitions
         }
 
     def to_commit(
         self, wanted: Iterable[str], written: Sequence[Written], topics: Mapping[str, TopicDescription]
-    ) -> tuple[list[TransactionPart], dict[str, dict[tuple[str, int], CommittedOffset]]]:
+    ) -> tuple[list[TransactionPart], dict[str, dict[TopicPartition, CommittedOffset]]]:
         """Returns what to commit: the parts that tasks wrote, and the group's offsets with the new progress.
 
         ``wanted`` are the topics that make progress: all ``topics`` except the one for bad records. Raises
@@ -142,7 +143,7 @@ class Progress:
 
     def offsets(
         self, records: Mapping[str, int], ends: Mapping[str, Ends] = NO_ENDS
-    ) -> dict[str, dict[tuple[str, int], CommittedOffset]]:
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Returns the offsets to commit in the transaction, by group.
 
         ``records`` are the numbers of records by topic, ``ends`` the ends after the commit.
@@ -186,7 +187,7 @@ class Progress:
                 "would lose rows. Restore the checkpoint that fits the log, or a log as old as the checkpoint. To "
                 "write the batch as it is planned now, although the log may have some of its rows, delete the "
                 f"checkpoint's folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets "
-                f"--group {group} --topic {progress_key(topic)[0]})"
+                f"--group {group} --topic {progress_key(topic).topic})"
             )
 
 
@@ -240,6 +241,6 @@ def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
     return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
 
 
-def progress_key(topic: str) -> tuple[str, int]:
+def progress_key(topic: str) -> TopicPartition:
     """Returns the topic and partition under which a writer's progress in ``topic`` is committed."""
-    return SINK_PREFIX + topic, 0
+    return TopicPartition(SINK_PREFIX + topic, 0)

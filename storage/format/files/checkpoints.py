@@ -11,6 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,8 +22,7 @@ from ...errors import CorruptCheckpointError, CorruptSnapshotError
 from ...filesystem import Buffer
 from ..checksums import crc32c
 from ..constants import INT32_MAX
-
-TopicPartition = tuple[str, int]
+from .file_names import TopicPartition
 
 # --- Producer snapshot. Nothing in these layouts may change.
 
@@ -145,15 +145,17 @@ def decode_offsets(data: Buffer) -> dict[TopicPartition, int]:
     if written is not None:  # every log that is closed reads the file of all partitions, often ten thousand
         fields = written[2].decode().split()
         if len(fields) == 3 * int(written[1]):
-            return dict(zip(zip(fields[::3], map(int, fields[1::3]), strict=True), map(int, fields[2::3]), strict=True))
+            pairs = zip(fields[::3], map(int, fields[1::3]), strict=True)
+            partitions = map(tuple.__new__, repeat(TopicPartition), pairs)  # skips a call of Python for each
+            return dict(zip(partitions, map(int, fields[2::3]), strict=True))
     return {
-        (topic, _number(at, partition, INT32_MAX)): _number(at, offset, INT64_MAX)
+        TopicPartition(topic, _number(at, partition, INT32_MAX)): _number(at, offset, INT64_MAX)
         for at, (topic, partition, offset) in _decode_lines(data, fields=3)
     }
 
 
 def _encode_lines(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in [str(CHECKPOINT_VERSION), str(len(lines)), *lines]).encode()
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def _decode_lines(data: Buffer, fields: int) -> Iterator[tuple[int, list[str]]]:

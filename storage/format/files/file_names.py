@@ -69,6 +69,16 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _MARKED_DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{32}-(delete|future|stray)", re.DOTALL)
 
 
+class TopicPartition(NamedTuple):
+    """A partition of a topic. ``str`` returns the name of the partition's directory: ``flights-0``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return partition_directory(self.topic, self.partition)
+
+
 class PartitionDirectory(NamedTuple):
     """The parts of a partition directory's name."""
 

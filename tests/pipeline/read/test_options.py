@@ -26,11 +26,16 @@ from pyspark_commitlog.pipeline.rows.offsets import (
     AtTimestamps,
     Bound,
     DataLoss,
-    TopicPartition,
 )
 from pyspark_commitlog.pipeline.write.dataframe import WriteOptions
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-from pyspark_commitlog.storage import InvalidConfigError, Isolation, LogManager, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage import (
+    InvalidConfigError,
+    Isolation,
+    LogManager,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 
 GIVEN = {"path": "/logs", "subscribe": "flights"}
 

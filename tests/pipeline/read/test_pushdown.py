@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from pyspark_commitlog.pipeline.read.pushdown import push
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
+from pyspark_commitlog.storage import TopicPartition
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)
 EPOCH = datetime.fromtimestamp(0, UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.pipeline.read.rate_limits import TriggerDelay, TriggerLimits, lags, shares
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
+from pyspark_commitlog.storage import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

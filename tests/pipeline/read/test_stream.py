@@ -23,7 +23,6 @@ from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import UNDECIDED, StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.pipeline.rows.columns import schema_of
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     GroupOffsets,
@@ -32,6 +31,7 @@ from pyspark_commitlog.storage import (
     LogManager,
     OffsetOutOfRangeError,
     Origin,
+    TopicPartition,
     UnknownTopicOrPartitionError,
     add_partitions,
 )

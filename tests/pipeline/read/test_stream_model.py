@@ -13,8 +13,7 @@ from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.pipeline.rows.columns import schema_of
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
-from pyspark_commitlog.storage import Isolation, LogManager
+from pyspark_commitlog.storage import Isolation, LogManager, TopicPartition
 from tests.support.logs.building import end_transaction, records, write_transactional
 
 Rows = dict[TopicPartition, list[int]]  # offsets

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.pipeline.read.task_ranges import TASK_BYTES, OffsetRange, TaskLimits, plan
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
+from pyspark_commitlog.storage import TopicPartition
 
 Bounds = list[tuple[str, int, int]]
 

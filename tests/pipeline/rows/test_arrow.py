@@ -7,9 +7,8 @@ from hypothesis import given, strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError, to_batch, to_records
-from pyspark_commitlog.pipeline.rows.offsets import TopicPartition
 from pyspark_commitlog.pipeline.rows.spark_schema import arrow_schema, read_schema
-from pyspark_commitlog.storage import BinaryColumn, InvalidRecordError, Records
+from pyspark_commitlog.storage import BinaryColumn, InvalidRecordError, Records, TopicPartition
 from tests.support.logs import building
 
 SOURCE = TopicPartition("flights", 3)

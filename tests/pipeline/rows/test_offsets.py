@@ -14,7 +14,6 @@ from pyspark_commitlog.pipeline.rows.offsets import (
     DataLoss,
     Ends,
     Logs,
-    TopicPartition,
     bound_at_offsets,
     check_order,
     check_start_before_end,
@@ -22,7 +21,7 @@ from pyspark_commitlog.pipeline.rows.offsets import (
     offsets_to_nested,
     timestamps_from_json,
 )
-from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
+from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 ENDS = {A0: Ends(10, 20), A1: Ends(0, 0)}

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from pyspark_commitlog.storage.errors import CorruptCheckpointError, CorruptSnapshotError
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.files.checkpoints import EpochEntry, MetaProperties, ProducerEntry
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from tests.support.logs.sidecars import SIDECARS, dump_of, partition_files
 
 LOG_DIR = SIDECARS / "log-dir"
@@ -101,6 +102,13 @@ def test_fields_may_be_apart_by_any_blanks_and_lines_end_as_on_any_platform() ->
     assert checkpoints.decode_offsets(b"0\r\n1\r\n t-1 \t 2   3\r\n") == {("t-1", 2): 3}
 
 
+@pytest.mark.parametrize("blank", [pytest.param(b" ", id="as-written"), pytest.param(b"\t", id="line-by-line")])
+def test_offsets_are_by_topic_and_partition_by_name(blank: bytes) -> None:
+    [partition] = checkpoints.decode_offsets(b"0\n1\nflights%b7%b3\n" % (blank, blank))
+    assert isinstance(partition, TopicPartition)
+    assert (partition.topic, partition.partition, str(partition)) == ("flights", 7, "flights-7")
+
+
 def read_or_refused(data: bytes) -> object:
     try:
         return list(checkpoints.decode_offsets(data).items())
@@ -110,13 +118,14 @@ def read_or_refused(data: bytes) -> object:
 
 @given(
     st.dictionaries(
-        st.tuples(st.sampled_from(["a", "b-1", "c.d"]), st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1)
+        st.builds(TopicPartition, st.sampled_from(["a", "b-1", "c.d"]), st.integers(0, 2**31 - 1)),
+        st.integers(0, 2**63 - 1),
     ),
     st.integers(0, 200),
     st.sampled_from([b"", b"0", b"7", b"a", b" ", b"\n", b"-"]),
 )
 def test_reading_quickly_gives_the_same_as_line_by_line(
-    offsets: dict[tuple[str, int], int], at: int, put: bytes
+    offsets: dict[TopicPartition, int], at: int, put: bytes
 ) -> None:
     """Line ends of another platform are read the slow way; ``put`` may replace one byte."""
     data = checkpoints.encode_offsets(offsets)
