@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.job.session import spark_session
+from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
 from tests.pipeline.read.kafka_sources import Sources
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.kafka_jvm import if_fetched
 from tests.support.spark import spark_jvm
 from tests.support.spark.connector import connector_jars
+from tests.support.spark.delta_jars import delta_jars
 from tests.support.spark.kafka_source import PROMPT, fill
 from tests.support.spark.settings import settings
 
@@ -25,16 +25,15 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores, with its files in a temporary folder, and with Spark's Kafka source."""
+    """A session on two cores, with its files in a temporary folder, and with Spark's Kafka source and Delta.
+
+    Where the jars of one of the two cannot be had, the session is without it: only the tests that use it fail.
+    """
     warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
-    with (Path(tempfile.gettempdir()) / "spark-commitlog-tests.lock").open("w") as alone:
-        fcntl.flock(alone, fcntl.LOCK_EX)  # two sessions that fetch the same jar at once spoil each other's cache
-        session = spark_session(
-            "tests",
-            master="local[2]",
-            settings=spark_jvm.SMALL | {"spark.sql.warehouse.dir": str(warehouse), "spark.jars": connector_jars()},
-            delta=True,
-        )
+    delta = if_fetched(delta_jars)
+    jars = {"spark.jars": ",".join(filter(None, (if_fetched(connector_jars), delta)))}
+    own = spark_jvm.SMALL | {"spark.sql.warehouse.dir": str(warehouse)} | jars | (DELTA_SETTINGS if delta else {})
+    session = spark_session("tests", master="local[2]", settings=own)
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
     yield session
     session.stop()

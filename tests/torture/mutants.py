@@ -27,7 +27,17 @@ TESTED_S = 30  # of CPU time: then no further test is begun
 HANGS_S = 60  # of CPU time: a test that is not done by then is told
 WAITED_S = 600  # in a machine that does other things too
 TIME_IS_OVER = 100  # an exit code of no pytest
-PRELOADED = ["numpy", "numba", "pyarrow", "pytest", "hypothesis", "hypothesis.stateful", "crc32c", "fastcrc", "zstandard"]
+PRELOADED = [
+    "numpy",
+    "numba",
+    "pyarrow",
+    "pytest",
+    "hypothesis",
+    "hypothesis.stateful",
+    "crc32c",
+    "fastcrc",
+    "zstandard",
+]
 CONTROL_EVERY = 25  # mutants: the same tests must pass in the tree as it is
 # Needs a broker, Spark or several processes at once.
 NOT_FOR_MUTANTS = ("tests.support.kafka", "import pyspark", "from pyspark.", "SPAWN.Event")

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -218,6 +219,15 @@ def resolved_alone(name: str, *coordinates: str) -> list[Path]:
         for each in coordinates
     )
     return resolved(name, _IVY_OF_JARS.format(name=name, dependencies="\n    ".join(lines)))
+
+
+def if_fetched(jars: Callable[[], str]) -> str:
+    """What ``jars`` returns, or "" with a warning where they are not in the cache and Maven Central gives none."""
+    try:
+        return jars()
+    except JavaError as error:
+        warnings.warn(f"the tests that need these jars will fail: {error}", stacklevel=2)
+        return ""
 
 
 def _resolve(name: str, ivy_module: str, target: Path) -> None:
