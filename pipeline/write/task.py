@@ -202,7 +202,7 @@ class TaskWriter:
         writer = TransactionalWriter(manager, self.plan.transaction, unsynced=self.plan.unsynced)
         try:
             written = _Task(self.plan, task, writer.append).write(batches)
-            writer.flush()
+            writer.sync()
         except TransactionRefusedError as error:
             return self._refused(batches, str(error))
         except UnwritableRowError as error:

@@ -256,7 +256,7 @@ def _abort_superseded(states: TransactionStates, found: OpenTransaction) -> None
             if known is not None and known.in_transaction and known.epoch == found.epoch:
                 now_ms = states.manager.clock.now_ms()
                 write_marker(log, successor, commit=False, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
-                log.flush()
+                log.sync()
 
 
 # Forgetting idle ids

@@ -42,7 +42,7 @@ from ..groups import CommittedOffset, GroupOffsets, commit_batches
 from ..writing import Log, Producer
 from .background_sync import BackgroundSync
 from .counted import check_counted
-from .ending import Ending, flush_all, open_logs
+from .ending import Ending, open_logs, sync_all
 from .producer_ids import allot_producer_id
 from .states import UNDECIDED, UNFINISHED, TransactionStates, ongoing, state_text
 from .transaction import Transaction, TransactionPart
@@ -212,7 +212,7 @@ class TransactionCoordinator:
     def commit(self, transaction: Transaction, parts: Iterable[TransactionPart], offsets: Offsets = NO_OFFSETS) -> None:
         """Makes all records of the transaction visible, and commits ``offsets`` of groups with them.
 
-        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.flush`. Syncs unsynced records of the
+        ``parts`` are the reports of all tasks, after :meth:`TransactionalWriter.sync`. Syncs unsynced records of the
         tasks before the decision; on return, the commit is complete and durable. Raises
 
         - TransactionAbortedError: the records differ from the reports (a task ran twice, a report is lost), or the disk
@@ -230,7 +230,7 @@ class TransactionCoordinator:
                 value = check_ongoing(self._states, transaction)
                 touched = _check_reports(transaction, parts, logs)
                 touched |= self._append_offsets(transaction, offsets, logs)
-                flush_all([logs[partition] for partition in touched])
+                sync_all([logs[partition] for partition in touched])
             except (TransactionAbortedError, AppendError, StorageError, OSError) as error:
                 held.close()
                 raise self._aborted(transaction, error) from error

@@ -62,7 +62,7 @@ class Ending:
         logs = open_logs(self._states.manager, ungrouped(decided))
         for log in logs.values():
             write_marker(log, producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
-        flush_all(logs.values())
+        sync_all(logs.values())
 
     def complete(self, decided: TransactionLogValue) -> TransactionLogValue:
         """Writes the Complete state, unsynced, since the decision implies it; returns it.
@@ -88,12 +88,12 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
             log.end_transaction(producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms)
 
 
-def flush_all(logs: Collection[Log]) -> None:
+def sync_all(logs: Collection[Log]) -> None:
     """Syncs all logs; starts writing all of them before it waits for the first."""
     for log in logs:
         log.begin_sync()
     for log in logs:
-        log.flush()
+        log.sync()
 
 
 def open_logs(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:

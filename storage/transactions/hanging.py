@@ -109,7 +109,7 @@ def abort_transaction(
         with log.exclusively():
             found = _beginning_at(log, start_offset)
             log.end_transaction(Producer(found.producer_id, found.epoch), commit=False)
-            log.flush()
+            log.sync()
     return found
 
 

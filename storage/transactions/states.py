@@ -99,7 +99,7 @@ class TransactionStates:
         """
         log = self._log(transactional_id)
         with log.exclusively():
-            log.flush()
+            log.sync()
             return self.newest(transactional_id)
 
     def replace(

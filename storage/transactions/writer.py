@@ -33,7 +33,7 @@ class TransactionalWriter:
     ) -> None:
         """Neither reads nor writes yet.
 
-        ``unsynced``: the base offsets of the segments that :meth:`flush` need not sync, by partition, as
+        ``unsynced``: the base offsets of the segments that :meth:`sync` need not sync, by partition, as
         :meth:`TransactionCoordinator.syncing` yields them. Pass them only on the coordinator's machine.
         """
         self._manager = manager
@@ -44,7 +44,7 @@ class TransactionalWriter:
         self._written: dict[TopicPartition, Log] = {}
 
     def append(self, topic: str, partition: int, batches: EncodedBatches) -> AppendInfo:
-        """Appends batches of validated records; :meth:`flush` syncs them, and the commit makes them visible.
+        """Appends batches of validated records; :meth:`sync` syncs them, and the commit makes them visible.
 
         Changes the buffer of ``batches`` in place: producer, sequences, offsets, leader epoch, checksum. Before it
         writes, reads the newest state of the transactional id under the partition's lock: a process that ends the
@@ -65,7 +65,7 @@ class TransactionalWriter:
             log.begin_sync()
         return info
 
-    def flush(self) -> None:
+    def sync(self) -> None:
         """Syncs all appended records, except those in segments that the coordinator syncs.
 
         Raises StorageError if the disk fails; the transaction must then be aborted.

@@ -1,7 +1,7 @@
 """Log: one partition's log, open for writing (Kafka's UnifiedLog and LocalLog).
 
 An append is synced before it is acknowledged, unless the topic's ``flush.messages`` or ``flush.ms`` relax that, or the
-caller chooses to sync later with :meth:`Log.flush`. Several processes may write the same log (``shared_log``).
+caller chooses to sync later with :meth:`Log.sync`. Several processes may write the same log (``shared_log``).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Log(SharedLog):
     ) -> AppendInfo:
         """Encodes and appends columns, in batches as large as the topic allows; the log assigns the offsets.
 
-        With ``sync=False``, the next :meth:`flush` syncs them. Raises RecordValidationError, InvalidTimestampError
+        With ``sync=False``, the next :meth:`sync` syncs them. Raises RecordValidationError, InvalidTimestampError
         or RecordTooLargeError with the index of each record that the topic refuses.
         """
         config, fields = self.context.config, fields or v2.BatchFields()
@@ -140,7 +140,7 @@ class Log(SharedLog):
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
         """Appends batches that this process encoded from validated columns, without decoding them again.
 
-        Writes offsets and leader epoch into the buffer of ``batches``. With ``sync=False``, only the next :meth:`flush`
+        Writes offsets and leader epoch into the buffer of ``batches``. With ``sync=False``, only the next :meth:`sync`
         makes them durable. If a producer repeats an append, writes only the batches that the first attempt did not.
         """
         buffer, headers = batches

@@ -19,7 +19,7 @@ from ..reading import Checkpoints, LogReader, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
 from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
-from .timed_flush import TimedFlush
+from .timed_sync import TimedSync
 
 
 class SharedLog(LogReader):
@@ -30,7 +30,7 @@ class SharedLog(LogReader):
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._failure: str | None = None
         self._is_locked = False  # by the user of this object
-        self._timed_flush = TimedFlush(context)
+        self._timed_sync = TimedSync(context)
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -60,7 +60,7 @@ class SharedLog(LogReader):
         super()._take(loaded)
         self._recovery_point = loaded.recovery_point
         self._is_synced = True  # whether all of the active segment is synced; others always are, as is its directory
-        self._last_flush_ms = self.context.clock.now_ms()
+        self._last_sync_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
         self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
         self._snapshot_size = self.segments.active.size  # and the size of the active segment then
@@ -73,7 +73,7 @@ class SharedLog(LogReader):
     @property
     def failure(self) -> str | None:
         """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
-        return self._failure or self._timed_flush.failure
+        return self._failure or self._timed_sync.failure
 
     @property
     def leader_epoch(self) -> int:
@@ -208,7 +208,7 @@ class SharedLog(LogReader):
                 self._is_synced = False
         return active.size == file_size or active.is_padded_from(active.size)
 
-    # Flushing
+    # Syncing
 
     def _acknowledge(self, headers: BatchHeaders) -> None:
         """Syncs the log before an append of ``headers`` is acknowledged, unless the topic's flush settings allow more.
@@ -218,15 +218,15 @@ class SharedLog(LogReader):
         """
         config = self.context.config
         is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-        last_flush_ms = max(self._last_flush_ms, self._timed_flush.synced_at_ms)
-        waited_ms = self.context.clock.now_ms() - last_flush_ms
+        last_sync_ms = max(self._last_sync_ms, self._timed_sync.synced_at_ms)
+        waited_ms = self.context.clock.now_ms() - last_sync_ms
         is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
         if is_due or not is_relaxed or headers.is_transactional.any():
             self._sync()
         elif config.flush_ms < INT64_MAX:
-            self._timed_flush.sync_by(self.segments.active.path(file_names.LOG), last_flush_ms + config.flush_ms)
+            self._timed_sync.sync_by(self.segments.active.path(file_names.LOG), last_sync_ms + config.flush_ms)
 
-    def flush(self) -> None:
+    def sync(self) -> None:
         """Syncs everything that any process appended; the recovery point is then the log end."""
         with self._writing():
             self._sync()
@@ -253,9 +253,9 @@ class SharedLog(LogReader):
 
     def _note_synced(self) -> None:
         self._is_synced = True
-        self._timed_flush.note_synced()
+        self._timed_sync.note_synced()
         self._recovery_point = self._log_end_offset
-        self._last_flush_ms = self.context.clock.now_ms()
+        self._last_sync_ms = self.context.clock.now_ms()
 
     def checkpoint(self) -> None:
         """Syncs the log, then writes recovery point and log start to the checkpoints, which makes recovery short."""
@@ -349,7 +349,7 @@ class SharedLog(LogReader):
                 with self._writing():
                     self._close_cleanly()
         finally:
-            self._timed_flush.close()
+            self._timed_sync.close()
             self.segments.close()
 
     def _close_cleanly(self) -> None:

@@ -71,7 +71,7 @@ def drawn_step(chance: Random, settings: dict[str, str]) -> Steps:
     part = chance.random()
     steps: list[Steps] = [
         lambda story: story.append(*values, is_acknowledged=settings.get("flush.messages") is None),
-        lambda story: story.flush(),
+        lambda story: story.sync(),
         lambda story: story.log.roll(),
         lambda story: story.truncate_to(round(part * story.log.log_end_offset)),
         lambda story: story.delete_records(round(part * story.log.log_end_offset)),
@@ -82,7 +82,7 @@ def drawn_step(chance: Random, settings: dict[str, str]) -> Steps:
 
 
 def reopen(story: Story) -> None:
-    story.log.flush()
+    story.log.sync()
     story.acknowledged()
     story.manager.close()
     story.open()

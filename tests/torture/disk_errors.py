@@ -141,7 +141,7 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def failed_writer(chance: Random, errors: DiskErrors) -> None:
-    """Each call of an append, a roll and a flush fails once: the log goes on only if it says that all is well."""
+    """Each call of an append, a roll and a sync fails once: the log goes on only if it says that all is well."""
     settings = config(segment_bytes=400, index_interval_bytes=0, segment_index_bytes=240, flush_messages=2)
     for n in count(errors.first, errors.every):
         inner, marks = MemoryFileSystem(), KeptInMemory()
@@ -169,7 +169,7 @@ def write_some(log: Log) -> None:
         log.append(batch(b"%d" % n * 100))
     log.roll()
     log.append(batch(b"last"))
-    log.flush()
+    log.sync()
 
 
 def check_writer(log: Log, error: Exception | None, where: str) -> None:

@@ -45,7 +45,7 @@ def test_an_open_transaction_shows_what_it_holds_back_until_it_is_committed(dire
         assert [each["partitions"] for each in listed(directory)] == [[]]
         writer = TransactionalWriter(manager, transaction)
         writer.append("t", 0, encoded(b"a", b"b"))
-        writer.flush()
+        writer.sync()
         append(manager.open_log("t", 0), b"behind")
         [found] = listed(directory)
         assert (found["transactional_id"], found["state"], found["epoch"]) == ("copy", "Ongoing", transaction.epoch)
@@ -66,7 +66,7 @@ def test_the_table_has_a_row_for_each_partition(directory: str) -> None:
         writer = TransactionalWriter(manager, coordinator.begin([("t", 0), ("t", 1)]))
         for partition in (0, 1):
             writer.append("t", partition, encoded(b"a"))
-        writer.flush()
+        writer.sync()
         [header, *rows] = [
             line.split() for line in commitlog("transactions", "--log-dir", directory).stdout.split("\n")[1:-1]
         ]

@@ -151,7 +151,7 @@ def test_open_transactions_are_reported_with_their_age(manager: LogManager, metr
         transaction = coordinator.begin([("t", 0)])
         writer = TransactionalWriter(manager, transaction)
         writer.append("t", 0, encoded(b"x"))
-        writer.flush()
+        writer.sync()
         found = look(metrics, "state", "transactional_id")
         assert found["commitlog_open_transactions"] == {("Ongoing",): 1, ("Unknown",): 1}
         ages = found["commitlog_open_transaction_age_seconds"]

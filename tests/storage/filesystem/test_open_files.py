@@ -281,7 +281,7 @@ def commit_everywhere(manager: LogManager, coordinator: TransactionCoordinator) 
         writer = TransactionalWriter(manager, transaction, unsynced=left)
         for place in places:
             writer.append(*place, encoded(b"d"))
-        writer.flush()
+        writer.sync()
     coordinator.commit(transaction, [TransactionPart(*place, 1) for place in places])
     coordinator.checkpoint()
 

@@ -413,7 +413,7 @@ def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_
         transaction = coordinator.begin([("t", 0)])
         writer = TransactionalWriter(manager, transaction)
         writer.append("t", 0, encoded(b"lost"))
-        writer.flush()
+        writer.sync()
         coordinator.close()
     run = run_over(log_dir, clock=clock, dry_run=True)
     clock.advance(MINUTE_MS)

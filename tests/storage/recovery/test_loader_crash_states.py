@@ -68,8 +68,8 @@ class Story:
         self.content = self.allowed[-1]
         self.allowed = [self.content]
 
-    def flush(self) -> None:
-        self.log.flush()
+    def sync(self) -> None:
+        self.log.sync()
         self.acknowledged()
 
     def truncate_to(self, offset: int) -> None:
@@ -99,7 +99,7 @@ def nothing(_: Story) -> None:
 def some_records(story: Story) -> None:
     for n in range(3):
         story.append(b"first %d" % n, b"second %d" % n)
-    story.flush()
+    story.sync()
 
 
 def appending(story: Story) -> None:
@@ -112,10 +112,10 @@ def rolling(story: Story) -> None:
         story.append(b"%d" % n * 120)
 
 
-def flushing(story: Story) -> None:
+def syncing(story: Story) -> None:
     for n in range(3):
         story.append(b"%d" % n * 300, is_acknowledged=False)
-    story.flush()
+    story.sync()
 
 
 def closing(story: Story) -> None:
@@ -150,8 +150,8 @@ SCENARIOS = [
     Scenario("appending into preallocated files", some_records, appending, {**PREALLOCATED, "segment.bytes": "2000"}),
     Scenario("rolling", some_records, rolling, SMALL),
     Scenario("rolling preallocated files", some_records, rolling, {**SMALL, **PREALLOCATED}),
-    Scenario("flushing", some_records, flushing, {**LAZY, "index.interval.bytes": "0"}),
-    Scenario("flushing over several segments", some_records, flushing, {**LAZY, "segment.bytes": "500"}),
+    Scenario("syncing", some_records, syncing, {**LAZY, "index.interval.bytes": "0"}),
+    Scenario("syncing over several segments", some_records, syncing, {**LAZY, "segment.bytes": "500"}),
     Scenario("closing", some_records, closing),
     Scenario("truncating", some_records, truncating),
     Scenario("truncating over several segments", some_records, truncating, SMALL),
@@ -175,7 +175,7 @@ def check_recovers(disk: MemoryFileSystem, story: Story, where: str) -> None:
     found = rows(again.log)
     assert found in story.allowed, where
     info = again.log.append(batch(b"next"))
-    again.log.flush()
+    again.log.sync()
     assert info.first_offset >= (found[-1][0] + 1 if found else 0), where
     killed = Story(disk.crash(0, unsynced="lost"), story.settings).open()
     assert rows(killed.log) == [*found, (info.first_offset, b"next")], where

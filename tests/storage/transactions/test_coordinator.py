@@ -135,7 +135,7 @@ def test_a_commit_contains_only_partitions_that_were_used(query: Query) -> None:
     transaction = query.begin()
     writer = TransactionalWriter(query.tasks, transaction)
     writer.append(TOPIC, 0, encoded(b"a"))
-    writer.flush()
+    writer.sync()
     query.coordinator.commit(transaction, [TransactionPart(TOPIC, 0, 1)])
     assert query.manager.open_reader(TOPIC, 0).log_end_offset == 2
     assert query.manager.open_reader(TOPIC, 1).log_end_offset == 0
@@ -275,7 +275,7 @@ def test_a_late_task_is_refused_after_an_abort_and_after_a_commit(query: Query) 
         transaction = query.begin()
         late = TransactionalWriter(query.tasks, transaction)
         late.append(TOPIC, 0, encoded(b"in time"))
-        late.flush()
+        late.sync()
         if end == "abort":
             query.coordinator.abort(transaction)
         else:
@@ -436,7 +436,7 @@ def test_a_segment_that_a_task_began_is_synced_by_the_task(faulty: tuple[FaultyF
     filesystem.rules.append(rule)
     writer.append(TOPIC, 1, encoded(b"a"))
     with pytest.raises(StorageError):
-        writer.flush()
+        writer.sync()
     assert rule.struck == 1
 
 

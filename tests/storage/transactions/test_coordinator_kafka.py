@@ -67,7 +67,7 @@ class Query:
         writer = TransactionalWriter(self.manager, self.transaction)
         for partition in PARTITIONS:
             writer.append(*partition, encoded(*(value.encode() for value in values)))
-        writer.flush()
+        writer.sync()
         return [TransactionPart(*partition, len(values)) for partition in PARTITIONS]
 
     def commit(self, parts: list[TransactionPart], batch: int) -> None:

@@ -32,7 +32,7 @@ def run_task(directory: str, ticket: bytes, task: int) -> None:
         for n in range(RECORDS):
             for partition in PARTITIONS:
                 writer.append(*partition, encoded(b"%d.%d.%d" % (transaction.epoch, task, n)))
-        writer.flush()
+        writer.sync()
 
 
 def run_until_refused(directory: str, ticket: bytes, began: Event) -> None:
@@ -142,7 +142,7 @@ def test_queries_of_one_directory_do_not_disturb_each_other(small_segments: Memo
         for manager, transaction in zip(managers, transactions, strict=True):
             writer = TransactionalWriter(manager, transaction)
             writer.append(TOPIC, 0, encoded(b"%d" % batch + transaction.transactional_id.encode()))
-            writer.flush()
+            writer.sync()
         for n, (coordinator, transaction) in enumerate(zip(coordinators, transactions, strict=True)):
             if n % 2:
                 coordinator.abort(transaction)

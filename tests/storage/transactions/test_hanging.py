@@ -96,7 +96,7 @@ def write(manager: LogManager, coordinator: TransactionCoordinator, partition: i
     transaction = coordinator.begin([("t", partition)])
     writer = TransactionalWriter(manager, transaction)
     writer.append("t", partition, encoded(b"x"))
-    writer.flush()
+    writer.sync()
     return transaction.producer_id
 
 

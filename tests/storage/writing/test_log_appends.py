@@ -291,7 +291,7 @@ def test_a_failed_operation_stops_the_writer_not_the_readers_and_reopening_recov
     with pytest.raises(StorageError, match="open the log again"):
         log.append(idempotent(b"b", sequence=1))
     with pytest.raises(StorageError, match="open the log again"):
-        log.flush()
+        log.sync()
     assert rows(log)[:1] == rows(open_reader(tmp_path))[:1] == [(0, b"a")]
     log.close()
     again = open_log(tmp_path, index_interval_bytes=0)

@@ -135,8 +135,8 @@ class LogModel:
     def roll(self, _: Random) -> None:
         self.log.roll()
 
-    def flush(self, _: Random) -> None:
-        self.log.flush()
+    def sync(self, _: Random) -> None:
+        self.log.sync()
         self.synced = self.end
 
     # Cutting
@@ -321,6 +321,6 @@ def _rows(log: LogReader, start: int, isolation: Isolation) -> list[Row]:
 STEPS: tuple[Callable[[LogModel, Random], None], ...] = (
     *[LogModel.append_plainly, LogModel.append_idempotently, LogModel.append_unsynced] * 2,
     *[LogModel.append_in_a_transaction, LogModel.end_a_transaction] * 4,
-    *(LogModel.roll, LogModel.flush, LogModel.truncate, LogModel.begin_anew, LogModel.delete_records),
+    *(LogModel.roll, LogModel.sync, LogModel.truncate, LogModel.begin_anew, LogModel.delete_records),
     *(LogModel.retain, LogModel.compact, LogModel.reopen, LogModel.kill, LogModel.lose_power, LogModel.read),
 )

@@ -101,7 +101,7 @@ class Query:
                 values = values_of(batch, partition)[half]
                 writer.append(topic, partition, encoded(*values))
                 parts.append(TransactionPart(topic, partition, len(values)))
-            writer.flush()
+            writer.sync()
         return parts
 
     def commit(self, transaction: Transaction, batch: int, parts: list[TransactionPart]) -> None:

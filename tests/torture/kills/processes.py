@@ -92,7 +92,7 @@ def append(log: Log, writer: bytes, n: int) -> None:
         assert log.append_records(columns, fields).duplicate
     if writer == TRANSACTIONAL and (n + 1) % BATCHES_A_TRANSACTION == 0:
         log.end_transaction(Producer(PRODUCERS[writer], 0), commit=is_committed(n))
-        log.flush()
+        log.sync()
 
 
 def is_committed(batch: int) -> bool:

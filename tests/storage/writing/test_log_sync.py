@@ -75,13 +75,13 @@ def test_transactions_never_wait() -> None:
     assert (left.log_end_offset, left.last_stable_offset) == (4, 4)
 
 
-def test_appends_that_ask_for_no_sync_wait_for_the_flush() -> None:
+def test_appends_that_ask_for_no_sync_wait_for_the_next_one() -> None:
     disk, marks = MemoryFileSystem(), KeptInMemory()
     log = open_log("/log", marks, filesystem=disk, **SMALL_INDEXES)
     for _ in range(3):
         log.append_records(records([b"x"]), sync=False)
     assert (surviving(disk), log.recovery_point) == (0, 0)
-    log.flush()
+    log.sync()
     assert (surviving(disk), log.recovery_point) == (3, 3)
     assert marks.read().recovery_point == 0  # written by a roll, a checkpoint or a close
     log.checkpoint()

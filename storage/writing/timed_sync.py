@@ -1,4 +1,4 @@
-"""TimedFlush: syncs what was appended once ``flush.ms`` has passed, even if nothing more is appended."""
+"""TimedSync: syncs what was appended once ``flush.ms`` has passed, even if nothing more is appended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..segment import LogContext
 INTERRUPTED = "a sync after flush.ms failed"
 
 
-class TimedFlush:
+class TimedSync:
     """An alarm that syncs the active segment of one log that is open for writing.
 
     The alarm rings in another thread, which uses nothing of the log but this object: it opens the file again, and syncs

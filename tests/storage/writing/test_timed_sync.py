@@ -43,7 +43,7 @@ def test_nothing_is_synced_again_when_nothing_was_appended() -> None:
     disk, clock = MemoryFileSystem(), ManualClock(NOW_MS)
     log = waiting_log(disk, clock)
     append(log, b"x")
-    log.flush()
+    log.sync()
     disk.operations.clear()
     clock.advance(5000)
     assert [each.kind for each in disk.operations] == []
