@@ -27,7 +27,13 @@ if TYPE_CHECKING:
         SchemaFolder as SchemaFolder,
         SchemaRegistry as SchemaRegistry,
     )
-    from pyspark_commitlog.pipeline.write import commitlog_sink as commitlog_sink
+    from pyspark_commitlog.pipeline.write import (
+        Destination as Destination,
+        LeastBytesPartitioner as LeastBytesPartitioner,
+        Partitioner as Partitioner,
+        RowPartitioner as RowPartitioner,
+        commitlog_sink as commitlog_sink,
+    )
 
     __version__: str
 else:
@@ -40,7 +46,13 @@ else:
             "pipeline.metrics": ["CommitLogMetrics"],
             "pipeline.read": ["read_table", "tail"],
             "pipeline.values": ["AvroSerde", "Confluent", "JsonSerde", "SchemaFolder", "SchemaRegistry"],
-            "pipeline.write": ["commitlog_sink"],
+            "pipeline.write": [
+                "Destination",
+                "LeastBytesPartitioner",
+                "Partitioner",
+                "RowPartitioner",
+                "commitlog_sink",
+            ],
         },
     )
 

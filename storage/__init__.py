@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
     from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
     from .config import CleanerConfig as CleanerConfig, Key as Key, LogConfig as LogConfig, keys_of as keys_of
     from .directory import (
@@ -220,6 +221,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "classes": ["Option", "create_by_name", "number_or_text"],
             "clock": ["Clock", "SystemClock", "instant", "when_due"],
             "config": ["CleanerConfig", "Key", "LogConfig", "keys_of"],
             "directory": [

@@ -28,7 +28,7 @@ FLOORS = {
         recovery
         segment dump
         format
-        config filesystem prefetch text paths
+        config filesystem prefetch text paths classes
         kernels errors clock
         """,
     "pipeline": """
@@ -83,13 +83,13 @@ PLACES = {
     "delta": SPARK,
 }
 
-# No tool follows a module that a string names. Commands, kernels and retention policies are loaded so, and modules
-# that Spark names.
+# No tool follows a module that a string names. Commands, kernels and classes of a user's own are loaded so, and
+# modules that Spark names.
 BY_STRING = (
     "cli/__init__.py",
     "pipeline/workers/daemon.py",
     "storage/kernels/__init__.py",
-    "storage/retention/loading.py",
+    "storage/classes.py",
 )
 
 # Files and time reach storage/ through two ports; the kernels find a folder for compiled code, which is no log's.

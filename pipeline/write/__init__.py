@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .answers import Written as Written
     from .classic_session import committed_version as committed_version
     from .dataframe import (
         BatchWrite as BatchWrite,
@@ -22,19 +23,25 @@ if TYPE_CHECKING:
     from .exactly_once.progress import Run as Run
     from .foreach_batch import commitlog_sink as commitlog_sink
     from .kept_writers import SinkBatch as SinkBatch, newest_batches as newest_batches
+    from .partitioners.own import (
+        Destination as Destination,
+        LeastBytesPartitioner as LeastBytesPartitioner,
+        Partitioner as Partitioner,
+        RowPartitioner as RowPartitioner,
+    )
     from .targets import ProducerSettings as ProducerSettings
-    from .task import Written as Written
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "answers": ["Written"],
             "classic_session": ["committed_version"],
             "dataframe": ["BatchWrite", "WriteOptions", "refuse_overwrite", "refuse_stream"],
             "exactly_once.checkpoint": ["check_readable"],
             "exactly_once.progress": ["Run"],
             "foreach_batch": ["commitlog_sink"],
             "kept_writers": ["SinkBatch", "newest_batches"],
+            "partitioners.own": ["Destination", "LeastBytesPartitioner", "Partitioner", "RowPartitioner"],
             "targets": ["ProducerSettings"],
-            "task": ["Written"],
         },
     )

@@ -28,11 +28,12 @@ from ...storage import (
 )
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, WriteColumns, check_names
+from .answers import Answer
 from .exactly_once.log_ends import check_partitions
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
-from .targets import PRODUCER_SETTINGS, Targets
-from .task import Answer, TaskWriter, WritePlan, drain
+from .targets import PRODUCER_SETTINGS, Targets, is_producers
+from .task import TaskWriter, WritePlan, drain
 
 _OURS = ("path", "topic", "topics", "partitions", "configs", "badRecords", "txnAppId", "txnVersion")
 _OF_SPARKS_SINK = "includeHeaders"  # ignored: like Spark's sink, we write the column headers whenever there is one
@@ -58,8 +59,8 @@ class WriteOptions:
         Raises InvalidConfigError for an unknown option, which it names with the most similar known one, and for an
         invalid value.
         """
-        check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK)
         given = {name.lower(): value for name, value in options.items()}
+        check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK, *filter(is_producers, given))
         if "path" not in given:
             raise InvalidConfigError("option path is missing: use .save('/path/to/the/log/directory')")
         targets = Targets.parse(
@@ -68,7 +69,7 @@ class WriteOptions:
             topics=given.get("topics"),
             partitions=Given(given).whole("partitions", INT_MAX),
             configs=_json_object(given, "configs"),
-            producer={name: given[name] for name in given if name in PRODUCER_SETTINGS or name.startswith(KAFKAS)},
+            producer={name: given[name] for name in given if is_producers(name) or name.startswith(KAFKAS)},
             bad_records=given.get("badrecords"),
         )
         app_id, version = given.get("txnappid"), Given(given).whole("txnVersion", VERSION_MAX, least=0)

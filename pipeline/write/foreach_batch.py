@@ -25,12 +25,13 @@ from ...storage import (
     TransactionAbortedError,
 )
 from ..rows import LongRowError, WriteColumns
+from .answers import ANSWER, Answer, Written
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
 from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
 from .old_records import warn_if_old
 from .targets import Targets
-from .task import ANSWER, Answer, TaskWriter, WritePlan, Written
+from .task import TaskWriter, WritePlan
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
 ATTEMPTS = 3  # to write a micro-batch, before the query fails

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...storage import GroupOffsets, LogManager, LogStoreError, TopicDescription, TransactionCoordinator, this_process
+from .answers import Written
 from .exactly_once.checkpoint import Note, Remembered
 from .exactly_once.log_ends import Ends, check_partitions
 from .exactly_once.progress import Run, progress_key, set_back, written_twice
-from .task import Written
 
 logger = logging.getLogger(__name__)
 

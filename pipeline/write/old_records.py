@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from ...storage import LogManager, instant
-from .task import Written
+from .answers import Written
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from typing import Self
 
@@ -24,6 +23,14 @@ from ...storage import (
 )
 from ..read import local_directory
 from ..rows import KAFKAS, log_once, notice_of
+from .partitioners.setting import (
+    IGNORE_KEYS,
+    OPTION,
+    PARTITIONER,
+    KafkasPartitioner,
+    OwnPartitioner,
+    parse_partitioner,
+)
 
 # The bytes of records in a batch (a producer's batch.size), unless the topic accepts only smaller batches; a topic with
 # defaults accepts this size. Kafka's 16 KiB is for producers that wait for single records; here whole tables arrive.
@@ -34,10 +41,7 @@ BATCH_SIZE_BYTES = 1 << 20
 
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 _LEVELS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
-_IGNORE_KEYS = "partitioner.ignore.keys"
-PRODUCER_SETTINGS = (
-    *("batch.size", "compression.type", *_LEVELS, "partitioner.class", _IGNORE_KEYS, "transaction.timeout.ms"),
-)
+PRODUCER_SETTINGS = (*("batch.size", "compression.type", *_LEVELS, PARTITIONER, IGNORE_KEYS, "transaction.timeout.ms"),)
 # Settings that would change what Kafka's producer writes, and that writers here do not have.
 _REFUSED = {
     "key.serializer": "keys are written as bytes; cast the column key",  # Spark's Kafka sink rejects it too
@@ -49,12 +53,9 @@ _REFUSED = {
 logger = logging.getLogger(__name__)
 
 
-class Partitioner(Enum):
-    """How to choose a partition for a row that names none: the values of ``partitioner.class``."""
-
-    DEFAULT = "default"  # by murmur2 of the key; rows without a key that are encoded together get the same partition
-    ROUND_ROBIN = "RoundRobinPartitioner"  # one partition after the other, whatever the key
-    COLUMN = "column"  # no partition is chosen: each row must name its own
+def is_producers(name: str) -> bool:
+    """Whether ``name``, in lower case and without prefix, is a setting that :class:`ProducerSettings` has."""
+    return name in PRODUCER_SETTINGS or name.startswith(OPTION)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ProducerSettings:
 
     batch_bytes: int
     compression: Compression
-    partitioner: Partitioner
+    partitioner: KafkasPartitioner | OwnPartitioner
     transaction_timeout_ms: int  # the maximum age of a transaction whose driver died
 
     @classmethod
@@ -72,15 +73,15 @@ class ProducerSettings:
 
         They are, with defaults, ``batch.size`` (1048576), ``compression.type`` (``none``) and its levels,
         ``partitioner.class`` (``default``), ``partitioner.ignore.keys`` (``false``) and ``transaction.timeout.ms``
-        (900000). Names may begin with ``kafka.``, as in Spark's Kafka sink. With this prefix, other settings of a
-        producer are accepted too, and a single notice says that they change nothing. Raises InvalidConfigError naming
-        an unknown or invalid setting.
+        (900000). ``partitioner.option.NAME`` is an argument of a partitioner's class. Names may begin with ``kafka.``,
+        as in Spark's Kafka sink. With this prefix, other settings of a producer are accepted too, and a single notice
+        says that they change nothing. Raises InvalidConfigError naming an unknown or invalid setting.
         """
         settings = _by_kafkas_names(given)
         return cls(
             _whole(settings, "batch.size", BATCH_SIZE_BYTES),
             _compression(settings),
-            _partitioner(settings),
+            parse_partitioner(settings),
             _whole(settings, "transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         )
 
@@ -124,7 +125,7 @@ class Targets:
             check_takes_records(name)
         own = {name: str(value) for name, value in (configs or {}).items()}
         for name in own:
-            if name in ("batch.size", "partitioner.class", "transaction.timeout.ms"):
+            if name in ("batch.size", PARTITIONER, "transaction.timeout.ms"):
                 raise InvalidConfigError(f"{name} is a setting of the producer, not of a topic: give it in producer")
         LogConfig.from_mapping(own)
         if partitions is not None and partitions < 1:
@@ -197,7 +198,7 @@ def _by_kafkas_names(given: Mapping[str, object]) -> dict[str, object]:
         setting = name.lower().removeprefix(KAFKAS)
         if setting in _REFUSED:
             raise InvalidConfigError(f"producer setting {name} is not supported: {_REFUSED[setting]}")
-        if setting in PRODUCER_SETTINGS:
+        if is_producers(setting):
             if found.setdefault(setting, value) != value:
                 raise InvalidConfigError(
                     f"{setting} is given twice, as {found[setting]!r} and as {value!r}: give it once"
@@ -228,23 +229,3 @@ def _compression(given: Mapping[str, object]) -> Compression:
         raise InvalidConfigError(f"compression.type = {name!r}: must be one of {', '.join(_CODECS)}")
     levels = {level: str(given[level]) for level in _LEVELS if level in given}
     return target_compression(LogConfig.from_mapping(levels), _CODECS[name])
-
-
-def _partitioner(given: Mapping[str, object]) -> Partitioner:
-    """Parses the name of a partitioner class of Kafka, with or without package; two older classes mean DEFAULT."""
-    text = str(given.get("partitioner.class", Partitioner.DEFAULT.value))
-    known = {each.value.lower(): each for each in Partitioner} | {
-        "defaultpartitioner": Partitioner.DEFAULT,
-        "uniformstickypartitioner": Partitioner.DEFAULT,
-    }
-    name = text.rsplit(".", 1)[-1].lower()
-    if name not in known:
-        raise InvalidConfigError(
-            f"partitioner.class = {text!r}: must be one of {', '.join(each.value for each in Partitioner)}"
-        )
-    ignores_keys = str(given.get(_IGNORE_KEYS, "false")).lower()
-    if ignores_keys not in ("true", "false"):
-        raise InvalidConfigError(f"{_IGNORE_KEYS} = {ignores_keys!r}: must be true or false")
-    if known[name] is Partitioner.DEFAULT and ignores_keys == "true":
-        return Partitioner.ROUND_ROBIN
-    return known[name]

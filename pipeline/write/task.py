@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from pyspark.taskcontext import TaskContext  # pyspark does not export it if only Connect's client is installed
 
 from ...storage import (
@@ -36,67 +35,11 @@ from ...storage import (
     gathered,
 )
 from ..rows import to_records
+from .answers import ARROW_ANSWER, Answer, Written
 from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
-from .partitioner import UNKNOWN, Chooser
-from .targets import Partitioner, ProducerSettings, Targets, manager_for
-
-
-class Written(NamedTuple):
-    """What one task wrote to one partition."""
-
-    topic: str
-    partition: int
-    first_offset: int
-    last_offset: int  # other tasks may have written some of the offsets in between
-    records: int
-    bytes: int
-    newest_ms: int  # the largest time of the records; -1 if none has one
-
-    def plus(self, later: Written) -> Written:
-        return self._replace(
-            last_offset=later.last_offset,
-            records=self.records + later.records,
-            bytes=self.bytes + later.bytes,
-            newest_ms=max(self.newest_ms, later.newest_ms),
-        )
-
-
-class Answer(NamedTuple):
-    """A row that a task returns: what the task wrote to a partition, or why nothing that it wrote may be committed."""
-
-    topic: str | None = None
-    partition: int | None = None
-    first_offset: int | None = None
-    last_offset: int | None = None
-    records: int | None = None
-    bytes: int | None = None
-    newest_ms: int | None = None
-    refused: str | None = None  # the task must not write: it is late, or a second attempt
-    unwritable: str | None = None  # names a row of the task's input that no topic accepts, with the reason
-
-
-ANSWER = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("first_offset", LongType()),
-        StructField("last_offset", LongType()),
-        StructField("records", LongType()),
-        StructField("bytes", LongType()),
-        StructField("newest_ms", LongType()),
-        StructField("refused", StringType()),
-        StructField("unwritable", StringType()),
-    ]
-)
-_ARROW_ANSWER = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes", "newest_ms")],
-        ("refused", pa.string()),
-        ("unwritable", pa.string()),
-    ]
-)
+from .partitioners.chooser import UNKNOWN, Chooser, PartitionerError, Rows, Source
+from .partitioners.setting import KafkasPartitioner
+from .targets import ProducerSettings, Targets, manager_for
 
 # The bytes of rows that a task encodes and appends at once. Nearly half the time of an append of some megabytes does
 # not depend on its size, so a task with many rows appends many at once. But only appended rows are on their way to
@@ -108,7 +51,6 @@ PARTS_BYTES_MAX = 32 * 2**20  # but for no more than this in all partitions
 
 Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]  # indexes of rows in an Arrow batch
 NOWHERE = -1  # in place of a partition: the row is not written
 
 
@@ -167,7 +109,7 @@ class WritePlan:
         The partition that a bad row names is a partition of the topic that refused the row.
         """
         if topic == self.bad_records:
-            return replace(self.producer, partitioner=Partitioner.DEFAULT)
+            return replace(self.producer, partitioner=KafkasPartitioner.DEFAULT)
         return self.producer
 
 
@@ -190,7 +132,7 @@ class TaskWriter:
     plan: WritePlan
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=_ARROW_ANSWER)
+        yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=ARROW_ANSWER)
 
     def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
         """Writes all rows. Returns one answer per partition, or a single answer that says why none may be committed."""
@@ -208,6 +150,9 @@ class TaskWriter:
         except UnwritableRowError as error:
             drain(batches)
             return [Answer(unwritable=str(error))]
+        except PartitionerError as error:
+            drain(batches)
+            return [Answer(misplaced=str(error))]
         return [Answer(*each) for each in written]
 
     def _refused(self, batches: Iterator[pa.RecordBatch], reason: str) -> list[Answer]:
@@ -249,9 +194,7 @@ class _Task:
         self._append = append
         self._least, self._most = table_bytes(sum(len(topic.partitions) for topic in plan.topics.values()))
         memory = _kept_memory(2 * self._most)
-        self._topics = {
-            name: _TopicEncoder(topic, plan.settings_for(name), number, memory) for name, topic in plan.topics.items()
-        }
+        self._topics = {name: _TopicEncoder(topic, plan, number, memory) for name, topic in plan.topics.items()}
         self._written: dict[TopicPartition, Written] = {}
         self._rows_before = 0
 
@@ -300,9 +243,8 @@ class _Task:
     def _good(self, batch: pa.RecordBatch, bad: list[BadRow], now_ms: int) -> Iterator[tuple[str, Divided]]:
         """Yields the rows that can be written, by topic; adds the others to ``bad``."""
         records = to_records(batch, now_ms)
-        asked = batch.column("partition") if "partition" in batch.schema.names else None
         for topic, rows in self._by_topic(batch, bad):
-            table, refused = self._topics[topic].divide(records, asked, rows, now_ms)
+            table, refused = self._topics[topic].divide(records, batch, rows, now_ms)
             bad += refused
             yield topic, table
 
@@ -362,7 +304,8 @@ class _Task:
 class _TopicEncoder:
     """Finds the rows that one topic refuses, and encodes the others."""
 
-    def __init__(self, topic: TopicDescription, producer: ProducerSettings, task: int, memory: Bytes) -> None:
+    def __init__(self, topic: TopicDescription, plan: WritePlan, task: int, memory: Bytes) -> None:
+        producer = plan.settings_for(topic.name)
         self._name = topic.name
         self._config = LogConfig.from_mapping(topic.configs, broker=topic.broker)
         self._compression = producer.compression_in(self._config)
@@ -370,14 +313,19 @@ class _TopicEncoder:
         count, batch_bytes_max = len(topic.partitions), min(producer.batch_bytes, room)
         fields = BatchFields(codec=self._compression.codec, level=self._compression.level)
         self._encoder = ShareEncoder(count, fields, batch_bytes_max=batch_bytes_max, memory=memory)
-        self._chooser = Chooser(producer.partitioner, count, first=task)
+        self._chooser = Chooser(
+            producer.partitioner, topic.name, count, task=task, write=f"{plan.app_id}/{plan.version}"
+        )
 
     def divide(
-        self, records: Records, asked: pa.Array | None, rows: Rows | None, now_ms: int
+        self, records: Records, batch: pa.RecordBatch | None, rows: Rows | None, now_ms: int
     ) -> tuple[Divided, list[BadRow]]:
-        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those that it refuses."""
+        """Divides ``rows`` (None: all) into those that the topic accepts, by partition, and those that it refuses.
+
+        ``records`` were made of ``batch``; None for those made of rows that a topic refused.
+        """
         assert records.keys is not None  # a missing column is one of nulls
-        chosen = self._chooser.choose(records.keys, asked)
+        chosen = self._chooser.choose(Source(records.keys, batch, rows))
         reasons = dict(find_refused(records, now_ms=now_ms, config=self._config, compression=self._compression))
         reasons |= dict(self._chooser.refused(chosen))
         if rows is None and not reasons:

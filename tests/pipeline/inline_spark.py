@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_commitlog.pipeline.write import classic_session, kept_writers, targets, task as writer
+from pyspark_commitlog.pipeline.write.answers import Written
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
-from pyspark_commitlog.pipeline.write.task import Written
 from pyspark_commitlog.storage import BinaryColumn, FileSystem, Isolation, LocalFileSystem, LogManager, partitions_of
 from pyspark_commitlog.storage.transactions import background_sync
 from tests.support.disk.faulty_filesystem import FaultyFile, FaultyFileSystem
@@ -98,6 +98,7 @@ class Driver:
     kept: dict[Any, Any] = field(default_factory=dict)
     managers: dict[Any, LogManager] = field(default_factory=dict)
     app_id: str = "app"
+    producer: dict[str, str] | None = None
 
     @contextmanager
     def running(self) -> Iterator[CommitLogSink]:
@@ -122,7 +123,13 @@ class Driver:
             mock.patch.object(targets, "_shared_manager", manager_for),
             mock.patch.object(classic_session, "watch"),
         ):
-            yield commitlog_sink(topic=TOPIC, log_dir=self.log_dir, txnAppId=self.app_id, partitions=PARTITIONS)
+            yield commitlog_sink(
+                topic=TOPIC,
+                log_dir=self.log_dir,
+                txnAppId=self.app_id,
+                partitions=PARTITIONS,
+                producer=self.producer,
+            )
 
     def write(self, number: int, **more: Any) -> list[Written]:
         """Writes one micro-batch."""

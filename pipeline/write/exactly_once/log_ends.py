@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ....storage import LogManager, ProgressMismatchError, TopicDescription, partition_topic_id
-from ..task import Written
+from ..answers import Written
 
 MARKER = 1  # the number of offsets of the transaction marker that follows the records
 

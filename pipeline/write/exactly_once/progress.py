@@ -26,7 +26,9 @@ from ....storage import (
     TransactionPart,
     check_transactional_id,
 )
-from ..task import Answer, UnwritableRowError, Written
+from ..answers import Answer, Written
+from ..partitioners.chooser import PartitionerError
+from ..task import UnwritableRowError
 from .checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
 from .log_ends import Ends, after, check_written, merged
 
@@ -230,9 +232,12 @@ def _batches(reached: int) -> str:
 def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
     """Returns what each task wrote to each partition, if all of it may be committed.
 
-    Raises UnwritableRowError for a row that no topic accepts, and TransactionAbortedError if a task refused to write.
+    Raises UnwritableRowError for a row that no topic accepts, PartitionerError if a user's partitioner failed, and
+    TransactionAbortedError if a task refused to write.
     """
     for each in answers:
+        if each.misplaced is not None:
+            raise PartitionerError(each.misplaced)
         if each.unwritable is not None:
             raise UnwritableRowError(each.unwritable)
     for each in answers:

@@ -8,7 +8,8 @@ import pytest
 
 from pyspark_commitlog.pipeline.write.dataframe import WriteOptions
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-from pyspark_commitlog.pipeline.write.targets import Partitioner, ProducerSettings
+from pyspark_commitlog.pipeline.write.partitioners.setting import KafkasPartitioner
+from pyspark_commitlog.pipeline.write.targets import ProducerSettings
 from pyspark_commitlog.storage import INTERNAL_TOPICS, Codec, InvalidConfigError, InvalidTopicError
 
 
@@ -35,12 +36,17 @@ def test_notice_names_no_values(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("given", "partitioner"),
     [
-        ({"kafka.partitioner.ignore.keys": "true"}, Partitioner.ROUND_ROBIN),
-        ({"kafka.partitioner.ignore.keys": "false"}, Partitioner.DEFAULT),
-        ({"partitioner.class": "column", "partitioner.ignore.keys": "true"}, Partitioner.COLUMN),
+        ({"kafka.partitioner.ignore.keys": "true"}, KafkasPartitioner.ROUND_ROBIN),
+        ({"kafka.partitioner.ignore.keys": "false"}, KafkasPartitioner.DEFAULT),
+        ({"kafka.partitioner.class": "murmur2_random"}, KafkasPartitioner.MURMUR2_RANDOM),
+        ({"partitioner.class": "murmur2_random", "partitioner.ignore.keys": "true"}, KafkasPartitioner.RANDOM),
+        ({"partitioner.class": "random"}, KafkasPartitioner.RANDOM),
+        ({"partitioner.class": "column", "partitioner.ignore.keys": "true"}, KafkasPartitioner.COLUMN),
     ],
 )
-def test_keys_choose_no_partition_if_they_are_to_be_ignored(given: dict[str, str], partitioner: Partitioner) -> None:
+def test_partitioner_is_named_as_by_kafkas_clients_and_may_ignore_keys(
+    given: dict[str, str], partitioner: KafkasPartitioner
+) -> None:
     assert ProducerSettings.parse(given).partitioner is partitioner
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.pipeline.write import task as writing
+from pyspark_commitlog.pipeline.write.answers import Written
 from pyspark_commitlog.pipeline.write.targets import Targets
-from pyspark_commitlog.pipeline.write.task import PART_BYTES_MIN, Append, TaskWriter, WritePlan, Written, table_bytes
+from pyspark_commitlog.pipeline.write.task import PART_BYTES_MIN, Append, TaskWriter, WritePlan, table_bytes
 from pyspark_commitlog.storage import (
     AppendInfo,
     EncodedBatches,

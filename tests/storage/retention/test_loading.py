@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pyspark_commitlog.storage.retention import (
     plan_retention,
 )
 from tests.support.logs.building import NOW_MS, config
+from tests.support.own_classes import own_module as module_of_mine
 
 MODULE = """
 from pyspark_commitlog.storage import RetentionVerdict
@@ -49,13 +49,8 @@ a_function = len
 
 @pytest.fixture(autouse=True)
 def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The module ``retention_of_mine`` in the current directory, which Python does not search by itself."""
-    (tmp_path / "retention_of_mine.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])
-    yield
-    sys.modules.pop("retention_of_mine", None)
-    sys.path_importer_cache.pop(str(tmp_path), None)
+    with module_of_mine("retention_of_mine", MODULE, tmp_path, monkeypatch):
+        yield
 
 
 def facts() -> LogFacts:

@@ -1,0 +1,69 @@
+"""What a task of a write tells the driver: what it wrote, or why nothing of it may be committed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+
+class Written(NamedTuple):
+    """What one task wrote to one partition."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int  # other tasks may have written some of the offsets in between
+    records: int
+    bytes: int
+    newest_ms: int  # the largest time of the records; -1 if none has one
+
+    def plus(self, later: Written) -> Written:
+        return self._replace(
+            last_offset=later.last_offset,
+            records=self.records + later.records,
+            bytes=self.bytes + later.bytes,
+            newest_ms=max(self.newest_ms, later.newest_ms),
+        )
+
+
+class Answer(NamedTuple):
+    """A row that a task returns: what the task wrote to a partition, or why nothing that it wrote may be committed."""
+
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    records: int | None = None
+    bytes: int | None = None
+    newest_ms: int | None = None
+    refused: str | None = None  # the task must not write: it is late, or a second attempt
+    unwritable: str | None = None  # names a row of the task's input that no topic accepts, with the reason
+    misplaced: str | None = None  # what is wrong with the user's partitioner
+
+
+ANSWER = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("first_offset", LongType()),
+        StructField("last_offset", LongType()),
+        StructField("records", LongType()),
+        StructField("bytes", LongType()),
+        StructField("newest_ms", LongType()),
+        StructField("refused", StringType()),
+        StructField("unwritable", StringType()),
+        StructField("misplaced", StringType()),
+    ]
+)
+ARROW_ANSWER = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        *[(name, pa.int64()) for name in ("first_offset", "last_offset", "records", "bytes", "newest_ms")],
+        ("refused", pa.string()),
+        ("unwritable", pa.string()),
+        ("misplaced", pa.string()),
+    ]
+)

@@ -1,0 +1,1 @@
+"""Choosing partitions for rows: Kafka's rules, and classes that a user wrote."""
