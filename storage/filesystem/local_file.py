@@ -106,16 +106,18 @@ class LocalFile:
                 filled += got
         return buffer[:filled]
 
-    def write(self, position: int, data: Buffer) -> None:
-        unwritten = memoryview(data).cast("B")
+    def write(self, position: int, *data: Buffer) -> None:
+        unwritten = [memoryview(each).cast("B") for each in data]
+        size = sum(map(len, unwritten))
         with _Using(self, "write") as descriptor:
-            if len(unwritten) >= _LARGE_WRITE_BYTES and _fallocate is not None:
+            if size >= _LARGE_WRITE_BYTES and _fallocate is not None:
                 # If the file system does not support it or has no space, the write below succeeds or reports the error.
-                _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, len(unwritten))
-            while unwritten:
-                written = os.pwrite(descriptor, unwritten[:_WRITTEN_AT_ONCE_BYTES], position)
-                position += written
-                unwritten = unwritten[written:]
+                _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, size)
+            while size:
+                written = os.pwritev(descriptor, _first_bytes(unwritten, _WRITTEN_AT_ONCE_BYTES), position)
+                position, size = position + written, size - written
+                if size:
+                    unwritten = _without_first_bytes(unwritten, written)
 
     def truncate(self, size: int) -> None:
         with _Using(self, "truncate") as descriptor:
@@ -196,6 +198,29 @@ class LocalFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _first_bytes(buffers: list[memoryview], count: int) -> list[memoryview]:
+    """Returns the first ``count`` bytes of these buffers, or all if they have fewer."""
+    if sum(map(len, buffers)) <= count:
+        return buffers
+    found = []
+    for buffer in buffers:
+        found.append(buffer[:count])
+        count -= len(buffer)
+        if count <= 0:
+            break
+    return found
+
+
+def _without_first_bytes(buffers: list[memoryview], count: int) -> list[memoryview]:
+    """Returns what follows the first ``count`` bytes of these buffers."""
+    found = []
+    for buffer in buffers:
+        if count < len(buffer):
+            found.append(buffer[count:])
+        count = max(count - len(buffer), 0)
+    return found
 
 
 def opened(path: str, flags: int) -> int:

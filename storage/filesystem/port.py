@@ -47,8 +47,8 @@ class File(Protocol):
         """
         ...
 
-    def write(self, position: int, data: Buffer) -> None:
-        """Write all of ``data`` at ``position``, or raise OSError.
+    def write(self, position: int, *data: Buffer) -> None:
+        """Write all of ``data``, one buffer behind the other, at ``position``, or raise OSError.
 
         A gap between the end and ``position`` reads as zeros.
         """

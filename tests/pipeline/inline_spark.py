@@ -201,9 +201,10 @@ class DeadlyFileSystem(FaultyFileSystem):
 class _DeadlyFile(FaultyFile):
     _filesystem: DeadlyFileSystem
 
-    def write(self, position: int, data: Any) -> None:
+    def write(self, position: int, *data: Any) -> None:
         with self._filesystem.doing("write", self.path) as midway:
-            super().write(position, memoryview(data).cast("B")[: len(data) // 2] if midway else data)
+            whole = b"".join(data)
+            super().write(position, whole[: len(whole) // 2] if midway else whole)
 
     def sync(self) -> None:
         with self._filesystem.doing("sync", self.path):

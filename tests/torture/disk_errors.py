@@ -24,7 +24,6 @@ import pytest
 from pyspark_commitlog.storage.clock import Clock
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, StorageError
-from pyspark_commitlog.storage.filesystem import Buffer
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule
@@ -190,8 +189,9 @@ def check_writer(log: Log, error: Exception | None, where: str) -> None:
 def short_calls(chance: Random, directory: Path) -> None:
     """A real directory on a system that reads and writes a part of what it is asked for: nobody notices."""
 
-    def short_write(descriptor: int, data: Buffer, position: int) -> int:
-        return real_write(descriptor, memoryview(data)[: chance.randint(1, max(len(data), 1))], position)
+    def short_write(descriptor: int, data: list[memoryview], position: int) -> int:
+        whole = b"".join(data)
+        return real_write(descriptor, [whole[: chance.randint(1, max(len(whole), 1))]], position)
 
     def short_read(descriptor: int, length: int, position: int) -> bytes:
         return real_read(descriptor, chance.randint(1, max(length, 1)), position)
@@ -199,9 +199,9 @@ def short_calls(chance: Random, directory: Path) -> None:
     def short_reads(descriptor: int, buffers: list[memoryview], position: int) -> int:
         return real_reads(descriptor, [buffers[0][: chance.randint(1, max(len(buffers[0]), 1))]], position)
 
-    real_write, real_read, real_reads = os.pwrite, os.pread, os.preadv
+    real_write, real_read, real_reads = os.pwritev, os.pread, os.preadv
     values = [chance.randbytes(chance.randint(0, 3000)) for _ in range(12)]
-    short: dict[str, Any] = {"pwrite": short_write, "pread": short_read, "preadv": short_reads}
+    short: dict[str, Any] = {"pwritev": short_write, "pread": short_read, "preadv": short_reads}
     with mock.patch.multiple(os, **short), LogManager.open(str(directory), create=True) as manager:
         manager.create_topic("t", partitions=1, configs={"segment.bytes": "8000", "index.interval.bytes": "0"})
         for value in values:

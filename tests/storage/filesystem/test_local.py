@@ -78,24 +78,24 @@ def test_files_and_locks_are_not_passed_on_to_programs(tmp_path: Path) -> None:
 
 
 def test_a_short_write_of_the_system_is_carried_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
+    pwritev = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, data, position: pwritev(fd, [b"".join(data)[:3]], position))
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
-        file.write(2, b"0123456789")
+        file.write(2, b"01", b"", b"2345", b"67", b"89")
     assert (tmp_path / "a").read_bytes() == b"\0\x000123456789"
 
 
 def test_an_interrupted_large_write_leaves_what_was_written_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pwrite = os.pwrite
+    pwritev = os.pwritev
 
-    def filling(descriptor: int, data: memoryview, position: int) -> int:
+    def filling(descriptor: int, data: list[memoryview], position: int) -> int:
         if position:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return pwrite(descriptor, data[:12345], position)
+        return pwritev(descriptor, [b"".join(data)[:12345]], position)
 
-    monkeypatch.setattr(os, "pwrite", filling)
+    monkeypatch.setattr(os, "pwritev", filling)
     data = random.Random(1).randbytes(1 << 20)
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
         with pytest.raises(OSError, match="No space left"):
@@ -108,7 +108,8 @@ def test_a_write_too_large_for_one_system_call_is_complete(tmp_path: Path) -> No
     data = random.Random(1).randbytes((5 << 20) + 1)
     with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
         file.write(3, data)
-    assert (tmp_path / "a").read_bytes() == b"\0\0\0" + data
+        file.write(3 + len(data), b"head", data, b"tail")
+    assert (tmp_path / "a").read_bytes() == b"\0\0\0" + data + b"head" + data + b"tail"
 
 
 @pytest.mark.parametrize("fallocate", [None, lambda *_: -1])

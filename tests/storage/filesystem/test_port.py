@@ -69,6 +69,13 @@ def test_bytes_are_read_where_they_were_written(place: Place) -> None:
         assert file.path == place / "a"
 
 
+def test_buffers_are_written_one_behind_the_other(place: Place) -> None:
+    with place.disk.open(place / "a", "create") as file:
+        file.write(1, b"one", b"", memoryview(b"two"), bytearray(b"three"))
+        file.write(12)
+        assert bytes(file.read(0, 100)) == b"\0onetwothree"
+
+
 def test_a_read_ends_where_the_file_does(place: Place) -> None:
     with place.disk.open(place.put("a", b"12345"), "read") as file:
         assert bytes(file.read(3, 100)) == b"45"

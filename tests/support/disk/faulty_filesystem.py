@@ -90,12 +90,12 @@ class FaultyFile:
         data = self._inner.read(position, length)
         return data[: max(len(data) - rule.amount, 0)] if rule is not None and rule.amount is not None else data
 
-    def write(self, position: int, data: Buffer) -> None:
+    def write(self, position: int, *data: Buffer) -> None:
         rule = self._filesystem.meet("write", self.path)
         if rule is None:
-            self._inner.write(position, data)
+            self._inner.write(position, *data)
         else:
-            self._inner.write(position, memoryview(data).cast("B")[: rule.amount])
+            self._inner.write(position, b"".join(data)[: rule.amount])
             raise _error(rule, self.path)
 
     def truncate(self, size: int) -> None:

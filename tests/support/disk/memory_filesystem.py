@@ -106,8 +106,8 @@ class MemoryFile:
             _check(position >= 0 and length >= 0, errno.EINVAL, self._path)
             return memoryview(bytes(self._node.content[position : position + length]))
 
-    def write(self, position: int, data: Buffer) -> None:
-        written = bytes(data)
+    def write(self, position: int, *data: Buffer) -> None:
+        written = b"".join(data)
         with self._doing("write", position, len(written), writes=True):
             _check(position >= 0, errno.EINVAL, self._path)
             if written:
