@@ -2,8 +2,9 @@
 
 :func:`are_canonical` answers for all in one pass that replaces decoding and further checks. Most records are canonical,
 and then the full checks (:func:`records.fill`, :func:`find_oddities`, the order of offsets, the largest timestamp)
-would find nothing. Other records need not be damaged: the full checks decide. :func:`find_oddities` finds what readers
-of magic 2 ignore: attribute bits without a meaning, and numbers with padding bytes.
+would find nothing. Other records need not be damaged: the full checks decide. :func:`survey` does the same for the
+records of one batch that a client sent. :func:`find_oddities` finds what readers of magic 2 ignore: attribute bits
+without a meaning, and numbers with padding bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import Bytes
-from .compiling import jit
+from .compiling import inlined, jit
 from .records import BASE_OFFSET, BASE_TIMESTAMP, COUNT, FIXED_TIMESTAMP, START, STOP, TIMESTAMP_TYPE
 from .varint import bytes_after, read_varint, read_varlong
 
@@ -21,6 +22,9 @@ Int64s = npt.NDArray[np.int64]
 HAS_ATTRIBUTES = 1
 IS_PADDED = 2
 _ODD = -3  # in place of a position
+_NO_TIMESTAMP = -1
+LATEST = 2**63 - 1
+EARLIEST = -(2**63)
 
 
 @jit
@@ -34,21 +38,8 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
         at, stop = batches[b, START], batches[b, STOP]
         above, largest = np.int64(-1), np.int64(-(2**63))
         for _ in range(batches[b, COUNT]):
-            size, at = _read(source, at, stop)
-            end = at + size
-            if at < 0 or size < 1 or end > stop or source[at] != 0:
-                return False
-            timestamp_delta, at = _read(source, at + 1, end)
-            delta, at = _read(source, at, end)
-            at = _after_string(source, at, end, -1)
-            at = _after_string(source, at, end, -1)
-            header_count, at = _read(source, at, end)
-            if at < 0 or delta <= above or header_count < 0 or header_count > end - at:
-                return False
-            for _ in range(header_count):
-                at = _after_string(source, at, end, 0)
-                at = _after_string(source, at, end, -1)
-            if at != end:
+            at, timestamp_delta, delta, _key = _read_record(source, at, stop)
+            if at < 0 or delta <= above:
                 return False
             above, largest = delta, max(largest, timestamp_delta)
         if at != stop or batches[b, BASE_OFFSET] + above > last_offsets[b]:
@@ -57,6 +48,52 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
         if is_told and batches[b, BASE_TIMESTAMP] + largest != batches[b, FIXED_TIMESTAMP]:
             return False
     return True
+
+
+@jit
+def survey(source: Bytes, start: int, stop: int, count: int, base_timestamp: int) -> tuple[bool, int, int, int]:
+    """Whether ``source[start:stop]`` holds ``count`` canonical records with the offset deltas 0, 1, 2, …
+
+    Then also returns the largest timestamp, the smallest one other than -1 (``LATEST`` if there is none), and the
+    number of records without a key.
+    """
+    at, largest, smallest, keyless = start, np.int64(EARLIEST), np.int64(LATEST), np.int64(0)
+    for i in range(count):
+        at, timestamp_delta, delta, key_size = _read_record(source, at, stop)
+        if at < 0 or delta != i:
+            return False, largest, smallest, keyless
+        timestamp = np.int64(base_timestamp) + timestamp_delta
+        largest = max(largest, timestamp)
+        if timestamp != _NO_TIMESTAMP:
+            smallest = min(smallest, timestamp)
+        if key_size < 0:
+            keyless += 1
+    return at == stop, largest, smallest, keyless
+
+
+@inlined
+def _read_record(source: Bytes, at: int, stop: int) -> tuple[int, int, int, int]:
+    """Reads the canonical record at ``at``: its end, the deltas of its timestamp and offset, and the size of its key.
+
+    The end is negative if the record is not canonical or does not end by ``stop``.
+    """
+    size, at = _read(source, at, stop)
+    end = at + size
+    if at < 0 or size < 1 or size > stop - at or source[at] != 0:
+        return np.int64(_ODD), np.int64(0), np.int64(0), np.int64(0)
+    timestamp_delta, at = _read(source, at + 1, end)
+    delta, at = _read(source, at, end)
+    key_size, at = _read(source, at, end)
+    if at < 0 or key_size < -1 or key_size > end - at:
+        return np.int64(_ODD), timestamp_delta, delta, key_size
+    at = _after_string(source, at + bytes_after(key_size), end, -1)
+    header_count, at = _read(source, at, end)
+    if at < 0 or header_count < 0 or header_count > end - at:
+        return np.int64(_ODD), timestamp_delta, delta, key_size
+    for _ in range(header_count):
+        at = _after_string(source, at, end, 0)
+        at = _after_string(source, at, end, -1)
+    return end if at == end else np.int64(_ODD), timestamp_delta, delta, key_size
 
 
 @jit

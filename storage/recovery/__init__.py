@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ProducerUpdate as ProducerUpdate,
     )
     from .producer_state_manager import (
+        ProducedBatch as ProducedBatch,
         ProducerStateManager as ProducerStateManager,
         rows_for_replay as rows_for_replay,
     )
@@ -51,7 +52,7 @@ else:
                 "ProducerState",
                 "ProducerUpdate",
             ],
-            "producer_state_manager": ["ProducerStateManager", "rows_for_replay"],
+            "producer_state_manager": ["ProducedBatch", "ProducerStateManager", "rows_for_replay"],
             "segment_recovery": ["assign_epochs", "read_markers", "replay"],
             "view": ["LoadedLog"],
         },

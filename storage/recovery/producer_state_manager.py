@@ -52,7 +52,7 @@ _FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quick
 logger = logging.getLogger(__name__)
 
 
-class _Batch(NamedTuple):
+class ProducedBatch(NamedTuple):
     """A batch: the fields of a row of BatchHeaders that concern producers."""
 
     producer_id: int
@@ -79,7 +79,7 @@ class _Batch(NamedTuple):
         return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
 
 
-_FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, _Batch._fields))
+_FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, ProducedBatch._fields))
 
 
 class ProducerStateManager:
@@ -141,8 +141,19 @@ class ProducerStateManager:
         for a gap in the sequences, InvalidTxnStateError for a plain write of a producer with an open transaction, and
         TransactionCoordinatorFencedError for a marker from an older coordinator; with REPLICATION, none of these.
         """
+        end_offset = headers.next_offset if len(headers) else self.map_end_offset
+        return self._prepare(_batches_with_producer(headers, origin), end_offset, origin, markers)
+
+    def prepare_batch(self, batch: ProducedBatch) -> ProducerUpdate:
+        """Does what :meth:`prepare` does, for one batch of a client that is no control batch."""
+        batches = [batch] if batch.producer_id > NO_PRODUCER_ID else []
+        return self._prepare(batches, batch.last_offset + 1, Origin.CLIENT, MappingProxyType({}))
+
+    def _prepare(
+        self, batches: Iterable[ProducedBatch], end_offset: int, origin: Origin, markers: Mapping[int, Marker]
+    ) -> ProducerUpdate:
         change = _Change(self, origin)
-        for batch in _batches_with_producer(headers, origin):
+        for batch in batches:
             duplicate = None if origin is not Origin.CLIENT or batch.is_control else self._find_duplicate(batch)
             if duplicate is not None:
                 return ProducerUpdate(self.map_end_offset, {}, self._ongoing, (), duplicate)
@@ -150,7 +161,6 @@ class ProducerStateManager:
                 change.write(batch)
             elif batch.base_offset in markers:
                 change.end(batch, markers[batch.base_offset])
-        end_offset = headers.next_offset if len(headers) else self.map_end_offset
         return ProducerUpdate(end_offset, change.states, change.ongoing, tuple(change.completed), None)
 
     def apply(self, update: ProducerUpdate) -> None:
@@ -213,7 +223,7 @@ class ProducerStateManager:
         open_states = [state for state in self._producers.values() if state.in_transaction]
         self._ongoing = {s.current_txn_first_offset: s.producer_id for s in sorted(open_states, key=_txn_first_offset)}
 
-    def _find_duplicate(self, batch: _Batch) -> ProducerBatch | None:
+    def _find_duplicate(self, batch: ProducedBatch) -> ProducerBatch | None:
         known = self._producers.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             return None
@@ -236,7 +246,7 @@ class _Change:
         self._manager = manager
         self._origin = origin
 
-    def write(self, batch: _Batch) -> None:
+    def write(self, batch: ProducedBatch) -> None:
         """Apply a data batch."""
         known = self._known(batch)
         self._check_epoch(known, batch)
@@ -264,7 +274,7 @@ class _Change:
         if opens:
             self._own_ongoing()[batch.base_offset] = batch.producer_id
 
-    def end(self, batch: _Batch, marker: Marker) -> None:
+    def end(self, batch: ProducedBatch, marker: Marker) -> None:
         """Apply a commit or abort marker. It fences older producers even if the producer has no open transaction."""
         known = self._known(batch)
         self._check_epoch(known, batch)
@@ -291,7 +301,7 @@ class _Change:
         last_stable_offset = next(iter(ongoing), marker_offset + 1)
         self.completed.append(CompletedTxn(known.producer_id, first_offset, marker_offset, aborted, last_stable_offset))
 
-    def _known(self, batch: _Batch) -> ProducerState:
+    def _known(self, batch: ProducedBatch) -> ProducerState:
         producer_id = batch.producer_id
         known = self.states.get(producer_id) or self._manager._producers.get(producer_id)
         return known or ProducerState(producer_id)
@@ -301,13 +311,13 @@ class _Change:
             self.ongoing = dict(self.ongoing)
         return self.ongoing
 
-    def _check_epoch(self, known: ProducerState, batch: _Batch) -> None:
+    def _check_epoch(self, known: ProducerState, batch: ProducedBatch) -> None:
         if batch.producer_epoch < known.epoch:
             self._refuse(
                 InvalidProducerEpochError, batch, f"a newer producer, with epoch {known.epoch}, has taken over"
             )
 
-    def _check_sequence(self, known: ProducerState, batch: _Batch) -> None:
+    def _check_sequence(self, known: ProducerState, batch: ProducedBatch) -> None:
         """Raises OutOfOrderSequenceError unless the batch begins after the producer's last one, or at 0 in a new epoch.
 
         A producer that is not known may begin with any sequence number.
@@ -320,7 +330,7 @@ class _Change:
             )
             self._refuse(OutOfOrderSequenceError, batch, reason)
 
-    def _refuse(self, error: type[Exception], batch: _Batch, reason: str) -> None:
+    def _refuse(self, error: type[Exception], batch: ProducedBatch, reason: str) -> None:
         """Raise ``error``, or, for REPLICATION, only log a warning, like Kafka's followers.
 
         Those batches are in a log already.
@@ -331,12 +341,12 @@ class _Change:
         logger.warning("%s", message)
 
 
-def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[_Batch]:
+def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[ProducedBatch]:
     """Returns the batches with a producer id; for REPLICATION only those that affect the state."""
     table = headers.table
     if origin is Origin.REPLICATION and len(headers) > _FEW_BATCHES:
         table = table[rows_for_replay(headers)]
-    batches = [_Batch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # faster than field by field
+    batches = [ProducedBatch._make(_FIELDS_OF_ROW(row)) for row in table.tolist()]  # faster than field by field
     return [batch for batch in batches if batch.producer_id > NO_PRODUCER_ID]
 
 

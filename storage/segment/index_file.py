@@ -130,12 +130,20 @@ class _Columns:
     def last(self) -> tuple[int, int]:
         return int(self._rows[0, self.count - 1]), int(self._rows[1, self.count - 1])
 
-    def extend(self, first: Int64s, second: Int64s) -> None:
-        end = self.count + len(first)
+    def add(self, first: int, second: int) -> None:
+        self._make_room(self.count + 1)
+        self._rows[0, self.count], self._rows[1, self.count] = first, second
+        self.count += 1
+
+    def _make_room(self, end: int) -> None:
         if end > self._rows.shape[1]:
             grown = np.empty((2, max(end, 2 * self._rows.shape[1])), dtype=np.int64)
             grown[:, : self.count] = self._rows[:, : self.count]
             self._rows = grown
+
+    def extend(self, first: Int64s, second: Int64s) -> None:
+        end = self.count + len(first)
+        self._make_room(end)
         self._rows[0, self.count : end] = first
         self._rows[1, self.count : end] = second
         self.count = end
@@ -147,6 +155,7 @@ class PairFormat(NamedTuple):
     columns: tuple[str, str]
     entry_bytes: int
     encode: Callable[[int, Int64s, Int64s], bytes]
+    encode_one: Callable[[int, int, int], bytes]
     decode: Callable[[int, Buffer], tuple[Int64s, Int64s]]
 
 
@@ -278,14 +287,25 @@ class PairIndex(ABC):
         After a crash, any number of the new entries may be on disk.
         """
         columns = self._columns
-        if not skip_full_check and len(first) > self.room:
-            raise ValueError(
-                f"{self.path}: cannot append {len(first)} entries to {columns.count}, since the index is full after "
-                f"{self.room} more; roll the segment first"
-            )
+        self._check_room(len(first), skip_full_check)
         data = self.FORMAT.encode(self.base_offset, first, second)
         self._file.for_writing().write(columns.count * self.FORMAT.entry_bytes, data)
         columns.extend(first, second)
+
+    def _write_one(self, first: int, second: int, skip_full_check: bool) -> None:
+        """Append one entry like :meth:`_write`, without arrays."""
+        columns = self._columns
+        self._check_room(1, skip_full_check)
+        data = self.FORMAT.encode_one(self.base_offset, first, second)
+        self._file.for_writing().write(columns.count * self.FORMAT.entry_bytes, data)
+        columns.add(first, second)
+
+    def _check_room(self, count: int, skip_full_check: bool) -> None:
+        if not skip_full_check and count > self.room:
+            raise ValueError(
+                f"{self.path}: cannot append {count} entries to {len(self)}, since the index is full after "
+                f"{self.room} more; roll the segment first"
+            )
 
     @abstractmethod
     def _entry(self, n: int) -> tuple[int, int]: ...
@@ -350,7 +370,3 @@ def shifted(before: int, column: Int64s) -> Int64s:
 
 def _none() -> Int64s:
     return np.empty(0, dtype=np.int64)
-
-
-def one(value: int) -> Int64s:
-    return np.array([value], dtype=np.int64)

@@ -7,9 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InvalidOffsetError
-from ..format.files.index_entries import OFFSET_ENTRY, decode_offset_entries, encode_offset_entries
+from ..format.files.index_entries import (
+    OFFSET_ENTRY,
+    decode_offset_entries,
+    encode_offset_entries,
+    encode_offset_entry,
+)
 from ..format.tables import Int64s
-from .index_file import PairFormat, PairIndex, one, shifted
+from .index_file import PairFormat, PairIndex, shifted
 
 
 class OffsetPosition(NamedTuple):
@@ -22,7 +27,13 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(PairIndex):
     """The last offset and the position of some batches of the segment (``.index``): where to start reading."""
 
-    FORMAT = PairFormat(("offset", "position"), OFFSET_ENTRY.itemsize, encode_offset_entries, decode_offset_entries)
+    FORMAT = PairFormat(
+        ("offset", "position"),
+        OFFSET_ENTRY.itemsize,
+        encode_offset_entries,
+        encode_offset_entry,
+        decode_offset_entries,
+    )
 
     @property
     def offsets(self) -> Int64s:
@@ -41,7 +52,10 @@ class OffsetIndex(PairIndex):
 
     def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
         """Add an entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
-        self.append_many(one(offset), one(position), skip_full_check=skip_full_check)
+        self._check_offsets_fit(offset, offset)
+        if len(self) and offset <= self.last_offset:
+            raise self._not_increasing(str(offset))
+        self._write_one(offset, position, skip_full_check)
 
     def append_many(self, offsets: Int64s, positions: Int64s, *, skip_full_check: bool = False) -> None:
         """Add entries in one write; both arrays have shape (n,).
@@ -56,10 +70,13 @@ class OffsetIndex(PairIndex):
         before = self.last_offset if len(self) else self.base_offset - 1
         if (offsets <= shifted(before, offsets)).any():
             found = ", ".join(map(str, offsets[:3].tolist()))
-            raise InvalidOffsetError(
-                f"{self.path}: cannot append offsets {found} ..., which do not increase from {self.last_offset}"
-            )
+            raise self._not_increasing(f"{found} ...")
         self._write(offsets, positions, skip_full_check)
+
+    def _not_increasing(self, found: str) -> InvalidOffsetError:
+        return InvalidOffsetError(
+            f"{self.path}: cannot append offsets {found}, which do not increase from {self.last_offset}"
+        )
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """The last entry with an offset at or below ``target_offset``; (base offset, 0) if there is none."""

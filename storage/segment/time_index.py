@@ -12,9 +12,9 @@ import numpy as np
 from ..config import INT64_MAX
 from ..errors import InvalidOffsetError
 from ..format.constants import NO_TIMESTAMP
-from ..format.files.index_entries import TIME_ENTRY, decode_time_entries, encode_time_entries
+from ..format.files.index_entries import TIME_ENTRY, decode_time_entries, encode_time_entries, encode_time_entry
 from ..format.tables import BatchHeaders, Int64s
-from .index_file import PairFormat, PairIndex, one, shifted
+from .index_file import PairFormat, PairIndex, shifted
 
 NO_RECORD = -INT64_MAX - 1  # ms: earlier than the time of any record
 
@@ -32,7 +32,9 @@ class TimeIndex(PairIndex):
     One slot is reserved for the last entry, which is appended with ``skip_full_check`` when the segment is closed.
     """
 
-    FORMAT = PairFormat(("timestamp", "offset"), TIME_ENTRY.itemsize, encode_time_entries, decode_time_entries)
+    FORMAT = PairFormat(
+        ("timestamp", "offset"), TIME_ENTRY.itemsize, encode_time_entries, encode_time_entry, decode_time_entries
+    )
     RESERVED_ENTRIES = 1
 
     @property
@@ -52,7 +54,12 @@ class TimeIndex(PairIndex):
 
     def append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry: no record up to ``offset`` is later than ``timestamp`` (ms); see :meth:`append_many`."""
-        self.append_many(one(timestamp), one(offset), skip_full_check=skip_full_check)
+        self._check_offsets_fit(offset, offset)
+        before = self.last_entry
+        if timestamp < before.timestamp or offset < before.offset:
+            raise self._falling(TimestampOffset(timestamp, offset), before)
+        if timestamp > before.timestamp:
+            self._write_one(timestamp, offset, skip_full_check)
 
     def append_many(self, timestamps: Int64s, offsets: Int64s, *, skip_full_check: bool = False) -> None:
         """Add entries in one write; both arrays have shape (n,). Skips entries with the timestamp of the previous one.
@@ -66,14 +73,15 @@ class TimeIndex(PairIndex):
         before = self.last_entry
         times_before = shifted(before.timestamp, timestamps)
         if (timestamps < times_before).any() or (offsets < shifted(before.offset, offsets)).any():
-            found = TimestampOffset(int(timestamps[0]), int(offsets[0]))
-            raise InvalidOffsetError(
-                f"{self.path}: cannot append entries from {found} on, since one is below "
-                f"{before} or below its predecessor"
-            )
+            raise self._falling(TimestampOffset(int(timestamps[0]), int(offsets[0])), before)
         rises = timestamps > times_before
         if rises.any():
             self._write(timestamps[rises], offsets[rises], skip_full_check)
+
+    def _falling(self, found: TimestampOffset, before: TimestampOffset) -> InvalidOffsetError:
+        return InvalidOffsetError(
+            f"{self.path}: cannot append entries from {found} on, since one is below {before} or below its predecessor"
+        )
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The last entry with a timestamp at or below ``target_timestamp`` (ms); (-1, base offset) if there is none."""

@@ -1,7 +1,8 @@
 """Writing a partition: :class:`Log`, the locks of a partition, and the checks of what is appended.
 
 ``shared_log`` lets several processes write one log, ``record_checks`` and ``batch_checks`` refuse what the topic does
-not accept, ``replica`` appends batches of a broker's log.
+not accept, ``checked_batch`` and ``checked_appends`` take the batches of clients with few steps, ``replica`` appends
+batches of a broker's log.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .checked_appends import AppendInfo as AppendInfo, Refusal as Refusal
+    from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
     from .locks import (
         APPEND_LOCK_FILE as APPEND_LOCK_FILE,
         MAINTENANCE_LOCK_FILE as MAINTENANCE_LOCK_FILE,
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
         wait_for_lock as wait_for_lock,
         write_holder as write_holder,
     )
-    from .log import AppendInfo as AppendInfo, Log as Log, Producer as Producer
+    from .log import Log as Log, Producer as Producer
     from .record_checks import (
         Compression as Compression,
         Refused as Refused,
@@ -38,6 +41,8 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "checked_appends": ["AppendInfo", "Refusal"],
+            "checked_batch": ["CheckedBatch", "check_batch"],
             "locks": [
                 "APPEND_LOCK_FILE",
                 "MAINTENANCE_LOCK_FILE",
@@ -45,7 +50,7 @@ else:
                 "write_holder",
                 "wait_for_lock",
             ],
-            "log": ["AppendInfo", "Log", "Producer"],
+            "log": ["Log", "Producer"],
             "record_checks": [
                 "Compression",
                 "Refused",

@@ -32,19 +32,8 @@ from ..recovery import (
 )
 from ..segment import Holes, LogSegment, Window, leave_gaps
 from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
+from .checked_appends import AppendInfo, CheckedAppends, repeated_append
 from .record_checks import Compression, bytes_in_batch, target_compression, validate_columns
-from .shared_log import SharedLog
-
-
-class AppendInfo(NamedTuple):
-    """The result of an append."""
-
-    first_offset: int
-    last_offset: int  # below first_offset if there was nothing to append
-    max_timestamp: int  # ms; -1: no record has one
-    log_append_time_ms: int  # -1 unless the log sets the time
-    size: int  # bytes written
-    duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first
 
 
 class Producer(NamedTuple):
@@ -54,16 +43,24 @@ class Producer(NamedTuple):
     epoch: int
 
 
-class Log(SharedLog):
+class Log(CheckedAppends):
     """Appends to a partition's log, truncates it, and reads it. Belongs to one thread at a time."""
 
     # Appending
 
-    def append(self, buffer: Bytes, *, origin: Origin = Origin.CLIENT, leader_epoch: int | None = None) -> AppendInfo:
+    def append(
+        self,
+        buffer: Bytes,
+        *,
+        origin: Origin = Origin.CLIENT,
+        leader_epoch: int | None = None,
+        sync: bool = True,
+    ) -> AppendInfo:
         """Appends encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
         ``leader_epoch``: None for the newest in the checkpoint. Synced on return, unless ``flush.messages`` or
-        ``flush.ms`` allow more. Raises a subclass of AppendError, or CorruptRecordError, for batches that are refused,
+        ``flush.ms`` allow more, or ``sync`` is False: the next :meth:`flush` syncs it. Raises a subclass of
+        AppendError, or CorruptRecordError, for batches that are refused,
         and StorageError if the disk failed; nothing is visible then.
         """
         analysis = analyze(buffer, origin, self.context.config)
@@ -74,10 +71,11 @@ class Log(SharedLog):
             self._check_set_size(int(window.headers.table["size"].sum()))
             update = self.producers.prepare(window.headers, origin, read_markers(window)[0])
             if update.duplicate is not None:
-                info = _repeated([update.duplicate])
+                info = repeated_append([update.duplicate])
             else:
                 info = self._write(window, origin, update, log_append_time_ms)
-            self._acknowledge(window.headers)
+            if sync:
+                self._acknowledge(transactional=bool(window.headers.is_transactional.any()))
             return info
 
     def _nothing_appended(self) -> AppendInfo:
@@ -148,7 +146,7 @@ class Log(SharedLog):
             return self._nothing_appended()
         self._check_sizes(headers)
         with self._writing():
-            repeated = self._find_repeated(headers)
+            repeated = self._findrepeated_append(headers)
             unwritten = headers[len(repeated) :]
             if len(unwritten):
                 unwritten = v2.stamp(
@@ -156,9 +154,9 @@ class Log(SharedLog):
                 )
                 info = self._write_stamped(buffer, unwritten)
             else:
-                info = _repeated(repeated)
+                info = repeated_append(repeated)
             if sync:
-                self._acknowledge(headers)
+                self._acknowledge(transactional=bool(headers.is_transactional.any()))
             return info._replace(first_offset=repeated[0].first_offset) if repeated else info
 
     def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
@@ -215,7 +213,7 @@ class Log(SharedLog):
             update = self.producers.prepare(headers, Origin.COORDINATOR, {self._log_end_offset: marker})
             self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
 
-    def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
+    def _findrepeated_append(self, headers: BatchHeaders) -> list[ProducerBatch]:
         """Returns the batches, from the first one on, that the log contains because of an earlier attempt."""
         repeated: list[ProducerBatch] = []
         for row in range(len(headers)):
@@ -266,12 +264,9 @@ class Log(SharedLog):
         """Returns the number of batches that fit the active segment; rolls it first if none does."""
         first = headers.table[0]
         last_offset = int(first["last_offset"])
-        if self.segments.active.should_roll(int(first["size"]), int(first["max_timestamp"]), last_offset):
-            if self.segments.active.size:
-                self._roll()
-            if last_offset - self.segments.active.base_offset > INT32_MAX:
-                is_exact = first["magic"] >= v2.MAGIC  # an older batch's header contains only its last offset
-                self._skip_to(int(first["base_offset"]) if is_exact else last_offset - INT32_MAX)
+        is_exact = first["magic"] >= v2.MAGIC  # an older batch's header contains only its last offset
+        base_offset = int(first["base_offset"]) if is_exact else last_offset - INT32_MAX
+        self._make_room(int(first["size"]), int(first["max_timestamp"]), base_offset, last_offset)
         return self.segments.active.fitting(headers)
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
@@ -392,9 +387,3 @@ def _marker_batch(producer: Producer, marker: Marker) -> bytes:
         producer_epoch=producer.epoch,
         coordinator_epoch=marker.coordinator_epoch,
     ).tobytes()
-
-
-def _repeated(batches: list[ProducerBatch]) -> AppendInfo:
-    """Returns the result of an append that repeats ``batches``: the offsets of the first attempt."""
-    first, last = batches[0], batches[-1]
-    return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)

@@ -160,7 +160,7 @@ def check_records(records: Records, *, flagged: Bools | None, now_ms: int, confi
 
 def _invalid(records: Records, flagged: Bools | None, now_ms: int, config: LogConfig) -> list[Refused]:
     """Returns the records that the topic refuses for key or time; like Kafka, with a missing key as first reason."""
-    low, high = _timestamp_limits(now_ms, config)
+    low, high = timestamp_limits(now_ms, config)
     reasons = [
         (_keyless(records, config), "the topic is compacted and takes no record without a key"),
         (flagged, "its timestamp type is LogAppendTime, which a producer may not set"),
@@ -187,7 +187,7 @@ def _outside(timestamps: Int64s, low: int, high: int) -> Bools | None:
     return outside
 
 
-def _timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
+def timestamp_limits(now_ms: int, config: LogConfig) -> tuple[int, int]:
     """Returns the smallest and largest timestamp, in ms, that the topic accepts besides -1.
 
     Both fit 64 bits, unlike differences of timestamps and the present.

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from ..config import INT64_MAX
 from ..errors import CorruptionError, StorageError
 from ..filesystem import FileStatus, make_directory_durably
+from ..format.constants import INT32_MAX
 from ..format.files import file_names
-from ..format.tables import BatchHeaders
 from ..reading import Checkpoints, LogReader, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
@@ -210,18 +210,19 @@ class SharedLog(LogReader):
 
     # Syncing
 
-    def _acknowledge(self, headers: BatchHeaders) -> None:
-        """Syncs the log before an append of ``headers`` is acknowledged, unless the topic's flush settings allow more.
+    def _acknowledge(self, *, transactional: bool) -> None:
+        """Syncs the log before an append is acknowledged, unless the topic's flush settings allow more.
 
-        With ``flush.ms``, unsynced batches are synced once that time has passed, even if nothing more is appended. A
-        repeated append is synced too: the first writer may have been killed before its sync.
+        Transactional batches are always synced. With ``flush.ms``, unsynced batches are synced once that time has
+        passed, even if nothing more is appended. A repeated append is synced too: the first writer may have been killed
+        before its sync.
         """
         config = self.context.config
         is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
         last_sync_ms = max(self._last_sync_ms, self._timed_sync.synced_at_ms)
         waited_ms = self.context.clock.now_ms() - last_sync_ms
         is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
-        if is_due or not is_relaxed or headers.is_transactional.any():
+        if is_due or not is_relaxed or transactional:
             self._sync()
         elif config.flush_ms < INT64_MAX:
             self._timed_sync.sync_by(self.segments.active.path(file_names.LOG), last_sync_ms + config.flush_ms)
@@ -314,6 +315,19 @@ class SharedLog(LogReader):
         self._begin_segment(self._log_end_offset)
         self._note_synced()
         self._write_marks()
+
+    def _make_room(self, size: int, max_timestamp: int, base_offset: int, last_offset: int) -> None:
+        """Rolls the active segment unless a batch of ``size`` bytes fits it.
+
+        ``max_timestamp`` (ms) and ``last_offset`` are the largest of the batch. ``base_offset``: of the segment that
+        begins with it, if the active one is empty and too far below.
+        """
+        if not self.segments.active.should_roll(size, max_timestamp, last_offset):
+            return
+        if self.segments.active.size:
+            self._roll()
+        if last_offset - self.segments.active.base_offset > INT32_MAX:
+            self._skip_to(base_offset)
 
     def _skip_to(self, base_offset: int) -> None:
         """Begins a segment at ``base_offset``, if that is too far above the base of the active segment, which is empty.

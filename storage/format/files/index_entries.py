@@ -6,6 +6,7 @@ encoded ones have the byte order of the files.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ OFFSET_ENTRY = np.dtype(
     ]
 )
 assert OFFSET_ENTRY.itemsize == 8
+_OFFSET_ENTRY = struct.Struct(">ii")
 
 TIME_ENTRY = np.dtype(
     [  #                            byte  meaning
@@ -31,6 +33,7 @@ TIME_ENTRY = np.dtype(
     ]
 )
 assert TIME_ENTRY.itemsize == 12
+_TIME_ENTRY = struct.Struct(">qi")
 
 TXN_ENTRY = np.dtype(
     [  #                              byte  meaning
@@ -67,6 +70,11 @@ def encode_offset_entries(base_offset: int, offsets: Int64s, positions: Int64s) 
     return entries.tobytes()
 
 
+def encode_offset_entry(base_offset: int, offset: int, position: int) -> bytes:
+    """Returns the bytes of one entry: see :func:`encode_offset_entries`."""
+    return _OFFSET_ENTRY.pack(offset - base_offset, position)
+
+
 def decode_offset_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:
     """Returns (offsets, positions), each of shape (n,), native int64; ignores bytes after the last whole entry."""
     entries = np.frombuffer(data, dtype=OFFSET_ENTRY, count=len(data) // OFFSET_ENTRY.itemsize)
@@ -82,6 +90,11 @@ def encode_time_entries(base_offset: int, timestamps: Int64s, offsets: Int64s) -
     entries["timestamp"] = timestamps
     entries["relative_offset"] = offsets - base_offset
     return entries.tobytes()
+
+
+def encode_time_entry(base_offset: int, timestamp: int, offset: int) -> bytes:
+    """Returns the bytes of one entry: see :func:`encode_time_entries`."""
+    return _TIME_ENTRY.pack(timestamp, offset - base_offset)
 
 
 def decode_time_entries(base_offset: int, data: Buffer) -> tuple[Int64s, Int64s]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+from typing import NamedTuple
+
 import numpy as np
 
+from ...filesystem import Buffer
 from .. import checksums as crc
 from ..constants import (
     CODEC_MASK,
@@ -37,6 +41,9 @@ LAYOUT = np.dtype(
     ]
 )
 assert LAYOUT.itemsize == 61
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # the same fields
+_PLACED = struct.Struct(">qii")  # base offset, length, leader epoch: all that a log changes, outside the checksum
+assert _HEADER.size == LAYOUT.itemsize
 CHECKED_FROM = 21
 CRC_AT = 17
 
@@ -64,6 +71,35 @@ def headers(buffer: Bytes, positions: Int64s, sizes: Int64s) -> np.ndarray:
     table["position"], table["size"] = positions, sizes
     table["last_offset"] = table["base_offset"] + raw["last_offset_delta"]
     return table
+
+
+class Header(NamedTuple):
+    """The header of one batch, as plain numbers; the fields of :data:`LAYOUT`."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records: int  # how many
+
+
+def read_header(data: Buffer) -> Header:
+    """Returns the header at the start of ``data``, which has at least 61 bytes; checks nothing."""
+    return Header._make(_HEADER.unpack_from(data))
+
+
+def placed(data: memoryview, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """Returns the batch ``data`` with another base offset and leader epoch, as two buffers; copies no records."""
+    length = len(data) - LOG_OVERHEAD
+    return _PLACED.pack(base_offset, length, leader_epoch), data[_PLACED.size :]
 
 
 def put_headers(buffer: Bytes, table: np.ndarray) -> None:

@@ -147,3 +147,46 @@ def test_a_needless_byte_is_found_in_every_number(field: str, key: bytes | None)
 @pytest.mark.parametrize("attributes", [1, 0x80])
 def test_attribute_bits_of_a_record_are_found(attributes: int) -> None:
     assert bits(batch(record(), 1), batch(record(attributes=attributes), 1)) == [0, canonical.HAS_ATTRIBUTES]
+
+
+def surveyed(body: bytes, count: int, base_timestamp: int, *, start: int = 0, behind: bytes = b"") -> object:
+    """What the kernel says of ``body``, as the twin says it."""
+    source = frozen(as_array(bytes(start) + body + behind))
+    is_fine, *found = canonical.survey(source, start, start + len(body), count, base_timestamp)
+    return tuple(map(int, found)) if is_fine else None
+
+
+TIMED = st.tuples(st.integers(-1, 2**62), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=80))
+
+
+@given(st.lists(TIMED, min_size=1, max_size=9), st.integers(0, 70), st.binary(max_size=3))
+def test_a_survey_finds_the_largest_and_smallest_times_and_the_missing_keys(
+    rows: list[tuple[int, bytes | None, bytes | None]], start: int, behind: bytes
+) -> None:
+    records = [reference.Record(offset, *row) for offset, row in enumerate(rows)]
+    body = b"".join(reference.encode_record(record, 0, rows[0][0]) for record in records)
+    expected = reference.survey(body, len(rows), rows[0][0])
+    assert expected is not None
+    assert surveyed(body, len(rows), rows[0][0], start=start, behind=behind) == expected
+
+
+@given(RECORDS, st.integers(0, 10_000), st.integers(0, 255), st.integers(-1, 1), st.integers(-(2**63), 2**63 - 1))
+def test_a_survey_accepts_the_same_damaged_records_as_its_twin(
+    records: list[reference.Record], at: int, byte: int, more: int, base_timestamp: int
+) -> None:
+    rows = [reference.Record(place, r.timestamp, r.key, r.value, r.headers) for place, r in enumerate(records)]
+    body = bytearray(b"".join(reference.encode_record(row, 0, 0) for row in rows))
+    body[at % len(body)] = byte
+    count = len(rows) + more
+    assert surveyed(bytes(body), count, base_timestamp) == reference.survey(bytes(body), count, base_timestamp)
+
+
+@pytest.mark.parametrize("padded", FIELDS)
+def test_a_survey_refuses_padded_numbers(padded: str) -> None:
+    assert surveyed(record(), 1, 5) == (5, 5, 0)
+    assert surveyed(record(padded), 1, 5) is None
+
+
+def test_a_survey_refuses_attributes_and_other_offsets() -> None:
+    assert surveyed(record(attributes=1), 1, 5) is None
+    assert surveyed(record() + record(), 2, 5) is None  # offsets 0 and 0

@@ -18,7 +18,7 @@ from pyspark_commitlog.storage.reading.follower import LogFollower
 from pyspark_commitlog.storage.reading.marks import Checkpoints, KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing.log import AppendInfo, Log
+from pyspark_commitlog.storage.writing import AppendInfo, Log
 from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000

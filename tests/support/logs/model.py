@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.retention import retain
-from pyspark_commitlog.storage.writing.log import AppendInfo, Log
+from pyspark_commitlog.storage.writing import AppendInfo, Log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import config, end_transaction, records

@@ -122,6 +122,29 @@ def decode_batch(batch: bytes) -> list[Record]:
     return records
 
 
+def survey(body: bytes, count: int, base_timestamp: int) -> tuple[int, int, int] | None:
+    """Largest timestamp, smallest one other than -1 (2^63 - 1: none), and records without a key, of these records.
+
+    None unless they are ``count`` records with offsets 0, 1, 2, …, encoded as :func:`encode_record` does.
+    """
+    head = HEADER.pack(0, len(body) + 49, 0, 2, 0, 0, count - 1, base_timestamp, 0, -1, -1, -1, count)
+    try:
+        records = decode_batch(head + body)
+    except Malformed:
+        return None
+    deltas = [(record.timestamp - base_timestamp + 2**63) % 2**64 - 2**63 for record in records]
+    again = [
+        encode_record(
+            Record(place, base_timestamp + delta, record.key, record.value, record.headers), 0, base_timestamp
+        )
+        for place, (delta, record) in enumerate(zip(deltas, records, strict=True))
+    ]
+    if b"".join(again) != body:
+        return None
+    times = [record.timestamp for record in records]
+    return max(times), min((t for t in times if t != -1), default=2**63 - 1), sum(r.key is None for r in records)
+
+
 def _decode_body(body: bytes) -> tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]:
     timestamp, at = read_varint(body, 1, bits=64)
     offset, at = read_varint(body, at)
