@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from uuid import UUID
 from wsgiref.simple_server import WSGIServer
 
@@ -30,7 +31,11 @@ from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, 
 
 CLUSTER_NAME = "spark"
 
+FINISHED_KEPT = 100  # queries: a driver that starts queries without names for ever must not grow
+
 _QUERY = ("cluster_name", "group")
+RUNNING = Gauge("commitlog_query_running", "1 while the query runs, 0 after its end", _QUERY)
+FAILED = Gauge("commitlog_query_failed", "1 if the query's last run ended with an error, else 0", _QUERY)
 BATCH_ID = Gauge("commitlog_query_batch_id", "The id of the last micro-batch", _QUERY)
 INPUT_ROWS = Gauge("commitlog_query_input_rows", "Rows that the last micro-batch read", _QUERY)
 OUTPUT_ROWS = Gauge(
@@ -64,6 +69,8 @@ class CommitLogMetrics(StreamingQueryListener):
     query's checkpoint, so no ``kafka.group.id`` is needed. With ``log_dir``, the directory that the queries read, lag
     counts up to the log end and is also given in seconds, and sizes and open transactions are served too
     (``metrics.directory``). Without it, lag counts up to the log end when the query's last micro-batch began.
+
+    The last figures of a query are served after its end too, for the :data:`FINISHED_KEPT` queries that ended last.
     """
 
     def __init__(
@@ -117,7 +124,7 @@ class CommitLogMetrics(StreamingQueryListener):
     # Called by Spark
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name, and so below
-        """Does nothing, since there is no progress before the first micro-batch."""
+        self._queries.begin(event.runId, event.name or str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self._queries.keep(event.progress)
@@ -126,32 +133,59 @@ class CommitLogMetrics(StreamingQueryListener):
         """Does nothing, since the last progress is still right."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._queries.forget(event.runId)
+        self._queries.end(event.runId, has_failed=event.exception is not None)
+
+
+@dataclass
+class _Query:
+    """The newest run of a query."""
+
+    group: str
+    progress: StreamingQueryProgress | None  # the last one, also of earlier runs; None before the first micro-batch
+    is_running: bool = True
+    has_failed: bool = False
 
 
 class _Queries(Collector):
-    """A Prometheus collector of the last progress of each run of a query."""
+    """A Prometheus collector of the last progress of each query."""
 
     def __init__(self, cluster_name: str, *, with_lag: bool) -> None:
         self.cluster_name = cluster_name
         self._with_lag = with_lag
         self._turn = threading.Lock()
-        self._progress: dict[UUID, StreamingQueryProgress] = {}
+        self._runs: dict[UUID, _Query] = {}  # those that ended last come last
+
+    def begin(self, run_id: UUID, group: str) -> None:
+        with self._turn:
+            self._begin(run_id, group)
 
     def keep(self, progress: StreamingQueryProgress) -> None:
         with self._turn:
-            self._progress[progress.runId] = progress
+            run = self._runs.get(progress.runId) or self._begin(progress.runId, _group(progress))
+            run.progress = progress
 
-    def forget(self, run_id: UUID) -> None:
+    def end(self, run_id: UUID, *, has_failed: bool) -> None:
         with self._turn:
-            self._progress.pop(run_id, None)
+            if run_id in self._runs:
+                run = self._runs[run_id] = self._runs.pop(run_id)
+                run.is_running, run.has_failed = False, has_failed
+                for surplus in self._ended()[:-FINISHED_KEPT]:
+                    del self._runs[surplus]
+
+    def _begin(self, run_id: UUID, group: str) -> _Query:
+        """Adds a run, which begins with the last figures of the query's earlier run."""
+        earlier = [self._runs.pop(each) for each in self._ended() if self._runs[each].group == group]
+        return self._runs.setdefault(run_id, _Query(group, earlier[-1].progress if earlier else None))
+
+    def _ended(self) -> list[UUID]:
+        return [run_id for run_id, run in self._runs.items() if not run.is_running]
 
     def close(self) -> None:
         """Does nothing, since nothing is open."""
 
     def _newest(self) -> list[StreamingQueryProgress]:
         with self._turn:
-            return list(self._progress.values())
+            return [run.progress for run in self._runs.values() if run.progress is not None]
 
     def consumers(self) -> list[Consumer]:
         """Returns the queries as consumers of a log directory."""
@@ -159,6 +193,7 @@ class _Queries(Collector):
 
     def collect(self) -> Iterator[Metric]:
         gauges = Gauges(self.cluster_name)
+        self._add_states(gauges)
         found = self._newest()
         for progress in found:
             _add_query(gauges, progress)
@@ -167,6 +202,12 @@ class _Queries(Collector):
         if self._with_lag:
             add_groups(gauges, [row for progress in found for row in _lags(progress)])
         return iter(gauges)
+
+    def _add_states(self, gauges: Gauges) -> None:
+        with self._turn:
+            for run in self._runs.values():
+                gauges.set(RUNNING, run.is_running, run.group)
+                gauges.set(FAILED, run.has_failed, run.group)
 
 
 def _group(progress: StreamingQueryProgress) -> str:

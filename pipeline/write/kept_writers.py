@@ -105,9 +105,16 @@ class _Slot:
     def __init__(self) -> None:
         self.turn = threading.RLock()
         self.writer: KeptWriter | None = None
+        self._newest: SinkBatch | None = None  # of earlier writers
         self.run_id = ""  # of the run that used it last
         self.notes: dict[str, Note] = {}  # the progress last seen in the log, by topic; outlives the writer
         self.calls: dict[str, tuple[str, int]] = {}  # the run and version written last, by topic
+
+    @property
+    def newest(self) -> SinkBatch | None:
+        """The newest batch committed by the writer or, before its first, by earlier writers."""
+        writer = self.writer  # another thread may drop it
+        return self._newest if writer is None or writer.newest is None else writer.newest
 
     def checkpoint_later(self) -> None:
         """Writes the logs' checkpoints in a thread, while Spark records the end of the micro-batch.
@@ -146,6 +153,7 @@ class _Slot:
 
     def drop(self) -> None:
         """Closes the writer. An error of the disk is logged, not raised: the next writer will raise it."""
+        self._newest = self.newest
         writer, self.writer = self.writer, None
         if writer is not None:
             try:
@@ -225,10 +233,13 @@ def release_run(run_id: str) -> None:
 
 
 def newest_batches() -> list[SinkBatch]:
-    """Returns the newest batch that each writer of this process committed. Does not wait for busy writers."""
+    """Returns the newest batch that each sink of this process committed, also of sinks that were closed since.
+
+    Does not wait for busy writers.
+    """
     with _slots_turn:
-        writers = [slot.writer for slot in _slots.values()]
-    return [writer.newest for writer in writers if writer is not None and writer.newest is not None]
+        newest = [slot.newest for slot in _slots.values()]
+    return [batch for batch in newest if batch is not None]
 
 
 def _slot_of(directory: str, app_id: str) -> _Slot:

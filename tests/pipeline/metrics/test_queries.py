@@ -1,4 +1,4 @@
-"""The listener: Spark's progress of a micro-batch is served as metrics until the query ends."""
+"""The listener: Spark's progress of a micro-batch is served as metrics, also after the query's end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession, functions as F
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from pyspark_commitlog.pipeline.metrics import directory as exposition, queries as listener
 from pyspark_commitlog.pipeline.metrics.directory import Gauge
@@ -25,6 +25,7 @@ from tests.support.prometheus import Page
 from tests.support.waiting import soon
 
 ID, RUN = "85a2e94a-e469-46db-9053-a31e6c79721d", "97612643-69ea-409b-b53d-1d5a3649e95d"
+OTHER_RUN = "11111111-69ea-409b-b53d-1d5a3649e95d"
 PYTHON = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@741f9e8b"
 
 
@@ -45,8 +46,16 @@ def progress(*sources: dict[str, Any], **changes: Any) -> QueryProgressEvent:
     return QueryProgressEvent.fromJson({"progress": {**told, **changes}})
 
 
-def terminated(run_id: str = RUN) -> QueryTerminatedEvent:
-    return QueryTerminatedEvent.fromJson({"id": ID, "runId": run_id, "exception": None, "errorClassOnException": None})
+def started(run_id: str = RUN) -> QueryStartedEvent:
+    return QueryStartedEvent.fromJson(
+        {"id": ID, "runId": run_id, "name": "copy", "timestamp": "2026-11-21T05:59:17.826Z", "jobTags": []}
+    )
+
+
+def terminated(run_id: str = RUN, exception: str | None = None) -> QueryTerminatedEvent:
+    return QueryTerminatedEvent.fromJson(
+        {"id": ID, "runId": run_id, "exception": exception, "errorClassOnException": None}
+    )
 
 
 @pytest.fixture
@@ -96,6 +105,8 @@ def test_rows_rates_and_times_of_the_last_micro_batch_are_served(
         name: values[("copy",)] for name in found.samples if name.startswith("commitlog_") and (values := found[name])
     }
     assert told == {
+        "commitlog_query_running": 1,
+        "commitlog_query_failed": 0,
         "commitlog_query_batch_id": 3,
         "commitlog_query_input_rows": 4,
         "commitlog_query_input_rows_per_second": 0.5,
@@ -111,12 +122,56 @@ def test_a_query_without_a_name_is_its_id(metrics: CommitLogMetrics, registry: C
     assert page(registry, "group")["commitlog_query_batch_id"] == {(ID,): 3}
 
 
-def test_an_ended_query_is_removed_and_others_stay(metrics: CommitLogMetrics, registry: CollectorRegistry) -> None:
+def test_an_ended_query_keeps_its_last_figures(metrics: CommitLogMetrics, registry: CollectorRegistry) -> None:
+    metrics.onQueryStarted(started())
+    assert page(registry, "group").samples.keys() == {"commitlog_query_running", "commitlog_query_failed"}
     metrics.onQueryProgress(progress())
-    metrics.onQueryProgress(progress(name="other", runId="11111111-69ea-409b-b53d-1d5a3649e95d"))
+    metrics.onQueryProgress(progress(name="other", runId=OTHER_RUN))
     metrics.onQueryTerminated(terminated())
-    assert page(registry, "group")["commitlog_query_batch_id"] == {("other",): 3}
+    found = page(registry, "group", "partition")
+    assert found["commitlog_query_batch_id"] == {("copy",): 3, ("other",): 3}
+    assert found["commitlog_query_running"] == {("copy",): 0, ("other",): 1}
+    assert found["commitlog_query_failed"] == {("copy",): 0, ("other",): 0}
+    assert found["kafka_consumergroup_group_lag"]["copy", "0"] == 3
     metrics.onQueryTerminated(terminated())
+    metrics.onQueryTerminated(terminated("22222222-69ea-409b-b53d-1d5a3649e95d"))  # never seen
+
+
+def test_a_query_that_failed_is_known_as_such_until_it_is_started_again(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.onQueryProgress(progress())
+    metrics.onQueryTerminated(terminated(exception="java.lang.Error"))
+    assert page(registry, "group")["commitlog_query_failed"] == {("copy",): 1}
+    metrics.onQueryStarted(started(OTHER_RUN))
+    found = page(registry, "group")
+    assert found["commitlog_query_failed"] == {("copy",): 0}
+    assert found["commitlog_query_running"] == {("copy",): 1}
+    assert found["commitlog_query_batch_id"] == {("copy",): 3}  # of the run before, until its own first micro-batch
+    metrics.onQueryProgress(progress(runId=OTHER_RUN, batchId=4))
+    assert page(registry, "group")["commitlog_query_batch_id"] == {("copy",): 4}
+
+
+def test_a_query_that_had_nothing_to_read_keeps_the_figures_of_its_run_before(
+    metrics: CommitLogMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.onQueryProgress(progress())
+    metrics.onQueryTerminated(terminated())
+    metrics.onQueryStarted(started(OTHER_RUN))
+    metrics.onQueryTerminated(terminated(OTHER_RUN))
+    assert page(registry, "group")["commitlog_query_batch_id"] == {("copy",): 3}
+
+
+def test_figures_of_the_queries_that_ended_last_are_kept(
+    metrics: CommitLogMetrics, registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "FINISHED_KEPT", 2)
+    runs = [f"{number}1111111-69ea-409b-b53d-1d5a3649e95d" for number in range(4)]
+    for number, run in enumerate(runs):
+        metrics.onQueryProgress(progress(name=f"q{number}", runId=run))
+    for run in reversed(runs[1:]):
+        metrics.onQueryTerminated(terminated(run))
+    assert page(registry, "group")["commitlog_query_running"] == {("q0",): 1, ("q1",): 0, ("q2",): 0}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +224,9 @@ def test_with_the_directory_lag_counts_to_the_log_end_and_in_seconds(
     assert clusters["commitlog_query_batch_id"] == {("events",): 3}
     assert clusters["kafka_partition_latest_offset"]["events", "0", "orders"] == 8
     metrics.onQueryTerminated(terminated())
-    assert "kafka_consumergroup_group_lag" not in page(registry)
+    with LogManager.open(path) as manager:
+        append(manager.open_log("orders", 1), b"v")
+    assert page(registry, "group", "partition")["kafka_consumergroup_group_lag"]["copy", "1"] == 1  # goes on growing
     metrics.close()
     assert page(registry).samples == {}
 
@@ -231,12 +288,13 @@ def test_a_query_is_served_while_it_runs(spark: SparkSession, tmp_path: Path, re
             assert json.loads(query.lastProgress.json)["numInputRows"] >= 0
         finally:
             query.stop()
-        soon(lambda: page(registry).samples == {})
+        soon(lambda: page(registry, "group")["commitlog_query_running"] == {("told",): 0})
+        assert page(registry, "group", "topic", "partition")["kafka_consumergroup_group_offset"].keys() == partitions
     finally:
         spark.streams.removeListener(metrics)
 
 
-def test_the_last_batch_of_a_sink_is_served_by_topic_until_its_query_ends(
+def test_the_last_batch_of_a_sink_is_served_by_topic_also_after_its_query_ended(
     spark: SparkSession, tmp_path: Path, registry: CollectorRegistry
 ) -> None:
     path = directory_of_orders(tmp_path, partitions=1, values=[b"v" * 100] * 10)
@@ -256,7 +314,7 @@ def test_the_last_batch_of_a_sink_is_served_by_topic_until_its_query_ends(
         soon(lambda: 10 in [told.observedMetrics["rows"]["count"] for told in query.recentProgress], KeyError)
     finally:
         query.stop()
-    soon(lambda: page(registry).samples == {})
+    assert page(registry, "group", "topic")["commitlog_sink_batch_records"] == {("copier", "copies"): 10}
 
 
 def test_sinks_of_one_name_are_distinguished_by_their_directories(
@@ -271,7 +329,7 @@ def test_sinks_of_one_name_are_distinguished_by_their_directories(
     assert found["commitlog_sink_batch_records"] == {("copier", path): rows for rows, path in enumerate(directories, 1)}
     for sink in sinks:
         sink.close()
-    assert page(registry).samples == {}
+    assert page(registry, "group", "log_dir")["commitlog_sink_batch_records"] == found["commitlog_sink_batch_records"]
 
 
 # --- the page about them
