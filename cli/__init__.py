@@ -39,6 +39,7 @@ COMMANDS = {  # command name to module
     "transactions": ".admin.transactions",
     "metrics": ".metrics",
     "dump-log": ".reading.dump_log",
+    "gateway": ".gateway",
 }
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}

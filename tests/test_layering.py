@@ -11,7 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "pyspark_commitlog"
-RELATIVE = ("storage", "pipeline", "cli")  # imports inside and between these are relative, so that tools follow them
+RELATIVE = (
+    "storage",
+    "pipeline",
+    "gateway",
+    "cli",
+)  # imports inside and between these are relative, so that tools follow them
 FOLDERS = (*RELATIVE, "jobs")
 READ = (*FOLDERS, PACKAGE, "tests", "benchmarks")
 FILES_MAX = 12  # of a room, without its __init__.py
@@ -38,8 +43,18 @@ FLOORS = {
         read
         workers rows values
         """,
+    "gateway": """
+        server
+        handlers
+        context
+        request producer_ids
+        partitions
+        protocol
+        network
+        config worker process
+        """,
     "cli": """
-        admin produce
+        admin produce gateway
         reading
         maintenance
         selecting metrics
@@ -61,7 +76,8 @@ ALLOWED = {
     "storage": {"storage"},
     "pipeline": {"storage", "pipeline"},
     "jobs": {"storage", "pipeline", "jobs"},
-    "cli": {"storage", "pipeline", "cli"},  # pipeline, and so Spark, only inside the commands that need it
+    "gateway": {"storage", "gateway"},
+    "cli": {"storage", "pipeline", "gateway", "cli"},  # pipeline and gateway only inside the commands that need them
     PACKAGE: {"storage", "pipeline"},
 }
 
@@ -81,6 +97,7 @@ PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py"),
     "delta": SPARK,
+    "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py"),
 }
 
 # No tool follows a module that a string names. Commands, kernels and classes of a user's own are loaded so, and
@@ -105,6 +122,7 @@ class Import(NamedTuple):
     line: int
     in_function: bool
     is_relative: bool
+    for_types: bool  # inside ``if TYPE_CHECKING``
 
 
 def package_of(path: str) -> tuple[str, ...]:
@@ -120,6 +138,13 @@ def imports(path: str, tree: ast.Module) -> Iterator[Import]:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for node in ast.walk(function)
     }
+    for_types = {
+        id(node)
+        for guard in ast.walk(tree)
+        if isinstance(guard, ast.If) and isinstance(guard.test, ast.Name) and guard.test.id == "TYPE_CHECKING"
+        for statement in guard.body
+        for node in ast.walk(statement)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [tuple(alias.name.split(".")) for alias in node.names]
@@ -130,7 +155,7 @@ def imports(path: str, tree: ast.Module) -> Iterator[Import]:
             continue
         is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
         for name in names:
-            yield Import(name, node.lineno, id(node) in in_functions, is_relative)
+            yield Import(name, node.lineno, id(node) in in_functions, is_relative, id(node) in for_types)
 
 
 def origin_of(path: str, node: ast.ImportFrom) -> tuple[str, ...]:
@@ -185,8 +210,8 @@ def faults_inside(path: str, one: Import) -> Iterator[str]:
         yield from faults
     elif folder == "storage" != home and (folder, room) in HEIGHT:
         yield "storage/__init__.py has the public names"
-    elif home == "cli" and folder == "pipeline" and not one.in_function:
-        yield "the cli imports pipeline only inside functions"
+    elif home == "cli" and folder in ("pipeline", "gateway") and not (one.in_function or one.for_types):
+        yield f"the cli imports {folder} only inside functions"
     elif len(one.name) > 4 and (folder, room) not in WITHOUT_FACE and not path.startswith(f"{folder}/{room}/"):
         yield f"is imported from {folder}/{room}, which exports what others use"
 
@@ -319,6 +344,11 @@ REFUSED = {
     "a job imports the public face": ("jobs/retain.py", "from pyspark_commitlog import commitlog_sink"),
     "a job imports relatively": ("jobs/retain.py", "from . import demo"),
     "the cli imports pipeline with itself": ("cli/__init__.py", "from ..pipeline import job"),
+    "the cli imports gateway with itself": ("cli/gateway.py", "from ..gateway import Gateway"),
+    "the gateway imports pipeline": ("gateway/server.py", "from ..pipeline import job"),
+    "the gateway reaches into storage": ("gateway/server.py", "from ..storage.writing.log import Log"),
+    "the network imports the protocol": ("gateway/network/processor.py", "from ..protocol import parse_header"),
+    "kio outside its module": ("gateway/handlers/fetch.py", "from kio.schema.errors import ErrorCode"),
     "the public face reaches into storage": (
         "pyspark_commitlog/__init__.py",
         "import pyspark_commitlog.storage.writing.log",

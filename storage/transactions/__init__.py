@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         holding_transaction as holding_transaction,
     )
     from .idempotent import IdempotentProducer as IdempotentProducer
+    from .producer_ids import allot_producer_id as allot_producer_id
     from .states import TransactionStates as TransactionStates
     from .transaction import Transaction as Transaction, TransactionPart as TransactionPart
     from .transactional_id import check_transactional_id as check_transactional_id
@@ -48,6 +49,7 @@ else:
             "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator"],
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
+            "producer_ids": ["allot_producer_id"],
             "states": ["TransactionStates"],
             "transaction": ["Transaction", "TransactionPart"],
             "transactional_id": ["check_transactional_id"],

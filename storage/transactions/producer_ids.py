@@ -30,10 +30,11 @@ def is_known(producer_id: int, logs: Collection[Log]) -> bool:
     return any(log.producers.last_entry(producer_id) is not None for log in logs)
 
 
-def allot_producer_id(states: TransactionStates, logs: Collection[Log]) -> int:
+def allot_producer_id(states: TransactionStates, logs: Collection[Log], *, count: int = 1) -> int:
     """Returns the next free id, which none of ``logs`` knows, the partitions to be written to.
 
-    Durable on return: no later call returns the same id, unless the file is lost or restored.
+    With ``count``, the ids from there on are the caller's too, as many in all. Durable on return: no later call returns
+    the same id, unless the file is lost or restored.
     """
     manager = states.manager
     path = manager.path(PRODUCER_IDS_FILE)
@@ -41,7 +42,7 @@ def allot_producer_id(states: TransactionStates, logs: Collection[Log]) -> int:
         producer_id = _read_next(states, path)
         while is_known(producer_id, logs):
             producer_id += 1
-        content = {"version": 1, "next_producer_id": producer_id + 1}
+        content = {"version": 1, "next_producer_id": producer_id + count}
         write_atomically(manager.filesystem, path, json.dumps(content).encode() + b"\n")
     return producer_id
 

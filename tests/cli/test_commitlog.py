@@ -265,6 +265,7 @@ LOG_DIR = {
     "groups": ["--list"],
     "transactions": [],
     "metrics": ["--once"],
+    "gateway": ["--dry-run"],
     "maintain": ["--conf", str(Path(__file__).parents[2] / "conf/maintenance.toml")],
 }
 PATHS = [(command, ["--log-dir", "hdfs:/log", *more]) for command, more in LOG_DIR.items()]

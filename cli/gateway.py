@@ -1,0 +1,84 @@
+"""``commitlog gateway``: serves a log directory to Kafka's clients."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..storage import local_path
+from .arguments import parse_pairs
+from .flags import LogDir
+from .output import fail
+
+if TYPE_CHECKING:
+    from ..gateway import GatewayConfig
+
+Conf = Annotated[
+    Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
+]
+Listen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where to listen; default: 127.0.0.1:9092. Port 0: a free one.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
+Config = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting by Kafka's name; may be given several times.")
+]
+
+
+def gateway(
+    *,
+    log_dir: LogDir,
+    listen: Listen = None,
+    config: Config = None,
+    conf: Conf = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
+
+    Prints the address once it listens. An append is answered when it is synced. SIGTERM or Ctrl-C let it answer what
+    it has read, and close the logs. There is no access control yet: by default only this machine can connect.
+    """
+    try:
+        from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
+    except ImportError as error:
+        fail(f"{error}: install the extra, pip install 'spark-commitlog[gateway]'")
+    server = Gateway(local_path(log_dir), settings(conf, listen, config), create=True)
+    if dry_run:
+        typer.echo(f"would serve {log_dir} on {server.config.listener}")
+        return
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with server:
+        prepare_process()
+        typer.echo(f"listening on {server.address}")
+        ended.wait()
+
+
+def settings(conf: Path | None, listen: str | None, config: list[str] | None) -> GatewayConfig:
+    """Returns the settings: those of the file, then those of ``--config``, then ``--listen``."""
+    from ..gateway import GatewayConfig  # noqa: PLC0415
+
+    given: dict[str, Any] = dict(_file(conf)) if conf is not None else {}
+    given |= parse_pairs("--config", config or ())
+    if listen is not None:
+        given["listeners"] = f"PLAINTEXT://{listen}"
+    return GatewayConfig.from_mapping(given)
+
+
+def _file(conf: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(conf.read_text())
+    except FileNotFoundError:
+        fail(f"{conf}: no such file")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(f"{conf}: {error}")

@@ -1,0 +1,117 @@
+"""The gateway's settings: a broker's keys of Kafka 3.9.1, with its defaults and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Self
+
+from ..storage import ANYTHING, BOOLEAN, INT, LONG, STRING, Between, InvalidConfigError, Key, did_you_mean
+
+INT32_MAX = 2**31 - 1
+
+
+def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str) -> Any:
+    return field(default=default, metadata={"key": Key(name, kind, default, bounds, doc)})
+
+
+class Address(NamedTuple):
+    """Where a server listens, or what clients are told to connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+# One setting: field and type; Kafka's name, type, default, bounds; meaning.
+# fmt: off
+@dataclass(frozen=True)
+class GatewayConfig:
+    """The settings of a gateway; creating one with a bad value raises InvalidConfigError."""
+
+    node_id: int = _key("node.id", INT, 1, Between(0),
+        "The id of this node, which clients see as the leader of all partitions.")
+    listeners: str = _key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", ANYTHING,
+        "Where the gateway listens. Port 0: a free one.")
+    advertised_listeners: str = _key("advertised.listeners", STRING, "", ANYTHING,
+        "The address that clients are told to connect to; empty: where the gateway listens.")
+    num_network_threads: int = _key("num.network.threads", INT, 2, Between(1),
+        "Threads that read requests and write answers, each with its share of the connections.")
+    num_io_threads: int = _key("num.io.threads", INT, 4, Between(1),
+        "Threads that sync what was appended; a partition always has the same one.")
+    socket_request_max_bytes: int = _key("socket.request.max.bytes", INT, 100 << 20, Between(1),
+        "The largest request; the connection of a larger one is closed.")
+    socket_send_buffer_bytes: int = _key("socket.send.buffer.bytes", INT, 102_400, ANYTHING,
+        "The send buffer of a connection; -1: the system's default.")
+    socket_receive_buffer_bytes: int = _key("socket.receive.buffer.bytes", INT, 102_400, ANYTHING,
+        "The receive buffer of a connection; -1: the system's default.")
+    socket_listen_backlog_size: int = _key("socket.listen.backlog.size", INT, 50, Between(1),
+        "Connections that may wait to be accepted.")
+    queued_max_requests: int = _key("queued.max.requests", INT, 500, Between(1),
+        "Requests that may wait for the disk; then no more are read until some are answered.")
+    connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
+        "A connection that was idle for this long is closed; negative: never.")
+    max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),
+        "Connections at once; more are closed as soon as they are accepted.")
+    auto_create_topics_enable: bool = _key("auto.create.topics.enable", BOOLEAN, True, ANYTHING,
+        "Whether a topic is created when a client asks for its metadata.")
+    delete_topic_enable: bool = _key("delete.topic.enable", BOOLEAN, True, ANYTHING,
+        "Whether clients may delete topics.")
+    num_partitions: int = _key("num.partitions", INT, 1, Between(1),
+        "Partitions of a new topic, if its creator does not say.")
+    fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
+        "The most bytes that one answer to a fetch has, unless the first batch is larger.")
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        for name, key in keys_of_gateway().items():
+            object.__setattr__(self, name, key.check(getattr(self, name)))  # frozen: set only while being built
+        parse_listener("listeners", self.listeners)
+        if self.advertised_listeners:
+            parse_listener("advertised.listeners", self.advertised_listeners)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+        """Returns the config for settings by Kafka's names; a value has the type of its key, or is text.
+
+        Raises InvalidConfigError for a bad value and for an unknown key, with the most similar known one.
+        """
+        by_name = {key.name: name for name, key in keys_of_gateway().items()}
+        for given in mapping:
+            if given not in by_name:
+                raise InvalidConfigError(f"unknown gateway config {given}{did_you_mean(given, by_name)}")
+        return cls(**{by_name[given]: value for given, value in mapping.items()})
+
+    @property
+    def listener(self) -> Address:
+        """Where the gateway listens."""
+        return parse_listener("listeners", self.listeners)
+
+    @property
+    def advertised(self) -> Address | None:
+        """What clients are told to connect to; None: where the gateway listens."""
+        given = self.advertised_listeners
+        return parse_listener("advertised.listeners", given) if given else None
+
+
+def keys_of_gateway() -> dict[str, Key]:
+    """Returns the keys of :class:`GatewayConfig` by the names of its fields, in its order."""
+    return {one.name: one.metadata["key"] for one in fields(GatewayConfig)}
+
+
+def parse_listener(key: str, given: str) -> Address:
+    """Returns the address in ``PLAINTEXT://HOST:PORT``. Raises InvalidConfigError, which names ``key``."""
+    protocol, _, address = given.partition("://")
+    if protocol.upper() != "PLAINTEXT":
+        raise InvalidConfigError(f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092")
+    return parse_address(key, address)
+
+
+def parse_address(key: str, given: str) -> Address:
+    """Returns the address in ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError with ``key``."""
+    host, colon, port = given.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))

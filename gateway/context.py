@@ -1,0 +1,97 @@
+"""Context: what handlers of requests work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..storage import LogManager
+from .config import Address, GatewayConfig
+from .partitions import Appender, LedPartition, Partitions, Topics
+from .producer_ids import ProducerIds
+from .protocol import ErrorCode, RequestError
+from .request import Request
+from .worker import Worker
+
+
+class ManagerWorker(Worker):
+    """A worker with a log manager of its own, for what may take long: changes of topics, searches by time."""
+
+    def __init__(self, name: str, open_manager: Callable[[], LogManager]) -> None:
+        super().__init__(name)
+        self._open_manager = open_manager
+        self._manager: LogManager | None = None
+
+    @property
+    def manager(self) -> LogManager:
+        """The manager, opened at the first use. Only for the thread of the worker."""
+        if self._manager is None:
+            self._manager = self._open_manager()
+        return self._manager
+
+    def answer(self, request: Request, task: Callable[[LogManager], Mapping[str, Any]]) -> None:
+        """Answers ``request`` with the result of ``task``, which runs in the worker's thread, or with its error."""
+
+        def run() -> None:
+            try:
+                body = task(self.manager)
+            except Exception as error:
+                request.fail(error)
+            else:
+                request.answer(body)
+
+        self.run(run)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        if self._manager is not None:
+            self._manager.close()
+
+
+class TransactionGate(Protocol):
+    """Whether a transactional batch may be appended."""
+
+    def check(self, transactional_id: str | None, producer_id: int, producer_epoch: int, led: LedPartition) -> None:
+        """Raises RequestError if the producer's transaction is not open, or the partition was not added to it."""
+        ...
+
+
+class NoTransactions:
+    """The gate of a gateway that has no transactions: closed."""
+
+    def check(self, transactional_id: str | None, producer_id: int, producer_epoch: int, led: LedPartition) -> None:
+        """Raises RequestError."""
+        raise RequestError(ErrorCode.invalid_txn_state, "no transaction is open for this producer")
+
+
+@dataclass
+class Context:
+    """What handlers share. All of it is for any thread."""
+
+    config: GatewayConfig
+    cluster_id: str
+    log_dir: str
+    listening: Address
+    topics: Topics
+    partitions: Partitions
+    appender: Appender
+    admin: ManagerWorker  # changes topics
+    lookups: ManagerWorker  # searches by time
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
+    transactions: TransactionGate = field(default_factory=NoTransactions)
+
+    def address_for(self, request: Request) -> Address:
+        """Returns the address that a client is told to connect to."""
+        advertised = self.config.advertised
+        if advertised is not None:
+            return advertised
+        host = self.listening.host
+        if host in ("", "0.0.0.0", "::"):  # everywhere: as the client found us
+            host = request.local_host
+        return Address(host, self.listening.port)
+
+
+Handler = Callable[[Request, Context], Mapping[str, Any] | None]
+"""Answers a request: returns the body, or None if it has answered or will. Raises NotOpenError to be called again once
+the partitions are open, before it has changed anything."""

@@ -1,0 +1,16 @@
+"""What answers requests: a function for each kind, in a module for each family.
+
+A function gets the request and the :class:`Context`, and returns the body of the answer by kio's names, or None if it
+answers later. :data:`HANDLERS` is the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .table import HANDLERS as HANDLERS
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"table": ["HANDLERS"]})

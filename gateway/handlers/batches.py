@@ -1,0 +1,50 @@
+"""What a broker checks of the records in a Produce request before it looks at the log (``ProduceRequest``)."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from ...storage import Codec
+from ..protocol import ErrorCode, RequestError
+
+_SIZE_AT, _MAGIC_AT = 8, 16
+_HEADER_BYTES = 61  # of a batch of magic 2
+_ATTRIBUTES = struct.Struct(">h")
+_ATTRIBUTES_AT = 21
+_PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
+_PRODUCER_AT = 43
+_CODEC_MASK, _TRANSACTIONAL_MASK = 0x07, 0x10
+ONE_BATCH_FROM = 3  # the first version of Produce that has one batch of magic 2 a partition
+ZSTD_FROM = 7
+
+
+class BatchHead(NamedTuple):
+    """What a batch's header says of its producer."""
+
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+
+
+def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
+    """Returns the head of the one batch of a request; None for old message sets, which older versions have.
+
+    Raises RequestError with Kafka's code. The batch itself is checked when it is appended.
+    """
+    if version < ONE_BATCH_FROM:
+        return None
+    if len(records) <= _MAGIC_AT:
+        raise RequestError(ErrorCode.invalid_record, "a request has no record batch for a partition")
+    if records[_MAGIC_AT] != 2:
+        raise RequestError(ErrorCode.invalid_record, f"a record batch has magic {records[_MAGIC_AT]}, but must have 2")
+    if len(records) < _HEADER_BYTES:
+        raise RequestError(ErrorCode.corrupt_message, "a record batch ends in its header")
+    size = int.from_bytes(records[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + _SIZE_AT + 4
+    if size < len(records):
+        raise RequestError(ErrorCode.invalid_record, "a request has more than one record batch for a partition")
+    attributes: int = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0]
+    if attributes & _CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
+        raise RequestError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_FROM} of Produce")
+    producer_id, producer_epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    return BatchHead(producer_id, producer_epoch, bool(attributes & _TRANSACTIONAL_MASK))

@@ -1,0 +1,92 @@
+"""Requests about the node and the cluster: ApiVersions, DescribeCluster, FindCoordinator, DescribeLogDirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...storage import LogManager, LogStoreError
+from ..context import Context
+from ..protocol import APIS, ErrorCode, MalformedRequestError
+from ..request import Request
+
+NOT_ASKED = -(2**31)  # for authorized operations that the client did not ask for
+_NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
+
+
+def api_versions(request: Request, context: Context) -> Mapping[str, Any]:
+    """Answers which requests are served. Kafka asks clients to send their name; a name of other letters is refused."""
+    request.body  # noqa: B018  so that a malformed one is refused
+    return {"api_keys": served_apis(), "finalized_features_epoch": 0}
+
+
+def served_apis() -> list[Mapping[str, int]]:
+    """Returns the table of requests, as ApiVersions shows it."""
+    return [{"api_key": key, "min_version": api.lowest, "max_version": api.highest} for key, api in APIS.items()]
+
+
+def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
+    """Answers with the one node."""
+    if getattr(request.body, "endpoint_type", 1) != 1:
+        return {"error_code": ErrorCode.mismatched_endpoint_type, "error_message": "this is no controller"}
+    host, port = context.address_for(request)
+    return {
+        "cluster_id": context.cluster_id,
+        "controller_id": context.config.node_id,
+        "brokers": [{"broker_id": context.config.node_id, "host": host, "port": port}],
+        "cluster_authorized_operations": NOT_ASKED,
+    }
+
+
+def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
+    """Answers with the one node, for every group and transactional id."""
+    host, port = context.address_for(request)
+    node = {"node_id": context.config.node_id, "host": host, "port": port}
+    body = request.body
+    if getattr(body, "key_type", 0) not in (0, 1):
+        raise MalformedRequestError(f"a coordinator of kind {body.key_type}")
+    if request.version < _NO_COORDINATOR_VERSIONS:
+        return node
+    return {"coordinators": [{**node, "key": key} for key in body.coordinator_keys]}
+
+
+def describe_log_dirs(request: Request, context: Context) -> None:
+    """Answers with the sizes of partitions."""
+    wanted = request.body.topics
+    names = None if wanted is None else {each.topic: each.partitions for each in wanted}
+    context.lookups.answer(request, lambda manager: _log_dirs(manager, context, names))
+
+
+def _log_dirs(manager: LogManager, context: Context, wanted: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    space = os.statvfs(context.log_dir)
+    topics = [
+        {
+            "name": name,
+            "partitions": [
+                {"partition_index": each, "partition_size": _size(manager, name, each), "offset_lag": 0}
+                for each in topic.partitions
+                if wanted is None or each in wanted[name]
+            ],
+        }
+        for name, topic in context.topics.all().items()
+        if wanted is None or name in wanted
+    ]
+    return {
+        "results": [
+            {
+                "log_dir": os.path.abspath(context.log_dir),
+                "topics": topics,
+                "total_bytes": space.f_blocks * space.f_frsize,
+                "usable_bytes": space.f_bavail * space.f_frsize,
+            }
+        ]
+    }
+
+
+def _size(manager: LogManager, topic: str, partition: int) -> int:
+    try:
+        with manager.open_reader(topic, partition) as reader:
+            return reader.file_bytes()
+    except (LogStoreError, OSError):
+        return 0

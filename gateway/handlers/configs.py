@@ -1,0 +1,259 @@
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs, for topics and for the node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from ...storage import (
+    InvalidConfigError,
+    Key,
+    LogConfig,
+    LogManager,
+    alter_broker_settings,
+    alter_configs as alter_topic_configs,
+    keys_of,
+)
+from ..config import GatewayConfig, keys_of_gateway
+from ..context import Context
+from ..protocol import ErrorCode, RequestError, code_of, message_of
+from ..request import Request
+
+
+class Resource(IntEnum):
+    """What has configs (``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Source(IntEnum):
+    """Where the value of a config comes from (``DescribeConfigsResponse.ConfigSource``)."""
+
+    TOPIC = 1
+    ALL_BROKERS = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Operation(IntEnum):
+    """How a config is changed (``AlterConfigOp.OpType``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_TYPES = {  # ``DescribeConfigsResponse.ConfigType`` by the name of ours
+    "true or false": 1,
+    "a text": 2,
+    "a whole number of 32 bits": 3,
+    "a whole number of 64 bits": 5,
+    "a number": 6,
+    "a comma-separated list": 7,
+}
+_LIST = 7
+TOPIC_KEYS: Mapping[str, Key] = {key.name: key for key in keys_of(LogConfig).values()}
+
+Changes = Mapping[str, str | None]  # None: back to the default
+
+
+# --- DescribeConfigs
+
+
+def describe_configs(request: Request, context: Context) -> None:
+    """Answers with the configs of topics and of the node."""
+    context.admin.answer(
+        request,
+        lambda manager: {"results": [_described(manager, request, context, each) for each in request.body.resources]},
+    )
+
+
+def _described(manager: LogManager, request: Request, context: Context, asked: Any) -> Mapping[str, Any]:
+    head = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+    body = request.body
+    try:
+        configs = _configs_of(manager, context, asked)
+    except Exception as error:
+        return {**head, "error_code": code_of(error), "error_message": message_of(error), "configs": ()}
+    wanted = asked.configuration_keys
+    shown = [
+        {
+            **each,
+            "synonyms": each["synonyms"] if body.include_synonyms else (),
+            "documentation": each["documentation"] if getattr(body, "include_documentation", False) else None,
+        }
+        for each in configs
+        if wanted is None or each["name"] in wanted
+    ]
+    return {**head, "error_message": None, "configs": shown}
+
+
+def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[Mapping[str, Any]]:
+    if asked.resource_type == Resource.TOPIC:
+        topic = manager.topic(asked.resource_name)
+        return described_topic_configs(topic.configs, topic.broker)
+    _check_broker(context, asked)
+    for_all = [_one(name, text, Source.ALL_BROKERS) for name, text in manager.broker_settings().items()]
+    return for_all if asked.resource_name == "" else [*for_all, *_of_node(context.config)]
+
+
+def described_topic_configs(configs: Mapping[str, str], broker: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+    """Returns all configs of a topic with ``configs`` of its own, as DescribeConfigs shows them."""
+    values = LogConfig.from_mapping(configs, broker=broker).to_mapping()
+    return [_topic_config(key, values[name], configs, broker) for name, key in TOPIC_KEYS.items()]
+
+
+def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> Mapping[str, Any]:
+    given = next((synonym.name for synonym in key.synonyms if synonym.name in broker), None)
+    synonyms = [_synonym(key.name, configs[key.name], Source.TOPIC)] if key.name in configs else []
+    if given is not None:
+        synonyms.append(_synonym(given, broker[given], Source.ALL_BROKERS))
+    if key.synonyms:
+        synonyms.append(_synonym(key.synonyms[0].name, key.kind.render(key.default), Source.DEFAULT))
+    source = Source(synonyms[0]["source"]) if synonyms else Source.DEFAULT
+    return {**_one(key.name, text, source, key), "synonyms": synonyms}
+
+
+def _of_node(config: GatewayConfig) -> Sequence[Mapping[str, Any]]:
+    found = []
+    for field, key in keys_of_gateway().items():
+        value = getattr(config, field)
+        source = Source.DEFAULT if value == key.default else Source.STATIC_BROKER
+        found.append({**_one(key.name, key.kind.render(value), source, key), "read_only": True})
+    return found
+
+
+def _synonym(name: str, text: str, source: Source) -> dict[str, Any]:
+    return {"name": name, "value": text, "source": source}
+
+
+def _one(name: str, text: str, source: Source, key: Key | None = None) -> Mapping[str, Any]:
+    return {
+        "name": name,
+        "value": text,
+        "read_only": False,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": [_synonym(name, text, source)],
+        "config_type": 0 if key is None else _TYPES[key.kind.name],
+        "documentation": None if key is None else key.doc,
+    }
+
+
+# --- AlterConfigs
+
+
+def incremental_alter_configs(request: Request, context: Context) -> None:
+    """Changes some configs, and keeps the others."""
+    _alter(request, context, lambda own, asked: _incremental(own, asked.configs))
+
+
+def alter_configs(request: Request, context: Context) -> None:
+    """Replaces all configs of a resource (the older request, which some clients still send)."""
+    _alter(request, context, lambda own, asked: _replacing(own, asked.configs))
+
+
+def _replacing(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
+    _check_once(configs)
+    return {**dict.fromkeys(own), **{each.name: each.value for each in configs}}
+
+
+def _incremental(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
+    _check_once(configs)
+    changes: dict[str, str | None] = {}
+    for each in configs:
+        if each.config_operation == Operation.DELETE:
+            if each.name in own:
+                changes[each.name] = None
+        elif each.value is None:
+            raise InvalidConfigError(f"{each.name} has no value")
+        elif each.config_operation == Operation.SET:
+            changes[each.name] = each.value
+        elif each.config_operation in (Operation.APPEND, Operation.SUBTRACT):
+            changes[each.name] = _changed_list(own, each)
+        else:
+            raise RequestError(ErrorCode.invalid_request, f"there is no operation {each.config_operation}")
+    return changes
+
+
+def _changed_list(own: Mapping[str, str], change: Any) -> str:
+    key = TOPIC_KEYS.get(change.name)
+    if key is None or _TYPES[key.kind.name] != _LIST:
+        raise InvalidConfigError(f"{change.name} is no list: set it, in place of adding to it or taking from it")
+    before = own.get(change.name, key.kind.render(key.default)).split(",")
+    given = change.value.split(",")
+    if change.config_operation == Operation.APPEND:
+        kept = [*before, *(each for each in given if each not in before)]
+    else:
+        kept = [each for each in before if each not in given]
+    return ",".join(filter(None, kept))
+
+
+def _check_once(configs: Sequence[Any]) -> None:
+    twice = [name for name, times in Counter(each.name for each in configs).items() if times > 1]
+    if twice:
+        raise RequestError(ErrorCode.invalid_request, f"the request has {', '.join(twice)} more than once")
+
+
+def _alter(request: Request, context: Context, changes_of: Callable[[Mapping[str, str], Any], Changes]) -> None:
+    body = request.body
+
+    def task(manager: LogManager) -> Mapping[str, Any]:
+        return {
+            "responses": [
+                _altered(manager, context, each, changes_of, is_dry=body.validate_only) for each in body.resources
+            ]
+        }
+
+    context.admin.answer(request, task)
+
+
+def _altered(
+    manager: LogManager,
+    context: Context,
+    asked: Any,
+    changes_of: Callable[[Mapping[str, str], Any], Changes],
+    *,
+    is_dry: bool,
+) -> Mapping[str, Any]:
+    head = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+    try:
+        _apply(manager, context, asked, changes_of, is_dry=is_dry)
+    except Exception as error:
+        return {**head, "error_code": code_of(error), "error_message": message_of(error)}
+    return {**head, "error_message": None}
+
+
+def _apply(
+    manager: LogManager,
+    context: Context,
+    asked: Any,
+    changes_of: Callable[[Mapping[str, str], Any], Changes],
+    *,
+    is_dry: bool,
+) -> None:
+    """Changes configs; logs that are open are opened again, so that they get them."""
+    if asked.resource_type == Resource.TOPIC:
+        own = manager.topic(asked.resource_name).configs
+        alter_topic_configs(manager, asked.resource_name, changes_of(own, asked), dry_run=is_dry)
+        changed = [asked.resource_name]
+    else:
+        _check_broker(context, asked)
+        alter_broker_settings(manager, changes_of(manager.broker_settings(), asked), dry_run=is_dry)
+        changed = list(context.topics.all())
+    for topic in () if is_dry else changed:
+        context.partitions.close_topic(topic)
+
+
+def _check_broker(context: Context, asked: Any) -> None:
+    """Raises RequestError for anything but the node, or all nodes; their settings are the directory's."""
+    if asked.resource_type != Resource.BROKER:
+        raise RequestError(
+            ErrorCode.invalid_request, f"there are no configs of resources of kind {asked.resource_type}"
+        )
+    if asked.resource_name not in ("", str(context.config.node_id)):
+        raise RequestError(ErrorCode.invalid_request, f"the one node is {context.config.node_id}")

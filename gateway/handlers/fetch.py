@@ -1,0 +1,130 @@
+"""Fetch: answers at once if there is enough, and waits for more otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from ...storage import Isolation
+from ..context import Context
+from ..partitions import LedPartition, NotOpenError
+from ..protocol import (
+    ErrorCode,
+    Fetched,
+    FetchPartition,
+    FetchRequest,
+    RequestError,
+    code_of,
+    encode_fetched,
+    parse_fetch,
+)
+from ..request import Request
+from .epochs import check_leader_epoch
+
+WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
+
+Led = Mapping[tuple[str, int], LedPartition | Exception]
+
+
+def fetch(request: Request, context: Context) -> None:
+    """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
+    asked = parse_fetch(request.exchange.frame, request.body_at, request.version)
+    if asked.session_id and asked.session_epoch > 0:  # no session was ever begun
+        request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
+        return
+    names = {each.topic: _name(each.topic, context) for each in asked.partitions}
+    places = {(name, each.partition) for each in asked.partitions if (name := names[each.topic]) is not None}
+    context.partitions.led(places)  # opens them
+    _Fetching(request, context, asked, names).look()
+
+
+def _name(topic: str | UUID, context: Context) -> str | None:
+    return context.topics.name_of(topic) if isinstance(topic, UUID) else topic
+
+
+class _Fetching:
+    """A fetch in progress. Its methods run in the thread of its connection, except for :meth:`_wake`."""
+
+    def __init__(
+        self, request: Request, context: Context, asked: FetchRequest, names: Mapping[str | UUID, str | None]
+    ) -> None:
+        self._request, self._context, self._asked, self._names = request, context, asked, names
+        self._isolation = Isolation.READ_COMMITTED if asked.is_committed_only else Isolation.READ_UNCOMMITTED
+        self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
+        self._min_bytes = min(asked.min_bytes, self._max_bytes)
+        self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
+        self._is_done = self._has_timer = False
+        self._waits_on: list[LedPartition] = []
+
+    def look(self) -> None:
+        """Answers if it is time, else waits."""
+        if self._is_done:
+            return
+        for led in self._waits_on:
+            led.unwait(self._wake)
+        self._waits_on = []
+        try:
+            answers = self._read()
+        except NotOpenError as error:  # its log was closed while this waited
+            self._context.partitions.open_then(error.places, self._wake)
+            return
+        left_s = self._deadline_s - time.monotonic()
+        is_due = left_s <= 0 or not answers or any(each.error for each in answers)
+        if is_due or sum(each.size for each in answers) >= self._min_bytes or self._request.exchange.is_stopping:
+            self._is_done = True
+            self._request.answer_parts(encode_fetched(answers, self._request.version))
+        else:
+            self._wait(answers, left_s)
+
+    def _wait(self, answers: Sequence[Fetched], left_s: float) -> None:
+        self._request.exchange.park()
+        if not self._has_timer:
+            self._has_timer = True
+            self._request.exchange.later(left_s, self.look)
+        for each, answer in zip(self._asked.partitions, answers, strict=True):
+            led = self._led(each)
+            if isinstance(led, Exception) or not led.wait(answer.high_watermark, self._wake):
+                self._wake()  # it moved since it was read
+                return
+            self._waits_on.append(led)
+
+    def _wake(self) -> None:
+        self._request.exchange.processor.call_soon(self.look)
+
+    def _led(self, each: FetchPartition) -> LedPartition | Exception:
+        name = self._names[each.topic]
+        if name is None:
+            return RequestError(ErrorCode.unknown_topic_id)
+        return self._context.partitions.look(name, each.partition)
+
+    def _read(self) -> list[Fetched]:
+        left, answers = self._max_bytes, list[Fetched]()
+        has_records = False
+        for each in self._asked.partitions:
+            try:
+                answer = self._read_one(each, left, min_one_batch=not has_records)
+            except NotOpenError:
+                raise
+            except Exception as error:
+                answer = Fetched(each.topic, each.partition, code_of(error))
+            has_records = has_records or bool(answer.size)
+            left -= answer.size
+            answers.append(answer)
+        return answers
+
+    def _read_one(self, each: FetchPartition, left: int, *, min_one_batch: bool) -> Fetched:
+        led = self._led(each)
+        if isinstance(led, Exception):
+            raise led
+        check_leader_epoch(led, each.leader_epoch)
+        found = led.slice(each.offset, min(each.max_bytes, left), self._isolation, min_one_batch=min_one_batch)
+        return Fetched(
+            each.topic,
+            each.partition,
+            high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset,
+            log_start_offset=found.log_start_offset,
+            aborted=found.aborted,
+            records=found.records,
+        )

@@ -1,0 +1,104 @@
+"""Metadata: topics, partitions and their leader, which is this node; creates topics that clients ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...storage import LogManager, LogStoreError, TopicExistsError
+from ..context import Context
+from ..partitions import TopicInfo
+from ..protocol import ErrorCode, code_of
+from ..request import Request
+from .cluster import NOT_ASKED
+
+
+def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
+    """Answers with the topics that are asked for, or all; null means all, and so does an empty list in version 0."""
+    body = request.body
+    asked: Sequence[Any] | None = body.topics
+    if asked is None or (request.version == 0 and not asked):
+        return _answer(request, context, [_found(topic, context) for topic in context.topics.all().values()])
+    names = [_name(each) for each in asked]
+    creates = context.config.auto_create_topics_enable and getattr(body, "allow_auto_topic_creation", True)
+    missing = [name for name in names if name is not None and context.topics.find(name) is None]
+    if not missing or not creates:
+        return _answer(request, context, [_described(each, context, {}) for each in asked])
+
+    def create(manager: LogManager) -> Mapping[str, Any]:
+        errors = {name: error for name in missing if (error := _create(manager, context, name)) is not None}
+        return _answer(request, context, [_described(each, context, errors) for each in asked])
+
+    context.admin.answer(request, create)
+    return None
+
+
+def _name(asked: Any) -> str | None:
+    name: str | None = asked.name
+    return name
+
+
+def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | None:
+    try:
+        manager.create_topic(name, partitions=context.config.num_partitions)
+    except TopicExistsError:  # another client was faster, or a name that differs in a dot
+        return None if context.topics.find(name) is not None else ErrorCode.invalid_topic_exception
+    except (LogStoreError, OSError) as error:
+        return code_of(error)
+    return None
+
+
+def _described(asked: Any, context: Context, errors: Mapping[str, ErrorCode]) -> Mapping[str, Any]:
+    """Returns one topic of the answer, or its error."""
+    name, topic_id = _name(asked), getattr(asked, "topic_id", None)
+    if name is None:
+        found = None if topic_id is None else context.topics.name_of(topic_id)
+        topic = None if found is None else context.topics.find(found)
+        if topic is None:
+            return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
+        return _found(topic, context)
+    topic = context.topics.find(name)
+    if topic is None:
+        return {"error_code": errors.get(name, _missing(name)), "name": name, "topic_authorized_operations": NOT_ASKED}
+    return _found(topic, context)
+
+
+def _missing(name: str) -> ErrorCode:
+    return ErrorCode.unknown_topic_or_partition if is_legal(name) else ErrorCode.invalid_topic_exception
+
+
+def is_legal(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    letters = all(each.isascii() and (each.isalnum() or each in "._-") for each in name)
+    return letters and 0 < len(name) <= 249 and name not in (".", "..")
+
+
+def _found(topic: TopicInfo, context: Context) -> Mapping[str, Any]:
+    node = context.config.node_id
+    return {
+        "name": topic.name,
+        "topic_id": topic.id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition_index": number,
+                "leader_id": node,
+                "leader_epoch": context.partitions.leader_epoch(topic.name, number),
+                "replica_nodes": (node,),
+                "isr_nodes": (node,),
+            }
+            for number in topic.partitions
+        ],
+        "topic_authorized_operations": NOT_ASKED,
+    }
+
+
+def _answer(request: Request, context: Context, topics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    host, port = context.address_for(request)
+    return {
+        "brokers": [{"node_id": context.config.node_id, "host": host, "port": port}],
+        "cluster_id": context.cluster_id,
+        "controller_id": context.config.node_id,
+        "topics": topics,
+        "cluster_authorized_operations": NOT_ASKED,
+    }

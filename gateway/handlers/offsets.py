@@ -1,0 +1,137 @@
+"""ListOffsets and OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any
+
+from ...storage import Isolation, LogManager
+from ..context import Context
+from ..partitions import LedPartition
+from ..protocol import ErrorCode, RequestError, code_of
+from ..request import Request
+from .epochs import check_leader_epoch
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+NO_EPOCH = NO_OFFSET = NO_TIMESTAMP = -1
+
+Places = Mapping[tuple[str, int], LedPartition | Exception]
+
+
+def list_offsets(request: Request, context: Context) -> None:
+    """Answers with the offsets of times; first looks at what others appended."""
+    led = context.partitions.led({(t.name, p.partition_index) for t in request.body.topics for p in t.partitions})
+    behind = [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
+    searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
+
+    def answer() -> None:
+        if searches:
+            context.lookups.answer(request, lambda manager: _offsets(request, led, manager))
+        else:
+            request.answer(_offsets(request, led, None))
+
+    _after_catching_up(context, behind, answer)
+
+
+def _after_catching_up(context: Context, behind: list[LedPartition], then: Callable[[], None]) -> None:
+    """Calls ``then`` when what others appended to the partitions is synced and shown."""
+    if not behind:
+        then()
+        return
+    missing, lock = len(behind), Lock()
+
+    def done(_: Exception | None) -> None:
+        nonlocal missing
+        with lock:
+            missing -= 1
+            is_last = not missing
+        if is_last:
+            then()
+
+    for led in behind:
+        context.appender.catch_up(led, done)
+
+
+def _offsets(request: Request, led: Places, manager: LogManager | None) -> Mapping[str, Any]:
+    isolation = (
+        Isolation.READ_COMMITTED if getattr(request.body, "isolation_level", 0) == 1 else Isolation.READ_UNCOMMITTED
+    )
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(request, each, led[topic.name, each.partition_index], isolation, manager)
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+def _partition(
+    request: Request, asked: Any, led: LedPartition | Exception, isolation: Isolation, manager: LogManager | None
+) -> Mapping[str, Any]:
+    try:
+        if isinstance(led, Exception):
+            raise led
+        check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1))
+        if request.version < FIRST_VERSIONS.get(asked.timestamp, 0):
+            raise RequestError(ErrorCode.unsupported_version)
+        offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager)
+    except Exception as error:
+        return {"partition_index": asked.partition_index, "error_code": code_of(error)}
+    return {
+        "partition_index": asked.partition_index,
+        "offset": offset,
+        "timestamp": timestamp,
+        "leader_epoch": epoch,
+    }
+
+
+def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManager | None) -> tuple[int, int, int]:
+    """Returns offset, time and leader epoch of what a client looks for; -1 if there is no such record."""
+    if time == LATEST:
+        return led.end_offset(isolation), NO_TIMESTAMP, led.leader_epoch
+    if time in (EARLIEST, EARLIEST_LOCAL):
+        start = led.log_start_offset
+        return start, NO_TIMESTAMP, led.ask(lambda log: log.epochs.epoch_for(start))
+    if time == LATEST_TIERED:
+        return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
+    if manager is None or (time < 0 and time != MAX_TIMESTAMP):
+        raise RequestError(ErrorCode.invalid_request, f"there is no time {time}")
+    with manager.open_reader(led.topic, led.partition) as reader:
+        found = (
+            reader.offset_of_max_timestamp() if time == MAX_TIMESTAMP else reader.offset_for_timestamp(time, isolation)
+        )
+    if found is None or found.offset >= led.end_offset(isolation):
+        return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+def offset_for_leader_epoch(request: Request, context: Context) -> Mapping[str, Any]:
+    """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut."""
+    led = context.partitions.led({(t.topic, p.partition) for t in request.body.topics for p in t.partitions})
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_epoch_end(each, led[topic.topic, each.partition]) for each in topic.partitions],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+def _epoch_end(asked: Any, led: LedPartition | Exception) -> Mapping[str, Any]:
+    try:
+        if isinstance(led, Exception):
+            raise led
+        check_leader_epoch(led, asked.current_leader_epoch)
+        found = led.ask(lambda log: log.epochs.end_offset_for(asked.leader_epoch, led.high_watermark))
+    except Exception as error:
+        return {"partition": asked.partition, "error_code": code_of(error)}
+    return {"partition": asked.partition, "leader_epoch": found.epoch, "end_offset": found.end_offset}

@@ -1,0 +1,70 @@
+"""InitProducerId without a transactional id, and DescribeProducers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...storage import Log, LogManager
+from ..context import Context
+from ..partitions import LedPartition
+from ..protocol import ErrorCode, RequestError, code_of, message_of
+from ..request import Request
+
+
+def init_producer_id(request: Request, context: Context) -> None:
+    """Answers with a new producer id, by which the producer's repeated batches are recognised."""
+
+    def task(manager: LogManager) -> Mapping[str, Any]:
+        transactional_id = request.body.transactional_id
+        if transactional_id == "":
+            raise RequestError(ErrorCode.invalid_request)
+        if transactional_id is not None:
+            raise RequestError(ErrorCode.coordinator_not_available)
+        return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
+
+    context.admin.answer(request, task)
+
+
+def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
+    """Answers with the producers that partitions know."""
+    topics = request.body.topics
+    led = context.partitions.led({(each.name, number) for each in topics for number in each.partition_indexes})
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_producers(number, led[topic.name, number]) for number in topic.partition_indexes],
+            }
+            for topic in topics
+        ]
+    }
+
+
+def _producers(number: int, led: LedPartition | Exception) -> Mapping[str, Any]:
+    try:
+        if isinstance(led, Exception):
+            raise led
+        return {"partition_index": number, "error_message": None, "active_producers": led.ask(_active)}
+    except Exception as error:
+        return {
+            "partition_index": number,
+            "error_code": code_of(error),
+            "error_message": message_of(error),
+            "active_producers": (),
+        }
+
+
+def _active(log: Log) -> list[Mapping[str, Any]]:
+    return [
+        {
+            "producer_id": producer_id,
+            "producer_epoch": state.epoch,
+            "last_sequence": state.last_sequence,
+            "last_timestamp": state.last_timestamp,
+            "coordinator_epoch": state.coordinator_epoch,
+            "current_txn_start_offset": state.current_txn_first_offset,
+        }
+        for producer_id, state in log.active_producers(time.time_ns() // 1_000_000).items()
+    ]

@@ -1,0 +1,37 @@
+"""HANDLERS: which function answers which kind of request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..context import Handler
+from ..protocol import ApiKey
+from .cluster import api_versions, describe_cluster, describe_log_dirs, find_coordinator
+from .configs import alter_configs, describe_configs, incremental_alter_configs
+from .fetch import fetch
+from .metadata import metadata
+from .offsets import list_offsets, offset_for_leader_epoch
+from .produce import produce
+from .producers import describe_producers, init_producer_id
+from .topics import create_partitions, create_topics, delete_records, delete_topics
+
+HANDLERS: Mapping[int, Handler] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.FETCH: fetch,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.METADATA: metadata,
+    ApiKey.FIND_COORDINATOR: find_coordinator,
+    ApiKey.API_VERSIONS: api_versions,
+    ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.DELETE_RECORDS: delete_records,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: describe_configs,
+    ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+}

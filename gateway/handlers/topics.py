@@ -1,0 +1,241 @@
+"""Requests that change topics: CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...storage import (
+    INTERNAL_TOPICS,
+    InvalidConfigError,
+    LogConfig,
+    LogManager,
+    TopicExistsError,
+    add_partitions,
+    delete_topic,
+)
+from ..context import Context
+from ..partitions import LedPartition, TopicInfo
+from ..protocol import ErrorCode, RequestError, code_of, message_of
+from ..request import Request
+from .configs import described_topic_configs
+from .metadata import is_legal
+
+DEFAULT = -1  # of partitions and replicas: the node's
+
+
+# --- CreateTopics
+
+
+def create_topics(request: Request, context: Context) -> None:
+    """Creates topics; with ``validate_only`` says what it would do."""
+    context.admin.answer(request, lambda manager: {"topics": _create_all(manager, request, context)})
+
+
+def _create_all(manager: LogManager, request: Request, context: Context) -> Sequence[Mapping[str, Any]]:
+    body = request.body
+    times = Counter(each.name for each in body.topics)
+    return [
+        _create(manager, context, asked, is_dry=body.validate_only, is_twice=times[name] > 1)
+        for name, asked in {each.name: each for each in body.topics}.items()
+    ]
+
+
+def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, is_twice: bool) -> Mapping[str, Any]:
+    try:
+        if is_twice:
+            raise RequestError(ErrorCode.invalid_request, "the request has the topic more than once")
+        partitions, configs = _checked(manager, context, asked)
+        topic_id = None
+        if not is_dry:
+            manager.create_topic(asked.name, partitions=partitions, configs=configs)
+            found = context.topics.find(asked.name)
+            topic_id = None if found is None else found.id
+    except Exception as error:
+        return {
+            "name": asked.name,
+            "error_code": _create_code(asked.name, error),
+            "error_message": message_of(error),
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "configs": (),
+        }
+    return {
+        "name": asked.name,
+        "topic_id": topic_id,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "configs": described_topic_configs(configs, manager.broker_settings()),
+    }
+
+
+def _create_code(name: str, error: Exception) -> ErrorCode:
+    """Returns the code: a topic whose name differs only in ``.`` and ``_`` has another than a topic of the name."""
+    if isinstance(error, TopicExistsError) and f"topic {name!r} exists" not in str(error):
+        return ErrorCode.invalid_topic_exception
+    return code_of(error)
+
+
+def _checked(manager: LogManager, context: Context, asked: Any) -> tuple[int, Mapping[str, str]]:
+    """Returns the number of partitions and the configs of a topic that may be created. Raises what refuses it."""
+    if not is_legal(asked.name):
+        raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {asked.name!r}")
+    clash = [name for name in context.topics.all() if name.replace(".", "_") == asked.name.replace(".", "_")]
+    if clash:
+        raise TopicExistsError(f"topic {clash[0]!r} exists, so {asked.name!r} cannot be created")
+    configs = {each.name: each.value for each in asked.configs}
+    if any(value is None for value in configs.values()):
+        raise InvalidConfigError("a config has no value: leave it out for its default")
+    LogConfig.from_mapping(configs, broker=manager.broker_settings())
+    return _partitions(context, asked), configs
+
+
+def _partitions(context: Context, asked: Any) -> int:
+    """Returns how many partitions a new topic gets."""
+    if asked.assignments:
+        if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
+            raise RequestError(ErrorCode.invalid_request, "give assignments, or numbers of partitions and replicas")
+        _check_replicas(context, [each.broker_ids for each in asked.assignments])
+        if sorted(each.partition_index for each in asked.assignments) != list(range(len(asked.assignments))):
+            raise RequestError(ErrorCode.invalid_replica_assignment, "partitions must count from 0 on without a gap")
+        return len(asked.assignments)
+    if asked.replication_factor not in (DEFAULT, 1):
+        raise RequestError(
+            ErrorCode.invalid_replication_factor,
+            f"a replication factor of {asked.replication_factor} needs as many nodes, but there is one: ask for 1",
+        )
+    if asked.num_partitions != DEFAULT and asked.num_partitions < 1:
+        raise RequestError(ErrorCode.invalid_partitions, "a topic has at least 1 partition")
+    return context.config.num_partitions if asked.num_partitions == DEFAULT else int(asked.num_partitions)
+
+
+def _check_replicas(context: Context, assignments: Sequence[Sequence[int]]) -> None:
+    node = context.config.node_id
+    if any(tuple(brokers) != (node,) for brokers in assignments):
+        raise RequestError(ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}")
+
+
+# --- DeleteTopics
+
+
+def delete_topics(request: Request, context: Context) -> None:
+    """Deletes topics, after their logs were closed here."""
+    asked = _named(request, context)
+    known = [topic for _, topic in asked if topic is not None] if context.config.delete_topic_enable else []
+
+    def delete() -> None:
+        context.admin.answer(request, lambda manager: _deleted(manager, request, context, asked))
+
+    _after_closing(context, [topic.name for topic in known], delete)
+
+
+def _named(request: Request, context: Context) -> list[tuple[Mapping[str, Any], TopicInfo | None]]:
+    """Returns, for each topic of the request, what it is called there, and the topic; None: there is none."""
+    body, topics = request.body, context.topics
+    if request.version < 6:
+        return [({"name": name}, topics.find(name)) for name in body.topic_names]
+    found: list[tuple[Mapping[str, Any], TopicInfo | None]] = []
+    for each in body.topics:
+        name = each.name if each.name is not None or each.topic_id is None else topics.name_of(each.topic_id)
+        found.append(({"name": name, "topic_id": each.topic_id}, None if name is None else topics.find(name)))
+    return found
+
+
+def _after_closing(context: Context, topics: Sequence[str], then: Callable[[], None]) -> None:
+    if not topics:
+        then()
+    for index, topic in enumerate(topics):
+        is_last = index == len(topics) - 1
+        context.partitions.close_topic(topic, then if is_last else lambda: None, keep_closed=True)
+
+
+def _deleted(
+    manager: LogManager, request: Request, context: Context, asked: Sequence[tuple[Mapping[str, Any], TopicInfo | None]]
+) -> Mapping[str, Any]:
+    return {"responses": [_delete(manager, request, context, *each) for each in asked]}
+
+
+def _delete(
+    manager: LogManager, request: Request, context: Context, asked: Mapping[str, Any], topic: TopicInfo | None
+) -> Mapping[str, Any]:
+    try:
+        if not context.config.delete_topic_enable:
+            raise RequestError(ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request)
+        if topic is None:
+            is_by_id = asked.get("topic_id") is not None
+            raise RequestError(ErrorCode.unknown_topic_id if is_by_id else ErrorCode.unknown_topic_or_partition)
+        delete_topic(manager, topic.name)
+    except Exception as error:
+        return {**asked, "error_code": code_of(error), "error_message": message_of(error)}
+    finally:
+        if topic is not None:
+            context.partitions.reopen_topic(topic.name)
+    return {**asked, "topic_id": topic.id}
+
+
+# --- CreatePartitions
+
+
+def create_partitions(request: Request, context: Context) -> None:
+    """Adds partitions to topics."""
+    body = request.body
+
+    def task(manager: LogManager) -> Mapping[str, Any]:
+        return {"results": [_enlarge(manager, context, each, is_dry=body.validate_only) for each in body.topics]}
+
+    context.admin.answer(request, task)
+
+
+def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool) -> Mapping[str, Any]:
+    try:
+        topic = manager.topic(asked.name)
+        if asked.count <= len(topic.partitions):
+            raise RequestError(
+                ErrorCode.invalid_partitions,
+                f"the topic has {len(topic.partitions)} partitions already, so it cannot get {asked.count}",
+            )
+        if asked.assignments is not None:
+            if len(asked.assignments) != asked.count - len(topic.partitions):
+                raise RequestError(ErrorCode.invalid_replica_assignment, "give one assignment for each new partition")
+            _check_replicas(context, [each.broker_ids for each in asked.assignments])
+        add_partitions(manager, asked.name, asked.count, dry_run=is_dry)
+    except Exception as error:
+        return {"name": asked.name, "error_code": code_of(error), "error_message": message_of(error)}
+    return {"name": asked.name}
+
+
+# --- DeleteRecords
+
+
+def delete_records(request: Request, context: Context) -> None:
+    """Raises log start offsets."""
+    body = request.body
+    led = context.partitions.led({(t.name, p.partition_index) for t in body.topics for p in t.partitions})
+
+    def task(_: LogManager) -> Mapping[str, Any]:
+        return {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        _cut(topic.name, each, led[topic.name, each.partition_index]) for each in topic.partitions
+                    ],
+                }
+                for topic in body.topics
+            ]
+        }
+
+    context.admin.answer(request, task)
+
+
+def _cut(topic: str, asked: Any, led: LedPartition | Exception) -> Mapping[str, Any]:
+    try:
+        if isinstance(led, Exception):
+            raise led
+        if topic in INTERNAL_TOPICS:
+            raise RequestError(ErrorCode.invalid_topic_exception)
+        start = led.delete_records(asked.offset)
+    except Exception as error:
+        return {"partition_index": asked.partition_index, "low_watermark": -1, "error_code": code_of(error)}
+    return {"partition_index": asked.partition_index, "low_watermark": start}

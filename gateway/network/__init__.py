@@ -1,0 +1,33 @@
+"""Sockets: an acceptor, processor threads with their connections, frames in and answers out.
+
+Knows frames, not requests: an :class:`Exchange` is a frame and the place of its answer, and what serves it is given to
+:class:`Processor`. Answers leave in the order of the frames, whichever thread gives them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .acceptor import Acceptor as Acceptor, listening as listening
+    from .connection import Connection as Connection
+    from .exchange import Exchange as Exchange
+    from .file_slice import FileSlice as FileSlice, Part as Part
+    from .frames import FrameError as FrameError, FrameReader as FrameReader
+    from .processor import Limits as Limits, Processor as Processor, Serve as Serve
+    from .quota import RequestQuota as RequestQuota
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "acceptor": ["Acceptor", "listening"],
+            "connection": ["Connection"],
+            "exchange": ["Exchange"],
+            "file_slice": ["FileSlice", "Part"],
+            "frames": ["FrameError", "FrameReader"],
+            "processor": ["Limits", "Processor", "Serve"],
+            "quota": ["RequestQuota"],
+        },
+    )

@@ -1,0 +1,78 @@
+"""Acceptor: a thread that accepts connections and hands them to the processors in turn."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from itertools import cycle
+from threading import Event, Thread
+
+from .processor import Processor
+
+RETRY_S = 0.1  # after an error, such as too many open files
+
+logger = logging.getLogger(__name__)
+
+
+class Acceptor:
+    """Listens on one address."""
+
+    def __init__(self, listener: socket.socket, processors: Sequence[Processor], *, connections_max: int) -> None:
+        """``listener``: bound and listening; it is closed by :meth:`stop`."""
+        self._listener = listener
+        self._processors = processors
+        self._connections_max = connections_max
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="gateway-acceptor", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accepts no more connections."""
+        self._stopped.set()
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends the accept
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        for processor in cycle(self._processors):
+            try:
+                client, address = self._listener.accept()
+            except OSError as error:
+                if self._stopped.is_set():
+                    return
+                logger.warning("a connection was not accepted: %s", error)
+                self._stopped.wait(RETRY_S)
+                continue
+            if sum(each.connections for each in self._processors) >= self._connections_max:
+                logger.warning("%s: closed, since there are max.connections already", address[0])
+                client.close()
+                continue
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            processor.adopt(client, str(address[0]))
+
+
+def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:
+    """Returns a socket that listens; the sizes of buffers, -1 for the system's, pass to its connections.
+
+    Raises OSError if the address is taken.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option, size in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+            if size >= 0:
+                listener.setsockopt(socket.SOL_SOCKET, option, size)
+        listener.bind(address)
+        listener.listen(backlog)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,181 @@
+"""Connection: one client's socket: frames in, answers out in the order of the frames.
+
+A request is served when those before it were answered and sent, as a broker does. Produce requests are the exception:
+several of one connection are in progress together, so that they share a sync. While a request waits, the socket is not
+read, so a client that does not read its answers takes the memory of one of them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .exchange import Exchange
+from .file_slice import FileSlice, Part
+from .frames import FrameError, FrameReader
+from .quota import RequestQuota
+
+if TYPE_CHECKING:
+    from .processor import Processor
+
+FRAMES_A_TURN = 16  # then the other connections of the thread have theirs
+BUFFERS_A_CALL = 64  # of one sendmsg
+OVERLAPPING_MAX = 64  # requests of one connection in progress together
+
+
+class Connection:
+    """One client. Belongs to its processor's thread."""
+
+    def __init__(self, processor: Processor, client: socket.socket, host: str) -> None:
+        self.processor = processor
+        self.socket = client
+        self.client_host = host
+        self.quota: RequestQuota = processor.limits.quota
+        self.last_active_s = processor.now_s()
+        self.is_closed = False
+        self._reader = FrameReader(processor.limits.request_bytes_max)
+        self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
+        self._outbound: deque[Part] = deque()  # what the socket has not taken yet
+        self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests are in progress or answers not yet sent."""
+        return bool(self._exchanges or self._outbound)
+
+    @property
+    def owes(self) -> bool:
+        """Whether the client is to get an answer to what was read."""
+        return self.is_busy or self._waiting is not None
+
+    @property
+    def local_host(self) -> str:
+        """The address of ours that the client connected to."""
+        return str(self.socket.getsockname()[0])
+
+    # In
+
+    def on_readable(self) -> None:
+        """Serves what has arrived; closes the connection if the client has, or sends what cannot be a frame."""
+        self.last_active_s = self.processor.now_s()
+        try:
+            for _ in range(FRAMES_A_TURN):
+                if not self.may_read:
+                    return
+                frame = self._reader.read(self.socket)
+                if frame is None:
+                    return
+                self._waiting = frame, self.processor.may_overlap(frame)
+                self._serve_waiting()
+        except (EOFError, OSError):
+            self.close()
+        except FrameError as error:
+            self.processor.log_hostile(self, error)
+            self.close()
+
+    @property
+    def may_read(self) -> bool:
+        """Whether the socket is to be read: nothing that was read before waits."""
+        return not self.is_closed and self._waiting is None and not self.processor.is_stopping
+
+    def _serve_waiting(self) -> None:
+        """Serves the frame that waits, if it may be served now; otherwise its answer's turn calls this again."""
+        if self._waiting is None or self.is_closed:
+            return
+        frame, overlaps = self._waiting
+        if self.is_busy and not (overlaps and self._may_join()):
+            self.processor.watch(self)
+        elif self.quota.take(self._when_free):
+            self._waiting = None
+            exchange = Exchange(self, frame, overlaps=overlaps)
+            self._exchanges.append(exchange)
+            self.processor.watch(self)
+            self.processor.serve(exchange)
+        else:
+            self.processor.watch(self)
+
+    def _may_join(self) -> bool:
+        return (
+            not self._outbound and len(self._exchanges) < OVERLAPPING_MAX and all(e.overlaps for e in self._exchanges)
+        )
+
+    def _when_free(self) -> None:
+        self.processor.call_soon(self._serve_waiting)
+
+    # Out
+
+    def flush(self) -> None:
+        """Sends the answers whose turn it is, as far as the socket takes them; then serves the frame that waits."""
+        if self.is_closed:
+            return
+        while self._exchanges and self._exchanges[0].parts is not None:
+            self._outbound.extend(filter(len, self._exchanges.popleft().parts or ()))
+        self.on_writable()
+
+    def on_writable(self) -> None:
+        """Sends what the socket takes."""
+        try:
+            while self._outbound:
+                self._send_some()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close()
+            return
+        self.processor.watch(self)
+        self._serve_waiting()
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether bytes wait for the socket."""
+        return bool(self._outbound)
+
+    def _send_some(self) -> None:
+        first = self._outbound[0]
+        self.last_active_s = self.processor.now_s()
+        if isinstance(first, FileSlice):
+            self._drop_sent(first.send(self.socket))
+            return
+        buffers = []
+        for part in islice(self._outbound, BUFFERS_A_CALL):
+            if isinstance(part, FileSlice):
+                break
+            buffers.append(part)
+        self._drop_sent(self.socket.sendmsg(buffers))
+
+    def _drop_sent(self, sent: int) -> None:
+        while sent:
+            part = self._outbound.popleft()
+            if sent < len(part):
+                self._outbound.appendleft(part.after(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:])
+                return
+            sent -= len(part)
+            _release(part)
+
+    # End
+
+    def close(self) -> None:
+        """Closes the socket. Answers that come later are dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.processor.forget(self)
+        with suppress(OSError):
+            self.socket.close()
+        for exchange in self._exchanges:
+            exchange.park()
+            for part in exchange.parts or ():
+                _release(part)
+        for part in self._outbound:
+            _release(part)
+        self._exchanges.clear()
+        self._outbound.clear()
+        self._waiting = None
+
+
+def _release(part: Part) -> None:
+    if isinstance(part, FileSlice):
+        part.release()

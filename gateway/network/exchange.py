@@ -1,0 +1,55 @@
+"""Exchange: a frame, and the place of its answer among those of its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .file_slice import Part
+    from .processor import Processor
+
+
+class Exchange:
+    """A request on its way. Any thread may answer it, once; the answer leaves when those before it have left."""
+
+    __slots__ = ("_has_place", "connection", "frame", "overlaps", "parts")
+
+    def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool) -> None:
+        self.connection = connection
+        self.frame = frame  # without its length
+        self.overlaps = overlaps  # whether requests of this kind may be in progress together
+        self.parts: Sequence[Part] | None = None  # None: not answered yet
+        self._has_place = True  # in the quota of requests in progress
+
+    @property
+    def processor(self) -> Processor:
+        """The thread that the connection belongs to."""
+        return self.connection.processor
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the server stops, so that nothing should wait any longer."""
+        return self.processor.is_stopping
+
+    def answer(self, parts: Sequence[Part]) -> None:
+        """Gives the answer, with its length; no parts: the client wants none."""
+        self.parts = parts
+        self.park()
+        self.processor.call(self.connection.flush)
+
+    def close(self) -> None:
+        """Closes the connection instead of an answer."""
+        self.park()
+        self.processor.call(self.connection.close)
+
+    def park(self) -> None:
+        """Gives back the place among the requests in progress, for one that waits for others, perhaps for long."""
+        if self._has_place:
+            self._has_place = False
+            self.connection.quota.give()
+
+    def later(self, delay_s: float, task: Callable[[], None]) -> None:
+        """Calls ``task`` in the thread of the connection after ``delay_s``. Only for calls from that thread."""
+        self.processor.call_later(delay_s, task)

@@ -1,0 +1,39 @@
+"""FileSlice: bytes of a file that go to a socket without a copy through this process (sendfile)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class FileSlice:
+    """``length`` bytes of an open file from ``position`` on. ``release`` is called when they were sent or dropped."""
+
+    descriptor: int
+    position: int
+    length: int
+    release: Callable[[], None] = _nothing
+
+    def __len__(self) -> int:
+        return self.length
+
+    def send(self, connection: socket.socket) -> int:
+        """Sends what the socket takes now; returns how many bytes. Raises OSError if the file became shorter."""
+        sent = os.sendfile(connection.fileno(), self.descriptor, self.position, self.length)
+        if not sent:
+            raise OSError("a segment became shorter while it was sent")
+        return sent
+
+    def after(self, sent: int) -> FileSlice:
+        """Returns the slice without its first ``sent`` bytes."""
+        return replace(self, position=self.position + sent, length=self.length - sent)
+
+
+Part = bytes | bytearray | memoryview | FileSlice  # of an answer

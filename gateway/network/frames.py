@@ -1,0 +1,68 @@
+"""FrameReader: cuts the bytes of a connection into frames, each with its length before it (int32, big-endian)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+LENGTH_BYTES = 4
+FIRST_BYTES = 64 << 10  # taken for a frame at once; more is taken only as bytes arrive, whatever the length claims
+
+
+class FrameError(Exception):
+    """A frame that cannot be right: its connection is closed."""
+
+
+class Source(Protocol):
+    """Where bytes come from, such as a socket that does not block."""
+
+    def recv_into(self, buffer: memoryview) -> int: ...
+
+
+class FrameReader:
+    """Reads the frames of a connection. Takes memory for bytes that arrived, not for those that a length claims."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._length = bytearray(LENGTH_BYTES)
+        self._frame: bytearray | None = None  # None: the length is being read
+        self._size = 0  # of the frame, as its length says
+        self._have = 0  # bytes read of the length or of the frame
+
+    def read(self, source: Source) -> bytearray | None:
+        """Reads from ``source`` until a frame is whole, and returns it; None: the source has no more bytes now.
+
+        Raises EOFError if the source has ended, and FrameError for a length below 0 or above the limit.
+        """
+        try:
+            while self._frame is None or self._have < self._size:
+                if self._frame is None:
+                    self._read_length(source)
+                else:
+                    self._read_body(source, self._frame)
+        except BlockingIOError:
+            return None
+        frame, self._frame, self._have = self._frame, None, 0
+        return frame
+
+    def _read_length(self, source: Source) -> None:
+        with memoryview(self._length) as view:
+            self._have += _some(source, view[self._have :])
+        if self._have < LENGTH_BYTES:
+            return
+        self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
+        if not 0 <= self._size <= self._max_bytes:
+            raise FrameError(f"a request of {self._size} bytes, but socket.request.max.bytes is {self._max_bytes}")
+        self._frame = bytearray(min(self._size, FIRST_BYTES))
+
+    def _read_body(self, source: Source, frame: bytearray) -> None:
+        if self._have == len(frame):
+            frame.extend(bytes(min(self._size - len(frame), max(len(frame), FIRST_BYTES))))
+        with memoryview(frame) as view, view[self._have :] as rest:
+            self._have += _some(source, rest)
+
+
+def _some(source: Source, into: memoryview) -> int:
+    count = source.recv_into(into)
+    if not count:
+        raise EOFError
+    return count

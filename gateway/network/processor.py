@@ -1,0 +1,200 @@
+"""Processor: a thread that reads the requests of its connections and sends their answers."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from threading import Thread, get_ident
+from typing import NamedTuple
+
+from .connection import Connection
+from .exchange import Exchange
+from .quota import RequestQuota
+
+Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
+IDLE_LOOK_S = 1.0
+STOP_S = 10.0  # how long a stop waits for answers that are owed
+
+logger = logging.getLogger(__name__)
+
+
+class Limits(NamedTuple):
+    """What one client may take."""
+
+    request_bytes_max: int
+    idle_s: float | None  # None: no limit
+    quota: RequestQuota
+
+
+class Processor:
+    """Runs some of the connections in one thread, by a selector. Methods are for that thread, unless they say so."""
+
+    def __init__(self, name: str, serve: Serve, may_overlap: Callable[[bytearray], bool], limits: Limits) -> None:
+        self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
+        self.is_stopping = False
+        self._stop_by_s = float("inf")
+        self._selector = selectors.DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._is_woken = False
+        self._calls: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._events: dict[Connection, int] = {}  # what each connection is watched for
+        self._look_at_s = 0.0
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread. For any thread."""
+        self._thread.start()
+
+    # From other threads
+
+    def call(self, task: Callable[[], None]) -> None:
+        """Calls ``task`` in the thread of the processor: at once if this is that thread. For any thread."""
+        if get_ident() == self._thread.ident:
+            task()
+        else:
+            self.call_soon(task)
+
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Calls ``task`` in the thread of the processor, after what it is doing. For any thread."""
+        self._calls.append(task)
+        if not self._is_woken and get_ident() != self._thread.ident:
+            self._is_woken = True
+            with suppress(OSError):  # full: it is awake; closed: it has ended
+                self._wake_out.send(b"\0")
+
+    def adopt(self, client: socket.socket, host: str) -> None:
+        """Takes over a new connection. For any thread."""
+        self.call_soon(lambda: self._adopt(client, host))
+
+    def stop(self) -> None:
+        """Reads no more requests, sends the answers that are owed, and ends the thread. For any thread."""
+        self.call_soon(self._begin_stop)
+        self._thread.join()
+
+    @property
+    def connections(self) -> int:
+        """How many connections it has. For any thread."""
+        return len(self._events)
+
+    # In its thread
+
+    def now_s(self) -> float:
+        """Returns a time that only ever grows."""
+        return time.monotonic()
+
+    def call_later(self, delay_s: float, task: Callable[[], None]) -> None:
+        """Calls ``task`` after ``delay_s``, or earlier if the processor stops."""
+        heapq.heappush(self._timers, (self.now_s() + delay_s, next(self._numbers), task))
+
+    def watch(self, connection: Connection) -> None:
+        """Watches a connection for what it now waits for."""
+        wanted = (selectors.EVENT_READ if connection.may_read else 0) | (
+            selectors.EVENT_WRITE if connection.wants_to_write else 0
+        )
+        watched = self._events.get(connection)
+        if connection.is_closed or watched == wanted or watched is None:
+            return
+        if not watched:
+            self._selector.register(connection.socket, wanted, connection)
+        elif wanted:
+            self._selector.modify(connection.socket, wanted, connection)
+        else:
+            self._selector.unregister(connection.socket)
+        self._events[connection] = wanted
+
+    def forget(self, connection: Connection) -> None:
+        """Watches a connection no more, since it closes."""
+        if self._events.pop(connection, 0):
+            self._selector.unregister(connection.socket)
+
+    def log_hostile(self, connection: Connection, error: Exception) -> None:
+        """Logs why a client is disconnected."""
+        logger.warning("%s: %s; the connection is closed", connection.client_host, error)
+
+    def _adopt(self, client: socket.socket, host: str) -> None:
+        if self.is_stopping:
+            client.close()
+            return
+        connection = Connection(self, client, host)
+        self._events[connection] = 0
+        self.watch(connection)
+
+    def _begin_stop(self) -> None:
+        self.is_stopping = True
+        self._stop_by_s = self.now_s() + STOP_S
+        for connection in list(self._events):
+            self.watch(connection)
+
+    def _run(self) -> None:
+        while not self._is_done():
+            for key, events in self._selector.select(self._timeout_s()):
+                if key.data is None:
+                    self._on_wake()
+                else:
+                    self._guarded(lambda ready=key.data, events=events: _on_event(ready, events))  # type: ignore[misc]
+            while self._calls:
+                self._guarded(self._calls.popleft())
+            self._run_timers()
+        self._end()
+
+    def _is_done(self) -> bool:
+        if not self.is_stopping:
+            return False
+        owing = any(connection.owes for connection in self._events)
+        return not owing or self.now_s() > self._stop_by_s
+
+    def _timeout_s(self) -> float:
+        if self._calls:
+            return 0
+        due_s = self._timers[0][0] - self.now_s() if self._timers else IDLE_LOOK_S
+        return max(0.0, min(due_s, IDLE_LOOK_S))
+
+    def _on_wake(self) -> None:
+        self._is_woken = False  # before the calls are looked at: a later call wakes again
+        with suppress(BlockingIOError):
+            self._wake_in.recv(64)
+
+    def _guarded(self, task: Callable[[], None]) -> None:
+        """Calls ``task``; an error of ours must not end the thread of all its connections."""
+        try:
+            task()
+        except Exception:
+            logger.exception("a task of a network thread failed")
+
+    def _run_timers(self) -> None:
+        now_s = self.now_s()
+        while self._timers and (self.is_stopping or self._timers[0][0] <= now_s):
+            self._guarded(heapq.heappop(self._timers)[2])
+        if self.limits.idle_s is not None and now_s >= self._look_at_s:
+            self._look_at_s = now_s + IDLE_LOOK_S
+            self._close_idle(now_s - self.limits.idle_s)
+
+    def _close_idle(self, before_s: float) -> None:
+        for connection in [each for each in self._events if each.last_active_s < before_s and not each.owes]:
+            connection.close()
+
+    def _end(self) -> None:
+        for connection in list(self._events):
+            connection.close()
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+
+def _on_event(connection: Connection, events: int) -> None:
+    if events & selectors.EVENT_WRITE:
+        connection.on_writable()
+    if events & selectors.EVENT_READ and connection.may_read:
+        connection.on_readable()

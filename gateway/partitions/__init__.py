@@ -1,0 +1,30 @@
+"""The partitions that the gateway serves: their logs, appends and syncs, and what other processes append.
+
+:class:`LedPartition` is the one class that touches a ``Log``. :class:`Appender` appends what waits under one lock and
+hands over to syncers; what is synced is the high watermark, up to which clients read. :class:`Follower` looks for
+what others appended. :class:`Topics` lists the topics of the directory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .appender import Append as Append, Appender as Appender
+    from .follower import Follower as Follower
+    from .led_partition import LedPartition as LedPartition, Slice as Slice
+    from .open_partitions import NotOpenError as NotOpenError, Partitions as Partitions
+    from .topics import TopicInfo as TopicInfo, Topics as Topics
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "appender": ["Append", "Appender"],
+            "follower": ["Follower"],
+            "led_partition": ["LedPartition", "Slice"],
+            "open_partitions": ["NotOpenError", "Partitions"],
+            "topics": ["TopicInfo", "Topics"],
+        },
+    )

@@ -1,0 +1,172 @@
+"""Appender and syncers: append what waits for a partition under one lock, then sync it once for all of it.
+
+A partition always has the same syncer, so its appends are answered in order; the appender writes the next group while
+a syncer syncs the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+from ...storage import AppendInfo, LogStoreError
+from .led_partition import LedPartition
+
+Done = Callable[[AppendInfo | Exception], None]
+GROUP_MAX = 1000  # appends between two looks at the queue
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Append:
+    """A batch for a partition. ``done`` is called once, when it is synced or refused, by the thread of a syncer."""
+
+    led: LedPartition
+    batch: memoryview
+    done: Done
+
+
+@dataclass(frozen=True, eq=False)
+class _CatchUp:
+    """A look at what others appended; ``done`` is called when it is shown, or with the error."""
+
+    led: LedPartition
+    done: Callable[[Exception | None], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """What was done to a partition and is to be synced, with what to call then."""
+
+    led: LedPartition
+    calls: list[Callable[[Exception | None], None]]
+
+
+class Appender:
+    """Appends for all partitions. For any thread."""
+
+    def __init__(self, syncers: int) -> None:
+        self._queue: SimpleQueue[Append | _CatchUp | None] = SimpleQueue()
+        self._syncers = [_Syncer(f"gateway-syncer-{number}") for number in range(syncers)]
+        self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
+
+    def start(self) -> None:
+        """Starts its threads."""
+        for syncer in self._syncers:
+            syncer.start()
+        self._thread.start()
+
+    def append(self, append: Append) -> None:
+        """Appends a batch, after those that were given before for the partition."""
+        self._queue.put(append)
+
+    def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
+        """Reads, syncs and shows what others appended, then calls ``done`` with the error, if there is one."""
+        self._queue.put(_CatchUp(led, done))
+
+    def stop(self) -> None:
+        """Does what was given, and ends the threads."""
+        self._queue.put(None)
+        self._thread.join()
+        for syncer in self._syncers:
+            syncer.stop()
+
+    def _run(self) -> None:
+        is_ending = False
+        while not is_ending:
+            jobs = drained(self._queue)
+            is_ending = None in jobs
+            by_partition: dict[LedPartition, list[Append | _CatchUp]] = {}
+            for job in jobs:
+                if job is not None:
+                    by_partition.setdefault(job.led, []).append(job)
+            for led, given in by_partition.items():
+                self._do(led, given)
+
+    def _do(self, led: LedPartition, jobs: list[Append | _CatchUp]) -> None:
+        calls: list[Callable[[Exception | None], None]] = []
+        try:
+            looks = [job.done for job in jobs if isinstance(job, _CatchUp)]
+            if looks:
+                calls.extend(looks)
+                led.catch_up()
+            appends = [job for job in jobs if isinstance(job, Append)]
+            results = led.append([job.batch for job in appends])
+            calls.extend(_call(job.done, result) for job, result in zip(appends, results, strict=True))
+        except Exception as error:  # of the disk, or ours: each client gets an answer
+            _log_unexpected(error)
+            for job in jobs:
+                job.done(error)
+            return
+        self._syncers[hash((led.topic, led.partition)) % len(self._syncers)].sync(_Group(led, calls))
+
+
+def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:
+    return lambda error: done(result if error is None else error)
+
+
+class _Syncer:
+    """Syncs partitions, each once for all that was appended to it."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[_Group | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def sync(self, group: _Group) -> None:
+        self._queue.put(group)
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        is_ending = False
+        while not is_ending:
+            groups = drained(self._queue)
+            is_ending = None in groups
+            by_partition: dict[LedPartition, list[Callable[[Exception | None], None]]] = {}
+            for group in groups:
+                if group is not None:
+                    by_partition.setdefault(group.led, []).extend(group.calls)
+            for led, calls in by_partition.items():
+                _sync(led, calls)
+
+
+def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]]) -> None:
+    failure: Exception | None = None
+    try:
+        led.sync()
+    except Exception as error:
+        _log_unexpected(error)
+        failure = error
+    for call in calls:
+        try:
+            call(failure)
+        except Exception:
+            logger.exception("an answer failed")
+
+
+def drained(queue: SimpleQueue[T]) -> list[T]:
+    """Waits for one item, and returns it with those behind it."""
+    found = [queue.get()]
+    try:
+        while len(found) < GROUP_MAX:
+            found.append(queue.get_nowait())
+    except Empty:
+        pass
+    return found
+
+
+def _log_unexpected(error: Exception) -> None:
+    if not isinstance(error, (LogStoreError, OSError)):
+        logger.error("an append failed", exc_info=error)

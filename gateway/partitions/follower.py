@@ -1,0 +1,79 @@
+"""Follower: a thread that looks for what other processes did to the partitions that clients wait for.
+
+Spark and the commands write to the same files. A look at a file costs microseconds; the looks take at most a twentieth
+of the time. Nothing is looked at while no client waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from threading import Event, Thread
+
+from ...storage import LogStoreError
+from .appender import Appender
+from .led_partition import LedPartition
+from .open_partitions import Partitions
+from .topics import Topics
+
+LOOK_S = 0.005
+SHARE = 20  # looks take at most one part in so many of the time
+TOPICS_LOOK_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """Finds others' appends, and topics that others deleted."""
+
+    def __init__(self, partitions: Partitions, topics: Topics, appender: Appender) -> None:
+        self._partitions, self._topics, self._appender = partitions, topics, appender
+        self._asked: set[LedPartition] = set()  # catching up already
+        self._stopped = Event()
+        self._seen = topics.changes
+        self._thread = Thread(target=self._run, name="gateway-follower", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause_s, topics_at_s = LOOK_S, 0.0
+        while not self._stopped.wait(pause_s):
+            began_s = time.monotonic()
+            try:
+                self._look_at_partitions()
+                if began_s >= topics_at_s:
+                    topics_at_s = began_s + TOPICS_LOOK_S
+                    self._look_at_topics()
+            except (LogStoreError, OSError) as error:
+                logger.warning("%s", error)
+            except Exception:
+                logger.exception("a look at the partitions failed")
+            pause_s = max(LOOK_S, (time.monotonic() - began_s) * SHARE)
+
+    def _look_at_partitions(self) -> None:
+        for led in self._partitions.all():
+            if led.has_waiters and led not in self._asked and led.is_behind:
+                self._asked.add(led)
+                self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
+
+    def _on_caught_up(self, led: LedPartition, error: Exception | None) -> None:
+        self._asked.discard(led)
+        if error is not None:
+            led.wake()  # the fetch that waits finds the error
+
+    def _look_at_topics(self) -> None:
+        """Closes the partitions of topics that are not here any more."""
+        changes = self._topics.changes
+        if changes == self._seen:
+            return
+        self._seen = changes
+        topics = self._topics.all()
+        for name in {led.topic for led in self._partitions.all()} - set(topics):
+            self._partitions.close_topic(name)

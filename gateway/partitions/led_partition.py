@@ -1,0 +1,199 @@
+"""LedPartition: a partition that this gateway leads: its log, its high watermark, and who waits for it to move.
+
+Everything below the high watermark is synced, and nothing above it is shown. What another process appended is shown
+once this process has synced it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeVar
+
+import numpy as np
+
+from ...storage import AppendInfo, Isolation, Log, LogStoreError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ..network import Part
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What a fetch finds in a partition."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[tuple[int, int]] | None  # producer id, first offset; None: for readers of uncommitted records
+    records: Sequence[Part]
+
+
+class LedPartition:
+    """One partition. Its methods may be called by any thread; one of them at a time uses the log."""
+
+    def __init__(self, topic: str, partition: int, log: Log) -> None:
+        """``log``: just opened; it is synced, since others may have appended to it without a sync."""
+        self.topic, self.partition = topic, partition
+        self.is_gone = False
+        self._log = log
+        self._lock = Lock()
+        self._waiters: set[Callable[[], None]] = set()
+        log.sync_file()
+        self._high_watermark = log.log_end_offset
+
+    # Writing
+
+    def append(self, batches: Sequence[memoryview]) -> list[AppendInfo | Exception]:
+        """Appends batches in turn; returns the result of each. They are not shown before :meth:`sync`."""
+        with self._lock:
+            return [self._append(batch) for batch in batches]
+
+    def _append(self, batch: memoryview) -> AppendInfo | Exception:
+        try:
+            self._check_here()
+            return self._log.append(np.frombuffer(batch, dtype=np.uint8))
+        except (LogStoreError, OSError) as error:
+            return error
+
+    def catch_up(self) -> None:
+        """Reads what others appended. It is not shown before :meth:`sync`. Raises StorageError."""
+        with self._lock:
+            self._check_here()
+            with self._log.exclusively():
+                pass
+
+    def sync(self) -> None:
+        """Syncs what was appended, and shows it. Raises StorageError."""
+        with self._lock:
+            self._check_here()
+            self._log.sync()
+            end = self._log.log_end_offset
+        self._show(end)
+
+    def _show(self, end: int) -> None:
+        if end != self._high_watermark:
+            self._high_watermark = end
+            self.wake()
+
+    # Reading
+
+    def slice(self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool) -> Slice:
+        """Returns the batches from ``offset`` on, as they are stored, and the marks of the partition.
+
+        At most ``max_bytes``, but with ``min_one_batch`` at least one. Raises OffsetOutOfRangeError,
+        CorruptionError, StorageError.
+        """
+        with self._lock:
+            self._check_here()
+            log, shown = self._log, self._high_watermark
+            if not log.log_start_offset <= offset <= log.log_end_offset:
+                raise OffsetOutOfRangeError(
+                    f"offset {offset} is outside the log, which holds {log.log_start_offset} to {shown}"
+                )
+            is_committed = isolation is Isolation.READ_COMMITTED
+            stable = min(log.last_stable_offset, shown)
+            data = None
+            if offset < (stable if is_committed else shown) and (max_bytes > 0 or min_one_batch):
+                data = log.read(offset, max_bytes=max(max_bytes, 1), isolation=isolation, min_one_message=min_one_batch)
+            aborted = [] if data is None else [(each.producer_id, each.first_offset) for each in data.aborted]
+            return Slice(
+                shown,
+                stable,
+                log.log_start_offset,
+                aborted if is_committed else None,
+                () if data is None else (memoryview(data.window.buffer),),
+            )
+
+    def delete_records(self, before_offset: int) -> int:
+        """Raises the log start offset, -1 for the high watermark, and returns it; durable.
+
+        Raises PolicyViolationError for a topic that is only compacted, OffsetOutOfRangeError above the high watermark,
+        and StorageError.
+        """
+        with self._lock:
+            self._check_here()
+            start = self._log.delete_records(before_offset)
+            end = self._log.log_end_offset
+        self._show(end)  # what was deleted was synced first
+        return start
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers of uncommitted records see what is below it."""
+        return self._high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers see."""
+        return self._log.log_start_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the records that are appended now."""
+        return self._log.leader_epoch
+
+    def ask(self, question: Callable[[Log], T]) -> T:
+        """Returns the answer of a question that needs the log; nothing else uses the log until then."""
+        with self._lock:
+            self._check_here()
+            return question(self._log)
+
+    def end_offset(self, isolation: Isolation) -> int:
+        """Returns the offset below which readers of an isolation level see records."""
+        shown = self._high_watermark
+        if isolation is Isolation.READ_UNCOMMITTED:
+            return shown
+        return min(self.ask(lambda log: log.last_stable_offset), shown)
+
+    # Others
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether another process has appended, as far as a look at the file shows. Takes no lock."""
+        try:
+            active = self._log.segments.active
+            return active.file_size != active.size or self._log.is_rolled()
+        except OSError:
+            return True
+
+    def wait(self, seen: int, waiter: Callable[[], None]) -> bool:
+        """Calls ``waiter`` once, from any thread, when the high watermark moves; False if it is not ``seen`` now."""
+        with self._lock:
+            if self.is_gone or self._high_watermark != seen:
+                return False
+            self._waiters.add(waiter)
+            return True
+
+    def unwait(self, waiter: Callable[[], None]) -> None:
+        """Calls ``waiter`` no more."""
+        with self._lock:
+            self._waiters.discard(waiter)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a fetch waits for records."""
+        return bool(self._waiters)
+
+    def wake(self) -> None:
+        """Calls those that wait."""
+        with self._lock:
+            waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter()
+
+    def leave(self) -> None:
+        """Ends the use of the log, which its manager closes then: the topic is deleted, or opened again."""
+        with self._lock:
+            self.is_gone = True
+        self.wake()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the log can be used: it was not left, and no write or sync failed, after which it is opened again."""
+        return not self.is_gone and self._log.failure is None
+
+    def _check_here(self) -> None:
+        if self.is_gone:
+            raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} is not here any more")

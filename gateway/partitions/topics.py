@@ -1,0 +1,75 @@
+"""Topics: the topics of the directory, as clients see them; read again when the directory's files say so."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from threading import Lock
+from typing import NamedTuple
+from uuid import UUID
+
+from ...storage import INTERNAL_TOPICS, LogManager, topic_id
+
+TOPICS_FILE = "topics.json"
+
+
+class TopicInfo(NamedTuple):
+    """One topic."""
+
+    name: str
+    id: UUID | None  # None for a topic from before Kafka 2.8
+    partitions: tuple[int, ...]
+    is_internal: bool
+
+
+class Topics:
+    """The topics of one directory. For any thread."""
+
+    def __init__(self, manager: LogManager) -> None:
+        """``manager``: used by no other."""
+        self._manager = manager
+        self._lock = Lock()
+        self._seen: object = None
+        self._topics: Mapping[str, TopicInfo] = {}
+        self._names: Mapping[UUID, str] = {}
+
+    def all(self) -> Mapping[str, TopicInfo]:
+        """Returns all topics by name. Raises CorruptionError if ``topics.json`` is damaged."""
+        with self._lock:
+            self._look()
+            return self._topics
+
+    def find(self, name: str) -> TopicInfo | None:
+        """Returns a topic; None if there is none of the name."""
+        return self.all().get(name)
+
+    def name_of(self, topic: UUID) -> str | None:
+        """Returns the name of the topic with an id; None if there is none."""
+        with self._lock:
+            self._look()
+            return self._names.get(topic)
+
+    @property
+    def changes(self) -> object:
+        """A value that differs when the directory's topics may have changed."""
+        status, manager = self._manager.filesystem.status, self._manager
+        return status(manager.path(TOPICS_FILE)), status(manager.directory)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        self._manager.close()
+
+    def _look(self) -> None:
+        seen = self.changes
+        if seen == self._seen:
+            return
+        self._topics = {
+            name: TopicInfo(name, _uuid(topic_id(self._manager, topic)), topic.partitions, name in INTERNAL_TOPICS)
+            for name, topic in self._manager.topics().items()
+        }
+        self._names = {topic.id: name for name, topic in self._topics.items() if topic.id is not None}
+        self._seen = seen
+
+
+def _uuid(encoded: str | None) -> UUID | None:
+    return None if encoded is None else UUID(bytes=base64.urlsafe_b64decode(encoded + "=="))

@@ -1,0 +1,46 @@
+"""Kafka's protocol: which requests are served, how bytes become requests, and answers bytes.
+
+``apis`` is the table of requests and versions. ``bodies`` reads and writes them by kio, the only module that imports
+it. Produce and Fetch carry all records, so ``produce`` and ``fetch`` read and write them by hand. ``errors`` has
+Kafka's codes for the errors of ``storage``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .apis import APIS as APIS, Api as Api, ApiKey as ApiKey
+    from .bodies import ErrorCode as ErrorCode, read_request as read_request, write_answer as write_answer
+    from .errors import RequestError as RequestError, code_of as code_of, message_of as message_of
+    from .fetch import (
+        Fetched as Fetched,
+        FetchPartition as FetchPartition,
+        FetchRequest as FetchRequest,
+        encode_fetched as encode_fetched,
+        parse_fetch as parse_fetch,
+    )
+    from .headers import RequestHeader as RequestHeader, answer_header as answer_header, parse_header as parse_header
+    from .produce import (
+        Produced as Produced,
+        ProducePartition as ProducePartition,
+        ProduceRequest as ProduceRequest,
+        encode_produced as encode_produced,
+        parse_produce as parse_produce,
+    )
+    from .reading import MalformedRequestError as MalformedRequestError
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "apis": ["APIS", "Api", "ApiKey"],
+            "bodies": ["ErrorCode", "read_request", "write_answer"],
+            "errors": ["RequestError", "code_of", "message_of"],
+            "fetch": ["FetchPartition", "FetchRequest", "Fetched", "encode_fetched", "parse_fetch"],
+            "headers": ["RequestHeader", "answer_header", "parse_header"],
+            "produce": ["ProducePartition", "ProduceRequest", "Produced", "encode_produced", "parse_produce"],
+            "reading": ["MalformedRequestError"],
+        },
+    )

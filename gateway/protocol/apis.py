@@ -1,0 +1,63 @@
+"""Which requests are served, in which versions: this table makes the answer to ApiVersions.
+
+Versions are those that Kafka 3.9.1 advertises, as far as kio has them. Those of Produce below 3 are read by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class ApiKey(IntEnum):
+    """Kinds of requests, by Kafka's names."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+
+
+class Api(NamedTuple):
+    """The versions of one kind of request, both ends inclusive."""
+
+    lowest: int
+    highest: int
+    flexible_from: int  # versions from here on have compact strings and tagged fields
+
+
+APIS: Mapping[int, Api] = {
+    ApiKey.PRODUCE: Api(0, 11, 9),
+    ApiKey.FETCH: Api(4, 17, 12),
+    ApiKey.LIST_OFFSETS: Api(1, 9, 6),
+    ApiKey.METADATA: Api(0, 12, 9),
+    ApiKey.FIND_COORDINATOR: Api(0, 6, 3),
+    ApiKey.API_VERSIONS: Api(0, 4, 3),
+    ApiKey.CREATE_TOPICS: Api(2, 7, 5),
+    ApiKey.DELETE_TOPICS: Api(1, 6, 4),
+    ApiKey.DELETE_RECORDS: Api(0, 2, 2),
+    ApiKey.INIT_PRODUCER_ID: Api(0, 5, 2),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(2, 4, 4),
+    ApiKey.DESCRIBE_CONFIGS: Api(1, 4, 4),
+    ApiKey.ALTER_CONFIGS: Api(0, 2, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: Api(1, 4, 2),
+    ApiKey.CREATE_PARTITIONS: Api(0, 3, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, 1),
+    ApiKey.DESCRIBE_CLUSTER: Api(0, 1, 0),
+    ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
+}

@@ -1,0 +1,52 @@
+"""Kafka's error codes for the errors of ``storage``, and the error of a request that is refused."""
+
+from __future__ import annotations
+
+from ... import storage
+from .bodies import ErrorCode
+
+_CODES: dict[type[Exception], ErrorCode] = {
+    storage.InvalidConfigError: ErrorCode.invalid_config,
+    storage.StorageError: ErrorCode.kafka_storage_error,
+    storage.CorruptionError: ErrorCode.corrupt_message,
+    storage.InvalidRecordError: ErrorCode.invalid_record,
+    storage.OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
+    storage.RecordTooLargeError: ErrorCode.message_too_large,
+    storage.RecordBatchTooLargeError: ErrorCode.record_list_too_large,
+    storage.RecordValidationError: ErrorCode.invalid_record,
+    storage.InvalidTimestampError: ErrorCode.invalid_timestamp,
+    storage.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
+    storage.InvalidProducerEpochError: ErrorCode.invalid_producer_epoch,
+    storage.InvalidTxnStateError: ErrorCode.invalid_txn_state,
+    storage.TransactionCoordinatorFencedError: ErrorCode.transaction_coordinator_fenced,
+    storage.TransactionRefusedError: ErrorCode.invalid_txn_state,
+    storage.ProducerFencedError: ErrorCode.producer_fenced,
+    storage.UnsupportedCompressionTypeError: ErrorCode.unsupported_compression_type,
+    storage.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
+    storage.TopicExistsError: ErrorCode.topic_already_exists,
+    storage.InvalidTopicError: ErrorCode.invalid_topic_exception,
+    storage.PolicyViolationError: ErrorCode.policy_violation,
+    storage.LogDirLockedError: ErrorCode.kafka_storage_error,
+    OSError: ErrorCode.kafka_storage_error,
+}
+
+
+class RequestError(Exception):
+    """A request, or a part of it, is refused with a code of Kafka's; ``str`` of it is what the client is told."""
+
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """Returns the code for an error: that of its nearest class; an error of ours is an unknown server error."""
+    if isinstance(error, RequestError):
+        return error.code
+    found = (_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+    return next(found, ErrorCode.unknown_server_error)
+
+
+def message_of(error: Exception) -> str | None:
+    """Returns what a client is told about an error; None: only the code. Says nothing of errors of ours."""
+    return str(error) or None if isinstance(error, (RequestError, storage.LogStoreError)) else None

@@ -1,0 +1,149 @@
+"""Fetch requests, read and written by hand, since their answers carry all records and may list many partitions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from ..network import Part
+from .apis import APIS, ApiKey
+from .bodies import ErrorCode
+from .reading import RequestReader
+from .writing import AnswerWriter
+
+NO_SESSION = 0  # the session id of an answer that begins none: the client sends whole requests
+_INT32 = struct.Struct(">i")
+_ABORTED = struct.Struct(">qq")  # producer id, first offset
+_THROTTLE = struct.Struct(">i")
+_SESSION = struct.Struct(">hi")  # error, session id
+_PARTITION = struct.Struct(">ihqqq")  # index, error, high watermark, last stable offset, log start offset
+_PARTITION_4 = struct.Struct(">ihqq")  # without the log start offset
+_FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
+_BY_ID_FROM = 13  # topics have ids in place of names
+
+
+class FetchPartition(NamedTuple):
+    """What is asked of one partition. The topic is a name, or an id in newer versions."""
+
+    topic: str | UUID
+    partition: int
+    leader_epoch: int  # that the client knows; -1: none
+    offset: int
+    max_bytes: int
+
+
+class FetchRequest(NamedTuple):
+    """A Fetch request; partitions in the order of the request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    is_committed_only: bool
+    session_id: int
+    session_epoch: int
+    partitions: Sequence[FetchPartition]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The answer for one partition. ``aborted``: None for readers of uncommitted records."""
+
+    topic: str | UUID
+    partition: int
+    error: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset
+    records: Sequence[Part] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return sum(map(len, self.records))
+
+
+def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
+    """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
+    reader = RequestReader(memoryview(frame), position, is_flexible=version >= _FLEXIBLE_FROM)
+    if version < 15:
+        reader.int32()  # the replica: clients are none
+    max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
+    is_committed_only = reader.int8() == 1
+    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
+    found: list[FetchPartition] = []
+
+    def partition(topic: str | UUID) -> None:
+        number = reader.int32()
+        leader_epoch = reader.int32() if version >= 9 else -1
+        offset = reader.int64()
+        if version >= 12:
+            reader.int32()  # the epoch of the last record fetched, which followers send
+        if version >= 5:
+            reader.int64()  # the log start offset of a follower
+        found.append(FetchPartition(topic, number, leader_epoch, offset, reader.int32()))
+        reader.tags()
+
+    def topic() -> None:
+        which = reader.uuid() if version >= _BY_ID_FROM else reader.required_string()
+        reader.array(lambda: partition(which))
+        reader.tags()
+
+    reader.array(topic)
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, is_committed_only, session_id, session_epoch, found)
+
+
+def encode_fetched(answers: Iterable[Fetched], version: int, error: ErrorCode = ErrorCode.none) -> list[Part]:
+    """Returns the parts of the body: bytes, and between them the records as they are. ``error``: of the whole."""
+    writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
+    by_topic: dict[str | UUID, list[Fetched]] = {}
+    for answer in answers:
+        by_topic.setdefault(answer.topic, []).append(answer)
+    parts: list[Part] = []
+    writer.pack(_THROTTLE, 0)
+    if version >= 7:
+        writer.pack(_SESSION, error, NO_SESSION)
+    writer.length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        if isinstance(topic, UUID):
+            writer.uuid(topic)
+        else:
+            writer.string(topic)
+        writer.length(len(partitions))
+        for answer in partitions:
+            _write_partition(writer, answer, version)
+            _write_records(writer, answer, parts)
+            writer.tags()
+        writer.tags()
+    writer.tags()
+    _end_part(writer, parts)
+    return parts
+
+
+def _write_partition(writer: AnswerWriter, answer: Fetched, version: int) -> None:
+    fixed = answer.partition, answer.error, answer.high_watermark, answer.last_stable_offset
+    if version >= 5:
+        writer.pack(_PARTITION, *fixed, answer.log_start_offset)
+    else:
+        writer.pack(_PARTITION_4, *fixed)
+    writer.length(-1 if answer.aborted is None else len(answer.aborted))
+    for producer_id, first_offset in answer.aborted or ():
+        writer.pack(_ABORTED, producer_id, first_offset)
+        writer.tags()
+    if version >= 11:
+        writer.pack(_INT32, -1)  # no other replica to read from
+
+
+def _write_records(writer: AnswerWriter, answer: Fetched, parts: list[Part]) -> None:
+    writer.length(answer.size)
+    if answer.records:
+        _end_part(writer, parts)
+        parts.extend(answer.records)
+
+
+def _end_part(writer: AnswerWriter, parts: list[Part]) -> None:
+    parts.append(bytes(writer.data))
+    writer.data.clear()

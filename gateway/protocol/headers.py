@@ -1,0 +1,53 @@
+"""Headers of requests and answers."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from .apis import APIS, ApiKey
+from .reading import MalformedRequestError, RequestReader
+
+_FIXED = struct.Struct(">hhi")  # key, version, correlation id
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request."""
+
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int  # where the body begins, in the frame
+    is_served: bool  # whether the version is one of the table's; otherwise client and body are unknown
+
+
+def parse_header(frame: bytearray) -> RequestHeader:
+    """Returns the header of the request in a frame.
+
+    Raises MalformedRequestError for bytes that are no header, and for a kind or version that is not served, except for
+    ApiVersions: a client learns from the answer to it which versions it may use.
+    """
+    try:
+        key, version, correlation_id = _FIXED.unpack_from(frame)
+    except struct.error:
+        raise MalformedRequestError("a request ends in its header") from None
+    api = APIS.get(key)
+    if api is None or not api.lowest <= version <= api.highest:
+        if key == ApiKey.API_VERSIONS:
+            return RequestHeader(key, version, correlation_id, None, _FIXED.size, is_served=False)
+        raise MalformedRequestError(f"a request of kind {key} and version {version}, which is not served")
+    reader = RequestReader(memoryview(frame), _FIXED.size, is_flexible=False)
+    client_id = reader.string()
+    if version >= api.flexible_from:
+        reader = RequestReader(memoryview(frame), reader.position, is_flexible=True)
+        reader.tags()
+    return RequestHeader(key, version, correlation_id, client_id, reader.position, is_served=True)
+
+
+def answer_header(header: RequestHeader) -> bytes:
+    """Returns the header of the answer; that of ApiVersions is never flexible."""
+    fixed = _CORRELATION_ID.pack(header.correlation_id)
+    is_flexible = header.key != ApiKey.API_VERSIONS and header.version >= APIS[header.key].flexible_from
+    return fixed + b"\0" if is_flexible else fixed

@@ -1,0 +1,106 @@
+"""Produce requests, read and written by hand, since they carry all records: no byte of a record is copied."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .apis import APIS, ApiKey
+from .bodies import ErrorCode
+from .reading import RequestReader
+from .writing import AnswerWriter
+
+_PARTITION = struct.Struct(">ihq")  # index, error, base offset
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_NO_OFFSET = -1
+
+
+class ProducePartition(NamedTuple):
+    """The records for one partition; ``records`` is a view of the frame, None for null."""
+
+    topic: str
+    partition: int
+    records: memoryview | None
+
+
+class ProduceRequest(NamedTuple):
+    """A Produce request; partitions in the order of the request."""
+
+    transactional_id: str | None
+    acks: int
+    partitions: Sequence[ProducePartition]
+
+
+@dataclass(frozen=True)
+class Produced:
+    """The answer for one partition."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.none
+    base_offset: int = _NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: int = _NO_OFFSET
+    record_errors: Sequence[tuple[int, str]] = ()  # index in the batch, reason
+    message: str | None = None
+
+
+def parse_produce(frame: bytearray, position: int, version: int) -> ProduceRequest:
+    """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
+    is_flexible = version >= APIS[ApiKey.PRODUCE].flexible_from
+    reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible)
+    transactional_id = reader.string() if version >= 3 else None
+    acks = reader.int16()
+    reader.int32()  # the timeout: this node waits for no other
+    found: list[ProducePartition] = []
+
+    def partition(topic: str) -> None:
+        found.append(ProducePartition(topic, reader.int32(), reader.records()))
+        reader.tags()
+
+    def topic() -> None:
+        name = reader.required_string()
+        reader.array(lambda: partition(name))
+        reader.tags()
+
+    reader.array(topic)
+    reader.tags()
+    return ProduceRequest(transactional_id, acks, found)
+
+
+def encode_produced(answers: Sequence[Produced], version: int) -> bytes:
+    """Returns the body of the answer. Partitions of one topic must be neighbours."""
+    writer = AnswerWriter(is_flexible=version >= APIS[ApiKey.PRODUCE].flexible_from)
+    by_topic: dict[str, list[Produced]] = {}
+    for answer in answers:
+        by_topic.setdefault(answer.topic, []).append(answer)
+    writer.length(len(by_topic))
+    for topic, partitions in by_topic.items():
+        writer.string(topic)
+        writer.length(len(partitions))
+        for answer in partitions:
+            _write_partition(writer, answer, version)
+        writer.tags()
+    if version >= 1:
+        writer.pack(_INT32, 0)  # throttle time
+    writer.tags()
+    return bytes(writer.data)
+
+
+def _write_partition(writer: AnswerWriter, answer: Produced, version: int) -> None:
+    writer.pack(_PARTITION, answer.partition, answer.error, answer.base_offset)
+    if version >= 2:
+        writer.pack(_INT64, answer.log_append_time_ms)
+    if version >= 5:
+        writer.pack(_INT64, answer.log_start_offset)
+    if version >= 8:
+        writer.length(len(answer.record_errors))
+        for index, reason in answer.record_errors:
+            writer.pack(_INT32, index)
+            writer.string(reason)
+            writer.tags()
+        writer.string(answer.message)
+    writer.tags()

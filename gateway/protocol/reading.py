@@ -1,0 +1,109 @@
+"""RequestReader: the primitive types of Kafka's protocol, read from a request by hand."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+
+_INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{kind}") for kind in "bhiq")
+VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
+
+
+class MalformedRequestError(Exception):
+    """Bytes that are not the request that their header says: the connection is closed, as by a broker."""
+
+
+class RequestReader:
+    """Reads one value after the other. Every method raises MalformedRequestError if the bytes end too early."""
+
+    def __init__(self, data: memoryview, position: int, *, is_flexible: bool) -> None:
+        self._data = data
+        self._at = position
+        self._is_flexible = is_flexible
+
+    @property
+    def position(self) -> int:
+        """Where the next value begins."""
+        return self._at
+
+    def int8(self) -> int:
+        """Reads a number of 8 bits."""
+        return self._number(_INT8)
+
+    def int16(self) -> int:
+        """Reads a number of 16 bits."""
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        """Reads a number of 32 bits."""
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        """Reads a number of 64 bits."""
+        return self._number(_INT64)
+
+    def uuid(self) -> UUID:
+        """Reads an id of 16 bytes."""
+        return UUID(bytes=bytes(self._take(16)))
+
+    def string(self) -> str | None:
+        """Reads a text; None for null."""
+        length = self._uvarint() - 1 if self._is_flexible else self.int16()
+        if length < 0:
+            return None
+        try:
+            return str(self._take(length), "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedRequestError(str(error)) from None
+
+    def required_string(self) -> str:
+        """Reads a text that may not be null."""
+        found = self.string()
+        if found is None:
+            raise MalformedRequestError("a text is null")
+        return found
+
+    def records(self) -> memoryview | None:
+        """Reads bytes, without copying them; None for null."""
+        length = self._uvarint() - 1 if self._is_flexible else self.int32()
+        return None if length < 0 else self._take(length)
+
+    def array(self, read_item: Callable[[], T]) -> list[T]:
+        """Reads an array; null counts as empty. Takes no memory for items that are not there."""
+        length = self._uvarint() - 1 if self._is_flexible else self.int32()
+        return [read_item() for _ in range(length)]
+
+    def tags(self) -> None:
+        """Passes over the tagged fields at the end of a struct, in flexible versions."""
+        if self._is_flexible:
+            for _ in range(self._uvarint()):
+                self._uvarint()
+                self._take(self._uvarint())
+
+    def _number(self, kind: struct.Struct) -> int:
+        at, self._at = self._at, self._at + kind.size
+        try:
+            found: int = kind.unpack_from(self._data, at)[0]
+        except struct.error:
+            raise MalformedRequestError("a request ends too early") from None
+        return found
+
+    def _uvarint(self) -> int:
+        found = 0
+        for index in range(VARINT_BYTES_MAX):
+            byte = self._take(1)[0]
+            found |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                return found
+        raise MalformedRequestError("a varint is longer than 5 bytes")
+
+    def _take(self, length: int) -> memoryview:
+        end = self._at + length
+        if end > len(self._data):
+            raise MalformedRequestError("a request ends too early")
+        found, self._at = self._data[self._at : end], end
+        return found

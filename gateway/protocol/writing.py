@@ -1,0 +1,53 @@
+"""AnswerWriter: the primitive types of Kafka's protocol, written to an answer by hand."""
+
+from __future__ import annotations
+
+import struct
+from uuid import UUID
+
+_INT32 = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+
+
+class AnswerWriter:
+    """Collects one value after the other in :attr:`data`."""
+
+    def __init__(self, *, is_flexible: bool) -> None:
+        self.data = bytearray()
+        self._is_flexible = is_flexible
+
+    def pack(self, kind: struct.Struct, *values: int) -> None:
+        """Adds numbers."""
+        self.data += kind.pack(*values)
+
+    def uuid(self, value: UUID) -> None:
+        """Adds an id of 16 bytes."""
+        self.data += value.bytes
+
+    def string(self, text: str | None) -> None:
+        """Adds a text, or null."""
+        encoded = None if text is None else text.encode()
+        length = -1 if encoded is None else len(encoded)
+        self.data += uvarint(length + 1) if self._is_flexible else _INT16.pack(length)
+        self.data += encoded or b""
+
+    def length(self, count: int) -> None:
+        """Adds the number of an array's items or of bytes, -1 for null."""
+        self.data += uvarint(count + 1) if self._is_flexible else _INT32.pack(count)
+
+    def tags(self) -> None:
+        """Adds, in flexible versions, that a struct has no tagged fields."""
+        if self._is_flexible:
+            self.data += b"\0"
+
+
+def uvarint(value: int) -> bytes:
+    """Returns an unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

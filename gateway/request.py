@@ -1,0 +1,84 @@
+"""Request: one request of a client, and its answer."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from .network import Exchange, Part
+from .protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
+
+_LENGTH = struct.Struct(">i")
+
+logger = logging.getLogger(__name__)
+
+
+class Request:
+    """A request whose header was read. It is answered once, at once or later, from any thread."""
+
+    def __init__(self, exchange: Exchange, header: RequestHeader) -> None:
+        self.exchange = exchange
+        self.key, self.version, self.client_id = header.key, header.version, header.client_id
+        self._header = header
+
+    @cached_property
+    def body(self) -> Any:
+        """The body, by kio's names of fields. Raises MalformedRequestError."""
+        return read_request(self.key, self.version, self.exchange.frame, self._header.body_at)
+
+    @property
+    def body_at(self) -> int:
+        """Where the body begins in the frame."""
+        return self._header.body_at
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client."""
+        return self.exchange.connection.client_host
+
+    @property
+    def local_host(self) -> str:
+        """The address of ours that the client connected to."""
+        return self.exchange.connection.local_host
+
+    def answer(self, body: Mapping[str, Any]) -> None:
+        """Answers with a body by kio's names; fields that the version lacks are left out."""
+        self.answer_parts([write_answer(self.key, self.version, body)])
+
+    def answer_parts(self, parts: Sequence[Part]) -> None:
+        """Answers with the bytes of a body."""
+        header = answer_header(self._header)
+        size = len(header) + sum(map(len, parts))
+        self.exchange.answer([_LENGTH.pack(size) + header, *parts])
+
+    def answer_oldest(self, body: bytes) -> None:
+        """Answers with a body of version 0, for a client whose version is not known."""
+        self.answer_parts([body])
+
+    def answer_nothing(self) -> None:
+        """Ends a request whose client wants no answer."""
+        self.exchange.answer(())
+
+    def fail(self, error: Exception) -> None:
+        """Answers with an error of the whole request, if its answer has a place for one; else closes the connection."""
+        if code_of(error) is ErrorCode.unknown_server_error:
+            logger.error("a request of kind %s failed", self.key, exc_info=error)
+        try:
+            parts = [write_answer(self.key, self.version, _error_body(self.key, self.version, error))]
+        except KeyError:
+            self.exchange.close()
+        else:
+            self.answer_parts(parts)
+
+
+def _error_body(key: int, version: int, error: Exception) -> Mapping[str, Any]:
+    if key not in WITH_ERROR or version < WITH_ERROR[key]:
+        raise KeyError(key)
+    return {"error_code": code_of(error), "error_message": message_of(error)}
+
+
+# Kinds of requests whose answers have an error of the whole, and the first version with it.
+WITH_ERROR: Mapping[int, int] = {10: 0, 18: 0, 22: 0, 35: 3, 60: 0}

@@ -1,0 +1,176 @@
+"""Gateway: the server. It owns the threads, and takes requests from the network to their handlers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from ..storage import LogManager, load_kernels
+from .config import Address, GatewayConfig
+from .context import Context, Handler, ManagerWorker
+from .handlers import HANDLERS
+from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
+from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
+from .protocol import APIS, ErrorCode, MalformedRequestError, parse_header, write_answer
+from .request import Request
+
+PRODUCE = b"\0\0"  # the kind at the head of a Produce request
+
+logger = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Serves a log directory. A context manager that starts and stops the server."""
+
+    def __init__(self, log_dir: str, config: GatewayConfig | None = None, *, create: bool = False) -> None:
+        """``create``: makes the directory if it is missing. Nothing is opened or bound before :meth:`start`."""
+        self.config = config or GatewayConfig()
+        self._log_dir, self._create = log_dir, create
+        self._handlers: Mapping[int, Handler] = HANDLERS
+        self._stopping = ExitStack()
+        self._context: Context | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the gateway listens; only after :meth:`start`."""
+        return self.context.listening
+
+    @property
+    def context(self) -> Context:
+        """What the handlers work with; only after :meth:`start`."""
+        if self._context is None:
+            raise RuntimeError("the gateway has not been started")
+        return self._context
+
+    def start(self) -> None:
+        """Opens the directory, listens, and returns; threads serve.
+
+        Raises NotALogDirError, LogDirLockedError while a broker runs on the directory, and OSError if the address is
+        taken.
+        """
+        with ExitStack() as starting:
+            self._start(starting)
+            self._stopping = starting.pop_all()
+
+    def _start(self, starting: ExitStack) -> None:
+        """Starts all parts; ``starting`` stops them in the opposite order."""
+        config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
+        own = managers()
+        starting.callback(own.close)
+        own.check_writable()
+        topics = Topics(managers())
+        starting.callback(topics.close)
+        partitions = Partitions(managers(), topics)
+        appender = Appender(config.num_io_threads)
+        admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
+        for part in (partitions, appender, admin, lookups, Follower(partitions, topics, appender)):
+            part.start()
+            starting.callback(part.stop)
+        partitions.run(load_kernels)  # before it opens the first log, which needs them
+        host, port = config.listener
+        listener = listening(
+            host,
+            port,
+            backlog=config.socket_listen_backlog_size,
+            send_bytes=config.socket_send_buffer_bytes,
+            receive_bytes=config.socket_receive_buffer_bytes,
+        )
+        starting.callback(listener.close)
+        self._context = Context(
+            config=config,
+            cluster_id=_cluster_id(own),
+            log_dir=own.directory,
+            listening=Address(host, listener.getsockname()[1]),
+            topics=topics,
+            partitions=partitions,
+            appender=appender,
+            admin=admin,
+            lookups=lookups,
+        )
+        idle_ms = config.connections_max_idle_ms
+        limits = Limits(
+            request_bytes_max=config.socket_request_max_bytes,
+            idle_s=None if idle_ms < 0 else idle_ms / 1000,
+            quota=RequestQuota(config.queued_max_requests),
+        )
+        processors = [
+            Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
+            for number in range(config.num_network_threads)
+        ]
+        for processor in processors:
+            processor.start()
+            starting.callback(processor.stop)
+        acceptor = Acceptor(listener, processors, connections_max=config.max_connections)
+        acceptor.start()
+        starting.callback(acceptor.stop)
+
+    def stop(self) -> None:
+        """Answers what was read, syncs and closes all logs, and ends the threads."""
+        self._stopping.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # Requests
+
+    def _serve(self, exchange: Exchange) -> None:
+        try:
+            header = parse_header(exchange.frame)
+        except MalformedRequestError as error:
+            exchange.processor.log_hostile(exchange.connection, error)
+            exchange.close()
+            return
+        request = Request(exchange, header)
+        if header.is_served:
+            self._run(request)
+        else:  # ApiVersions in a version that does not exist yet
+            request.answer_oldest(write_answer(header.key, 0, _unsupported()))
+
+    def _run(self, request: Request) -> None:
+        try:
+            body = self._handlers[request.key](request, self.context)
+            if body is not None:
+                request.answer(body)
+        except NotOpenError as error:
+            again = partial(request.exchange.processor.call_soon, partial(self._run, request))
+            self.context.partitions.open_then(error.places, again)
+        except MalformedRequestError as error:
+            request.exchange.processor.log_hostile(request.exchange.connection, error)
+            request.exchange.close()
+        except Exception as error:
+            request.fail(error)
+
+
+def _may_overlap(frame: bytearray) -> bool:
+    return frame[:2] == PRODUCE
+
+
+def _unsupported() -> Mapping[str, object]:
+    api = APIS[18]
+    own = {"api_key": 18, "min_version": api.lowest, "max_version": api.highest}
+    return {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
+
+
+def _cluster_id(manager: LogManager) -> str:
+    """Returns the id of a broker's cluster, if the directory is a broker's; otherwise one made of its path."""
+    try:
+        with open(os.path.join(manager.directory, "meta.properties")) as file:
+            pairs = (line.strip().partition("=") for line in file)
+            found = {key: value for key, _, value in pairs}.get("cluster.id")
+    except OSError:
+        found = None
+    digest = hashlib.sha256(os.path.realpath(manager.directory).encode()).digest()
+    return found or base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")

@@ -1,0 +1,93 @@
+"""Worker: a thread that runs tasks one after the other, some of them later."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections.abc import Callable
+from itertools import count
+from threading import Condition, Thread
+
+Task = Callable[[], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Timer:
+    """A task that is due at a time; :meth:`cancel` drops it."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: Task) -> None:
+        self.task: Task | None = task
+
+    def cancel(self) -> None:
+        """Drops the task, unless it has begun."""
+        self.task = None
+
+
+class Worker:
+    """Runs tasks in the order in which they were given; an error in one is logged, and the next one runs."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: list[Task] = []
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+        self._changed = Condition()
+        self._is_stopping = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def run(self, task: Task) -> None:
+        """Runs ``task`` after those that were given before. For any thread."""
+        with self._changed:
+            self._tasks.append(task)
+            self._changed.notify()
+
+    def later(self, delay_s: float, task: Task) -> Timer:
+        """Runs ``task`` after ``delay_s``, unless the timer is cancelled or the worker stopped. For any thread."""
+        timer = Timer(task)
+        with self._changed:
+            heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), timer))
+            self._changed.notify()
+        return timer
+
+    def stop(self) -> None:
+        """Runs the tasks that were given, drops those that are for later, and ends the thread."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (tasks := self._next()) is not None:
+            for task in tasks:
+                try:
+                    task()
+                except Exception:
+                    logger.exception("a task failed")
+        self.close()
+
+    def _next(self) -> list[Task] | None:
+        """Waits for tasks and returns those that are due; None: the end."""
+        with self._changed:
+            while True:
+                tasks, self._tasks = self._tasks, []
+                now_s = time.monotonic()
+                while self._timers and self._timers[0][0] <= now_s and not self._is_stopping:
+                    timer = heapq.heappop(self._timers)[2]
+                    if timer.task is not None:
+                        tasks.append(timer.task)
+                if tasks:
+                    return tasks
+                if self._is_stopping:
+                    return None
+                self._changed.wait(self._timers[0][0] - now_s if self._timers else None)
+
+    def close(self) -> None:
+        """Called in the thread when it ends."""

@@ -1,0 +1,52 @@
+"""``commitlog gateway`` as a program: it says where it listens, serves, and ends on SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from pyspark_commitlog.storage import LogManager
+from tests.cli.in_process import commitlog
+from tests.support.logs import building
+
+
+def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    program = "from pyspark_commitlog.cli import main; main()"
+    arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0"]
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().removeprefix("listening on ").strip()
+            producer = Producer({"bootstrap.servers": address})
+            producer.produce("t", b"value")
+            assert producer.flush(60) == 0
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+    with LogManager.open(str(tmp_path / "log")) as manager, manager.open_reader("t", 0) as reader:
+        assert building.committed(reader) == [(0, b"value")]
+
+
+def test_a_dry_run_says_where_it_would_listen(tmp_path: Path) -> None:
+    conf = tmp_path / "gateway.toml"
+    conf.write_text('"listeners" = "PLAINTEXT://127.0.0.1:1234"\n"node.id" = 3\n')
+    done = commitlog("gateway", "--log-dir", tmp_path / "log", "--conf", conf, "--dry-run")
+    assert (done.code, done.stdout) == (0, f"would serve {tmp_path / 'log'} on 127.0.0.1:1234\n")
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:
+    done = commitlog("gateway", "--log-dir", tmp_path, "--config", "node.id=x", "--dry-run")
+    assert (done.code, done.stderr) == (1, "commitlog: node.id = 'x': must be a whole number of 32 bits, at least 0\n")
+
+
+def test_a_missing_file_of_settings_is_one_line(tmp_path: Path) -> None:
+    done = commitlog("gateway", "--log-dir", tmp_path, "--conf", tmp_path / "none.toml", "--dry-run")
+    assert done.code == 1
+    assert "none.toml: no such file" in done.stderr

@@ -1,0 +1,69 @@
+"""FrameReader, against a source that gives bytes in pieces."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import pytest
+
+from pyspark_commitlog.gateway.network.frames import FIRST_BYTES, FrameError, FrameReader
+
+
+class Pieces:
+    """A source that gives one piece a call, then no more, then ends."""
+
+    def __init__(self, pieces: Iterable[bytes], *, ends: bool = False) -> None:
+        self._pieces = [bytearray(each) for each in pieces]
+        self._ends = ends
+        self.largest_asked = 0
+
+    def recv_into(self, buffer: memoryview) -> int:
+        self.largest_asked = max(self.largest_asked, len(buffer))
+        if not self._pieces:
+            if self._ends:
+                return 0
+            raise BlockingIOError
+        piece = self._pieces[0]
+        count = min(len(piece), len(buffer))
+        buffer[:count] = piece[:count]
+        del piece[:count]
+        if not piece:
+            del self._pieces[0]
+        return count
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
+def test_frames_are_cut_from_pieces_of_any_size(size: int) -> None:
+    frames = [b"", b"one", b"x" * 300_000]
+    stream = b"".join(map(framed, frames))
+    source, reader = Pieces(stream[at : at + size] for at in range(0, len(stream), size)), FrameReader(1 << 20)
+    assert [reader.read(source) for _ in frames] == frames
+    assert reader.read(source) is None
+
+
+def test_a_frame_goes_on_where_the_source_paused() -> None:
+    reader = FrameReader(100)
+    assert reader.read(Pieces([framed(b"hello")[:6]])) is None
+    assert reader.read(Pieces([b"llo"])) == b"hello"
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 101, 2**31 - 1])
+def test_a_length_that_cannot_be_is_refused(length: int) -> None:
+    with pytest.raises(FrameError, match=r"socket\.request\.max\.bytes is 100"):
+        FrameReader(100).read(Pieces([struct.pack(">i", length)]))
+
+
+def test_memory_is_taken_for_bytes_that_arrive_not_for_a_claim() -> None:
+    source = Pieces([struct.pack(">i", 100 << 20), b"x" * 1000])
+    assert FrameReader(100 << 20).read(source) is None
+    assert source.largest_asked <= FIRST_BYTES
+
+
+def test_the_end_of_the_source_is_told() -> None:
+    with pytest.raises(EOFError):
+        FrameReader(100).read(Pieces([b"\0\0"], ends=True))

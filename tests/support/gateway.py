@@ -1,0 +1,119 @@
+"""A gateway in this process, and a client that sends it what no real client would."""
+
+from __future__ import annotations
+
+import io
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.gateway.protocol.apis import APIS
+from pyspark_commitlog.gateway.protocol.bodies import made
+
+LOCAL = "PLAINTEXT://127.0.0.1:0"
+TIMEOUT_S = 30.0
+
+
+@contextmanager
+def serving(directory: Path, **settings: Any) -> Iterator[Gateway]:
+    """A gateway on a free port. ``settings``: by the names of fields of the config."""
+    with Gateway(str(directory), GatewayConfig(**{"listeners": LOCAL, **settings}), create=True) as gateway:
+        yield gateway
+
+
+class WireClient:
+    """One connection; requests go out as they are given. A context manager that closes it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.socket = socket.create_connection(gateway.address, timeout=TIMEOUT_S)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.socket.close()
+
+    def ask(self, key: int, version: int, **fields: Any) -> Any:
+        """Sends a request by kio's names of fields, and returns the body of the answer, kio's object."""
+        sent = self.send(key, version, **fields)
+        return self.answer(key, version, sent)
+
+    def send(self, key: int, version: int, **fields: Any) -> int:
+        """Sends a request, and returns its correlation id."""
+        return self.send_body(key, version, request_body(key, version, fields))
+
+    def send_body(self, key: int, version: int, body: bytes) -> int:
+        """Sends a request whose body is given, and returns its correlation id."""
+        self._correlation_id += 1
+        self.send_frame(request_head(key, version, self._correlation_id) + body)
+        return self._correlation_id
+
+    def send_frame(self, frame: bytes) -> None:
+        """Sends a frame with its length."""
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def answer(self, key: int, version: int, correlation_id: int) -> Any:
+        """Receives an answer, and returns its body."""
+        frame = self.receive()
+        assert struct.unpack_from(">i", frame)[0] == correlation_id
+        is_flexible = key != 18 and version >= APIS[key].flexible_from
+        body, size = entity_reader(load_response_schema(key, version))(frame, 5 if is_flexible else 4)
+        assert size + (5 if is_flexible else 4) == len(frame), "bytes behind the answer"
+        return body
+
+    def receive(self) -> bytes:
+        """Receives a frame. Raises EOFError if the gateway closes the connection."""
+        return self._exactly(struct.unpack(">i", self._exactly(4))[0])
+
+    def is_closed(self) -> bool:
+        """Waits for the gateway to say something; whether it closes the connection."""
+        try:
+            return not self.socket.recv(1)
+        except ConnectionResetError:
+            return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            received = self.socket.recv(size - len(data))
+            if not received:
+                raise EOFError
+            data += received
+        return bytes(data)
+
+
+def request_head(key: int, version: int, correlation_id: int, client_id: bytes = b"test") -> bytes:
+    """The header of a request."""
+    head = struct.pack(">hhih", key, version, correlation_id, len(client_id)) + client_id
+    api = APIS.get(key)
+    return head + b"\0" if api is not None and version >= api.flexible_from else head
+
+
+def request_body(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
+    """The body of a request."""
+    entity: Any = load_request_schema(key, version)
+    buffer = io.BytesIO()
+    entity_writer(entity)(buffer, made(entity, fields))
+    return buffer.getvalue()
+
+
+def produce_fields(topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1) -> dict[str, Any]:
+    """The fields of a Produce request for one partition."""
+    data = [{"index": partition, "records": records}]
+    return {"acks": acks, "timeout": 1000, "topic_data": [{"name": topic, "partition_data": data}]}
+
+
+def fetch_fields(topic: str, offset: int, **more: Any) -> dict[str, Any]:
+    """The fields of a Fetch request for partition 0 of a topic; ``more`` replaces defaults."""
+    size = more.pop("partition_max_bytes", 1 << 20)
+    partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": size}
+    defaults = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "replica_id": -1}
+    return {**defaults, "topics": [{"topic": topic, "partitions": [partition]}], **more}
