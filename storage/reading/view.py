@@ -175,7 +175,7 @@ class LogView:
 
     @property
     def high_watermark(self) -> int:
-        """The log end offset, since there are no replicas to wait for."""
+        """The log end offset: there are no replicas to wait for, and a reader of the files waits for no sync."""
         return self._log_end_offset
 
     @property
@@ -216,7 +216,7 @@ class LogView:
 
     def end_offset(self, isolation: Isolation) -> int:
         """Returns the offset below which readers of an isolation level see records."""
-        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
+        return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self._log_end_offset
 
     def start_without_records(self, before_offset: int) -> int:
         """Returns the log start offset that a deletion of all records below ``before_offset`` would give.

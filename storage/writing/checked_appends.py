@@ -47,7 +47,8 @@ class CheckedAppends(SharedLog):
 
         Returns, for each batch, the result of its append or the error that refuses it, which concerns no other batch.
         Changes no buffer. Synced on return, unless ``flush.messages`` or ``flush.ms`` allow more; with ``sync=False``,
-        the next :meth:`flush` syncs them. Raises StorageError if the disk failed: nothing may then be acknowledged.
+        :meth:`sync_appended` syncs them, without the lock. Raises StorageError if the disk failed: then nothing of this
+        may be acknowledged.
         """
         with self._writing():
             found = [self._append_or_refuse(batch) for batch in batches]
@@ -91,7 +92,6 @@ class CheckedAppends(SharedLog):
             leader_epoch = self.leader_epoch
             self.epochs.assign(leader_epoch, first)
             self._make_room(size, batch.max_timestamp, first, last)
-            self._is_synced = False
             buffers = v2.placed(batch.data, first, leader_epoch)
             self.segments.active.append_batch(buffers, size, last, batch.max_timestamp)
             self.producers.apply(update)

@@ -59,7 +59,7 @@ class Log(CheckedAppends):
         """Appends encoded batches as a Kafka leader does: checks them, assigns offsets, drops a partial last batch.
 
         ``leader_epoch``: None for the newest in the checkpoint. Synced on return, unless ``flush.messages`` or
-        ``flush.ms`` allow more, or ``sync`` is False: the next :meth:`flush` syncs it. Raises a subclass of
+        ``flush.ms`` allow more, or ``sync`` is False: the next :meth:`sync` syncs it. Raises a subclass of
         AppendError, or CorruptRecordError, for batches that are refused,
         and StorageError if the disk failed; nothing is visible then.
         """
@@ -275,7 +275,6 @@ class Log(CheckedAppends):
         for transaction in update.completed:
             if transaction.aborted:
                 active.txn_index.append(transaction.index_entry)
-        self._is_synced = False
         active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
         self.producers.apply(update)
         self._log_end_offset = update.map_end_offset
@@ -290,8 +289,8 @@ class Log(CheckedAppends):
         a topic that is only compacted, and OffsetOutOfRangeError above the high watermark.
         """
         with self._writing():
-            offset = self.start_without_records(before_offset)
             self._sync()
+            offset = self.start_without_records(before_offset)
             self._raise_log_start(offset)
             return self._log_start_offset
 
@@ -310,7 +309,7 @@ class Log(CheckedAppends):
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
-        with self._writing(), self._changing():
+        with self._writing(), self._syncing, self._changing():
             if offset >= self._log_end_offset:
                 self.epochs.truncate_from_end(self._log_end_offset)
             elif offset < self.segments.first.base_offset:
@@ -340,7 +339,7 @@ class Log(CheckedAppends):
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
-        with self._writing(), self._changing():
+        with self._writing(), self._syncing, self._changing():
             self._start_at(offset)
 
     def _start_at(self, offset: int) -> None:

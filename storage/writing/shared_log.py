@@ -1,8 +1,6 @@
-"""SharedLog: a log that several processes have open for writing: locks, catching up, syncing, rolling, closing.
+"""SharedLog: a log that several processes have open for writing: locks, catching up, rolling, closing.
 
 A writer takes the partition's append lock, and first reads what other processes have appended since it last held it.
-After a failed write or sync, it is unknown what is on disk: the log then refuses writes until it is opened again, which
-recovers it.
 """
 
 from __future__ import annotations
@@ -10,27 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from ..config import INT64_MAX
 from ..errors import CorruptionError, StorageError
 from ..filesystem import FileStatus, make_directory_durably
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
-from ..reading import Checkpoints, LogReader, Marks
+from ..reading import Checkpoints, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
 from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
-from .timed_sync import TimedSync
+from .synced_log import SyncedLog
 
 
-class SharedLog(LogReader):
+class SharedLog(SyncedLog):
     """The part of :class:`Log` that does not depend on what is appended."""
 
     _WRITES = True
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
-        self._failure: str | None = None
         self._is_locked = False  # by the user of this object
-        self._timed_sync = TimedSync(context)
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -58,22 +53,9 @@ class SharedLog(LogReader):
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
-        self._recovery_point = loaded.recovery_point
-        self._is_synced = True  # whether all of the active segment is synced; others always are, as is its directory
-        self._last_sync_ms = self.context.clock.now_ms()
         self._active_inode = self.segments.active.status().inode
         self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
         self._snapshot_size = self.segments.active.size  # and the size of the active segment then
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below this offset is synced."""
-        return self._recovery_point
-
-    @property
-    def failure(self) -> str | None:
-        """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
-        return self._failure or self._timed_sync.failure
 
     @property
     def leader_epoch(self) -> int:
@@ -87,19 +69,6 @@ class SharedLog(LogReader):
         """Holds the append lock and catches up with other processes. Raises StorageError after a disk failure."""
         with self._touching_the_disk(), self._append_lock():
             yield
-
-    @contextmanager
-    def _touching_the_disk(self) -> Iterator[None]:
-        if self.failure is not None:
-            raise StorageError(
-                f"{self.context.directory}: nothing was written because of an earlier failure ({self.failure}); "
-                "open the log again"
-            )
-        try:
-            yield
-        except OSError as error:
-            self._failure = str(error)
-            raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
 
     @contextmanager
     def _append_lock(self) -> Iterator[None]:
@@ -125,13 +94,6 @@ class SharedLog(LogReader):
             yield
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Marks the log as failed if the ``with`` block is interrupted: memory and disk may then differ."""
-        self._failure = "a change was interrupted"
-        yield
-        self._failure = None
-
-    @contextmanager
     def maintaining(self, holder: str = "") -> Iterator[None]:
         """Holds the maintenance lock; first finishes unfinished swaps and reloads the log.
 
@@ -152,8 +114,9 @@ class SharedLog(LogReader):
             write_holder(self.context, holder)
             if self._recovery_point > (self.checkpoints.read().recovery_point or 0):
                 self._write_marks()  # otherwise intact, synced segments would be recovered again
-            self.segments.close()
-            self._take(self._load_durably(may_finish_swaps=True))
+            with self._syncing:
+                self.segments.close()
+                self._take(self._load_durably(may_finish_swaps=True))
 
     def wait_for_maintenance(self) -> None:
         """Waits until no process holds the maintenance lock; another process may take it before the caller does."""
@@ -173,7 +136,7 @@ class SharedLog(LogReader):
                     f"{self.context.directory}: another process truncated the log in the meantime, so no segment was "
                     "replaced; run this again"
                 )
-            with self._changing():
+            with self._syncing, self._changing():
                 yield self.segments
 
     def _catch_up(self) -> None:
@@ -190,8 +153,9 @@ class SharedLog(LogReader):
         return is_current and active.read_appended_entries(self._log_end_offset)
 
     def _reload(self) -> None:
-        self.segments.close()
-        self._take(self._load_locked())
+        with self._syncing:
+            self.segments.close()
+            self._take(self._load_locked())
 
     def _take_in(self, active: LogSegment, file_size: int) -> bool:
         """Reads batches that another process appended; returns False if the new bytes are not whole, valid batches."""
@@ -205,58 +169,14 @@ class SharedLog(LogReader):
                 active.pass_over(window.headers)
                 self._log_end_offset = window.headers.next_offset
                 self.producers.on_high_watermark(self._log_end_offset)
-                self._is_synced = False
         return active.size == file_size or active.is_padded_from(active.size)
 
     # Syncing
-
-    def _acknowledge(self, *, transactional: bool) -> None:
-        """Syncs the log before an append is acknowledged, unless the topic's flush settings allow more.
-
-        Transactional batches are always synced. With ``flush.ms``, unsynced batches are synced once that time has
-        passed, even if nothing more is appended. A repeated append is synced too: the first writer may have been killed
-        before its sync.
-        """
-        config = self.context.config
-        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-        last_sync_ms = max(self._last_sync_ms, self._timed_sync.synced_at_ms)
-        waited_ms = self.context.clock.now_ms() - last_sync_ms
-        is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
-        if is_due or not is_relaxed or transactional:
-            self._sync()
-        elif config.flush_ms < INT64_MAX:
-            self._timed_sync.sync_by(self.segments.active.path(file_names.LOG), last_sync_ms + config.flush_ms)
 
     def sync(self) -> None:
         """Syncs everything that any process appended; the recovery point is then the log end."""
         with self._writing():
             self._sync()
-
-    def sync_appended(self) -> None:
-        """Syncs everything that this process appended. Takes no lock and ignores other processes."""
-        with self._touching_the_disk():
-            self._sync()
-
-    def sync_file(self) -> None:
-        """Syncs the file of the active segment, with what others appended; leaves the recovery point as it is."""
-        with self._touching_the_disk():
-            self.segments.active.sync()
-
-    def begin_sync(self) -> None:
-        """Starts to write appended data to disk without waiting, so that a later sync has less to wait for."""
-        self.segments.active.begin_sync()
-
-    def _sync(self) -> None:
-        if not self._is_synced:
-            with self._changing():
-                self.segments.active.sync()
-        self._note_synced()
-
-    def _note_synced(self) -> None:
-        self._is_synced = True
-        self._timed_sync.note_synced()
-        self._recovery_point = self._log_end_offset
-        self._last_sync_ms = self.context.clock.now_ms()
 
     def checkpoint(self) -> None:
         """Syncs the log, then writes recovery point and log start to the checkpoints, which makes recovery short."""
@@ -310,11 +230,12 @@ class SharedLog(LogReader):
 
         Nothing is appended to the new segment before step 3 has ended.
         """
-        self.segments.active.become_inactive()
-        write_snapshot(self.context, self.producers, sync=True)
-        self._begin_segment(self._log_end_offset)
-        self._note_synced()
-        self._write_marks()
+        with self._syncing:
+            self.segments.active.become_inactive()
+            write_snapshot(self.context, self.producers, sync=True)
+            self._begin_segment(self._log_end_offset)
+            self._note_synced()
+            self._write_marks()
 
     def _make_room(self, size: int, max_timestamp: int, base_offset: int, last_offset: int) -> None:
         """Rolls the active segment unless a batch of ``size`` bytes fits it.
@@ -324,10 +245,11 @@ class SharedLog(LogReader):
         """
         if not self.segments.active.should_roll(size, max_timestamp, last_offset):
             return
-        if self.segments.active.size:
-            self._roll()
-        if last_offset - self.segments.active.base_offset > INT32_MAX:
-            self._skip_to(base_offset)
+        with self._syncing:
+            if self.segments.active.size:
+                self._roll()
+            if last_offset - self.segments.active.base_offset > INT32_MAX:
+                self._skip_to(base_offset)
 
     def _skip_to(self, base_offset: int) -> None:
         """Begins a segment at ``base_offset``, if that is too far above the base of the active segment, which is empty.
@@ -364,7 +286,8 @@ class SharedLog(LogReader):
                     self._close_cleanly()
         finally:
             self._timed_sync.close()
-            self.segments.close()
+            with self._syncing:
+                self.segments.close()
 
     def _close_cleanly(self) -> None:
         self._sync()

@@ -116,7 +116,6 @@ _INDEXED = """\
             active.txn_index.append(transaction.index_entry)
 """
 _APPENDED = """\
-    self._is_synced = False
     active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
 """
 _OFFLINE = """\

@@ -1,0 +1,130 @@
+"""SyncedLog: what of a log is on disk, what may be acknowledged, and what stops it after a failure of the disk.
+
+After a failed write or sync, it is unknown what is on disk: the log then refuses writes until it is opened again, which
+recovers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+
+from ..config import INT64_MAX
+from ..errors import StorageError
+from ..format.files import file_names
+from ..reading import Checkpoints, LogReader
+from ..recovery import LoadedLog
+from ..segment import LogContext
+from .timed_sync import TimedSync
+
+
+class SyncedLog(LogReader):
+    """The part of :class:`Log` that syncs."""
+
+    def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
+        self._failure: str | None = None
+        self._timed_sync = TimedSync(context)
+        self._syncing = RLock()  # held during a sync and by what closes files, so that no file is closed while it syncs
+        super().__init__(context, checkpoints)
+
+    def _take(self, loaded: LoadedLog) -> None:
+        super()._take(loaded)
+        self._recovery_point = self._high_watermark = loaded.recovery_point  # the log end: loading syncs
+        self._last_sync_ms = self.context.clock.now_ms()
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is synced."""
+        return self._recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        """What is below this offset may be acknowledged and shown to clients of a broker.
+
+        It was synced, by this process, or the topic's flush settings let it wait. What is appended with ``sync=False``,
+        or by other processes, is below it after the next sync. (Readers of the files do not wait for it.)
+        """
+        return self._high_watermark
+
+    @property
+    def failure(self) -> str | None:
+        """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
+        return self._failure or self._timed_sync.failure
+
+    @contextmanager
+    def _touching_the_disk(self) -> Iterator[None]:
+        if self.failure is not None:
+            raise StorageError(
+                f"{self.context.directory}: nothing was written because of an earlier failure ({self.failure}); "
+                "open the log again"
+            )
+        try:
+            yield
+        except OSError as error:
+            self._failure = str(error)
+            raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Marks the log as failed if the ``with`` block is interrupted: memory and disk may then differ."""
+        try:
+            yield
+        except BaseException:
+            self._failure = self._failure or "a change was interrupted"
+            raise
+
+    def _acknowledge(self, *, transactional: bool) -> None:
+        """Syncs the log before an append is acknowledged, unless the topic's flush settings allow more.
+
+        Transactional batches are always synced. With ``flush.ms``, unsynced batches are synced once that time has
+        passed, even if nothing more is appended. A repeated append is synced too: the first writer may have been killed
+        before its sync.
+        """
+        config = self.context.config
+        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
+        last_sync_ms = max(self._last_sync_ms, self._timed_sync.synced_at_ms)
+        waited_ms = self.context.clock.now_ms() - last_sync_ms
+        is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
+        if is_due or not is_relaxed or transactional:
+            self._sync()
+            return
+        if config.flush_ms < INT64_MAX:
+            self._timed_sync.sync_by(self.segments.active.path(file_names.LOG), last_sync_ms + config.flush_ms)
+        self._high_watermark = self._log_end_offset
+
+    def sync_appended(self) -> int:
+        """Syncs what this process appended before the call; returns the high watermark, which is now at least its end.
+
+        Takes no lock of the partition and ignores other processes. Any thread may call it while the thread that owns
+        the log appends more. Raises StorageError if the disk fails, now or before: the log must be opened again.
+        """
+        with self._touching_the_disk(), self._syncing:
+            end = self._log_end_offset  # before the sync: what is appended during it waits for the next one
+            if self._recovery_point < end:
+                self.segments.active.sync()
+                self._recovery_point = end
+                self._last_sync_ms = self.context.clock.now_ms()
+            self._high_watermark = max(self._high_watermark, end)
+            return self._high_watermark
+
+    def sync_file(self) -> None:
+        """Syncs the file of the active segment, with what others appended; leaves the recovery point as it is."""
+        with self._touching_the_disk(), self._syncing:
+            self.segments.active.sync()
+
+    def begin_sync(self) -> None:
+        """Starts to write appended data to disk without waiting, so that a later sync has less to wait for."""
+        self.segments.active.begin_sync()
+
+    def _sync(self) -> None:
+        with self._syncing:
+            if self._recovery_point < self._log_end_offset:
+                with self._changing():
+                    self.segments.active.sync()
+            self._note_synced()
+
+    def _note_synced(self) -> None:
+        self._timed_sync.note_synced()
+        self._recovery_point = self._high_watermark = self._log_end_offset
+        self._last_sync_ms = self.context.clock.now_ms()
