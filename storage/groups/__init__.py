@@ -1,7 +1,8 @@
 """Consumer groups: committed offsets, members, lag.
 
 :class:`CompactedValues` keeps the current value per key of a compacted partition; ``offsets`` reads and commits
-offsets in ``__consumer_offsets``; ``lag`` compares them with the logs.
+offsets in ``__consumer_offsets``; ``coordinated`` has the records that a coordinator of groups reads and writes there;
+``lag`` compares offsets with the logs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .coordinated import CoordinatedGroups as CoordinatedGroups, GroupChange as GroupChange
     from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
     from .lag import (
         GroupLags as GroupLags,
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from .offsets import (
         SINK_PREFIX as SINK_PREFIX,
         CommittedOffset as CommittedOffset,
+        GroupKey as GroupKey,
         GroupOffsets as GroupOffsets,
+        GroupValue as GroupValue,
         commit_batches as commit_batches,
         keyed_batches as keyed_batches,
     )
@@ -33,9 +37,18 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "coordinated": ["CoordinatedGroups", "GroupChange"],
             "coordinator_logs": ["CoordinatorLogs"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
-            "offsets": ["CommittedOffset", "GroupOffsets", "SINK_PREFIX", "commit_batches", "keyed_batches"],
+            "offsets": [
+                "CommittedOffset",
+                "GroupKey",
+                "GroupOffsets",
+                "GroupValue",
+                "SINK_PREFIX",
+                "commit_batches",
+                "keyed_batches",
+            ],
             "states": ["GroupDescription", "GroupMember"],
         },
     )

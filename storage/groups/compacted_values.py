@@ -7,7 +7,7 @@ afterwards only what was appended; segments that compaction has replaced contain
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -87,16 +87,22 @@ class LatestByKey(Generic[K, V]):
         if not self._log.is_current():
             self._refresh(self._log)
 
-    def wrote(self, key: bytes, value: bytes | None, where: AppendInfo) -> None:
-        """Adds a record that the caller has just appended, so that it need not be read from the log.
+    def wrote(self, entries: Sequence[tuple[bytes, bytes | None]], where: AppendInfo) -> None:
+        """Adds records (key, value) that the caller has just appended, so that they need not be read from the log.
 
-        The record must not be part of a transaction. The caller must hold the log's lock, and must have called
+        They must not be part of a transaction. The caller must hold the log's lock, and must have called
         :meth:`catch_up` under that lock before the append.
         """
         end_offset = where.last_offset + 1
         if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
-            self._apply({key: _Record(where.last_offset, value)})
+            for offset, (key, value) in enumerate(entries, where.first_offset):
+                self._apply({key: _Record(offset, value)})
             self._next_offset = end_offset
+
+    def undecided(self) -> list[K]:
+        """Returns the keys that open transactions have written, as of the last :meth:`catch_up`."""
+        found = (self._decode_key(key) for changes in self._pending.values() for key in changes)
+        return [key for key in found if key is not None]
 
     def _refresh(self, log: LogFollower) -> None:
         """Reloads the log after a roll, a compaction or a truncation, and reads what is new.

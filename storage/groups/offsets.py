@@ -52,13 +52,7 @@ class GroupOffsets:
 
     def __init__(self, manager: LogManager) -> None:
         self.manager = manager
-        self._logs: CoordinatorLogs[GroupKey, GroupValue] = CoordinatorLogs(
-            manager,
-            GROUP_METADATA_TOPIC,
-            decode_key=_decode_key,
-            decode_value=_decode_value,
-            name_of=lambda key: key.group,
-        )
+        self._logs = group_logs(manager)
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Returns the group's latest commits, by topic and partition; empty for a group without commits.
@@ -116,7 +110,7 @@ class GroupOffsets:
         keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
-            entries = [(key.encode(), None) for key in sorted(keys, key=_tombstone_rank)]
+            entries = [(key.encode(), None) for key in sorted(keys, key=tombstone_rank)]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
@@ -128,6 +122,17 @@ class GroupOffsets:
         partition = self._logs.partition_of(group, create=True)
         assert partition is not None  # the topic exists now
         return TopicPartition(GROUP_METADATA_TOPIC, partition)
+
+
+def group_logs(manager: LogManager) -> CoordinatorLogs[GroupKey, GroupValue]:
+    """Returns the records of ``__consumer_offsets``."""
+    return CoordinatorLogs(
+        manager,
+        GROUP_METADATA_TOPIC,
+        decode_key=_decode_key,
+        decode_value=_decode_value,
+        name_of=lambda key: key.group,
+    )
 
 
 def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool:
@@ -146,7 +151,8 @@ def _decode_value(key: GroupKey, data: bytes) -> GroupValue:
     return GroupMetadataValue.decode(data) if isinstance(key, GroupMetadataKey) else data
 
 
-def _tombstone_rank(key: GroupKey) -> int:
+def tombstone_rank(key: GroupKey) -> int:
+    """Returns where a record is in the order in which the records of a group must be deleted."""
     return TOMBSTONE_ORDER.index(key.kind) if isinstance(key, GroupRecordKey) else -1
 
 

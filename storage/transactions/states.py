@@ -127,7 +127,7 @@ class TransactionStates:
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
             batches = keyed_batches([entry], self.manager.clock.now_ms(), log.context.config)
             info = log.append_encoded(batches, sync=sync)
-            self._logs.latest(self._partition(transactional_id)).wrote(*entry, info)
+            self._logs.latest(self._partition(transactional_id)).wrote([entry], info)
 
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
         """Writes a tombstone for a transactional id if ``expected`` is its newest state; returns whether it did.

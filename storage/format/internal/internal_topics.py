@@ -307,19 +307,31 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """``ConsumerProtocolSubscription``: the topics that a member asks for."""
+
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """``ConsumerProtocolAssignment``: the partitions assigned to a member."""
 
     assigned_partitions: tuple[TopicPartitions, ...] = ()
 
 
-_ASSIGNMENT = Schema(
-    Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)),
-    range(2**15),  # newer versions begin alike; like Kafka's clients, read the fields known
-)
+_ALL_VERSIONS = range(2**15)  # newer versions begin alike; like Kafka's clients, read the fields known
+_SUBSCRIPTION = Schema(Struct(Subscription, (Field("topics", Array(String())),)), _ALL_VERSIONS)
+_ASSIGNMENT = Schema(Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)), _ALL_VERSIONS)
 
 
 def decode_assignment(data: Buffer) -> Assignment:
     """:attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``; no bytes mean no partitions."""
     found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
+    return found
+
+
+def decode_subscription(data: Buffer) -> Subscription:
+    """:attr:`MemberMetadata.subscription` of a group with protocol type ``consumer``. Raises InvalidRecordError."""
+    found: Subscription = _SUBSCRIPTION.decode(data)
     return found

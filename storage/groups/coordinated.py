@@ -1,0 +1,173 @@
+"""CoordinatedGroups: what a coordinator of groups reads and writes in ``__consumer_offsets``.
+
+Other processes write there too: queries commit their progress, commands reset offsets. So nothing is kept here that the
+log does not confirm: every read first takes in what was appended since the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..directory import LogManager
+from ..errors import LogStoreError, StorageError
+from ..format.files.file_names import TopicPartition
+from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
+from ..writing import Log, Producer
+from .offsets import GroupKey, GroupOffsets, GroupValue, group_logs, keyed_batches, tombstone_rank
+
+
+class GroupChange(NamedTuple):
+    """A record to write: a key's value, or None, which deletes the key."""
+
+    key: GroupKey
+    value: GroupValue | None
+    only_if: GroupValue | None = None  # the key's value, without which nothing is written; None: written in any case
+
+
+class CoordinatedGroups:
+    """The records of groups in one log directory. It belongs to one thread, as its manager does."""
+
+    def __init__(self, manager: LogManager) -> None:
+        """Reads nothing yet."""
+        self.manager = manager
+        self._groups = GroupOffsets(manager)
+        self._logs = group_logs(manager)
+
+    # Reading
+
+    def contents(self, failures: list[LogStoreError] | None = None) -> dict[GroupKey, GroupValue]:
+        """As :meth:`GroupOffsets.contents`."""
+        return self._groups.contents(failures)
+
+    def records(self, group: str) -> dict[GroupKey, GroupValue]:
+        """Returns the current records of a group, in the order in which they must be deleted.
+
+        Those of open transactions are not among them. Raises as :meth:`offsets`.
+        """
+        values = self._logs.values(group)
+        return {key: values[key] for key in sorted((key for key in values if key.group == group), key=tombstone_rank)}
+
+    def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
+        """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did.
+
+        Raises UnknownTopicOrPartitionError if the group's partition of ``__consumer_offsets`` is missing from the
+        directory or cannot be determined, CorruptionError and InvalidRecordError if it is damaged, StorageError.
+        """
+        values = self._logs.values(group)
+        found = ((each, values.get(OffsetCommitKey(group, *each))) for each in wanted)
+        return {each: value for each, value in found if isinstance(value, OffsetCommitValue)}
+
+    def undecided(self, group: str) -> set[TopicPartition]:
+        """Returns the partitions in which open transactions committed offsets of a group. Raises as :meth:`offsets`."""
+        partition = self._logs.partition_of(group)
+        if partition is None:
+            return set()
+        latest = self._logs.latest(partition)
+        latest.catch_up()
+        keys = (key for key in latest.undecided() if isinstance(key, OffsetCommitKey) and key.group == group)
+        return {TopicPartition(key.topic, key.partition) for key in keys}
+
+    def partition_of(self, group: str) -> TopicPartition:
+        """As :meth:`GroupOffsets.partition_of`."""
+        return self._groups.partition_of(group)
+
+    # Writing
+
+    def write(self, writes: Sequence[Sequence[GroupChange]]) -> list[LogStoreError | None]:
+        """Writes changes, each item those of one group; returns the error of each, None for one that is durable.
+
+        Those of one partition of ``__consumer_offsets`` share a batch and a sync. If the batch is refused, each item
+        gets one of its own. After a failure of the disk, an item may be written although its error says that it failed.
+        """
+        results: list[LogStoreError | None] = [None] * len(writes)
+        logs: dict[int, Log] = {}
+        by_partition = self._by_partition(writes, results)
+        for partition, items in by_partition.items():
+            try:
+                logs[partition] = self.manager.open_log(GROUP_METADATA_TOPIC, partition)
+            except LogStoreError as error:
+                _fail(results, items, error)
+            else:
+                self._append(logs[partition], partition, items, writes, results)
+        for log in logs.values():
+            log.begin_sync()  # of all, before one is waited for
+        for partition, log in logs.items():
+            try:
+                log.sync_appended()
+            except StorageError as error:
+                _fail(results, (item for item in by_partition[partition] if results[item] is None), error)
+        return results
+
+    def _by_partition(
+        self, writes: Sequence[Sequence[GroupChange]], results: list[LogStoreError | None]
+    ) -> dict[int, list[int]]:
+        """Returns the items by the partition they belong to, without those whose partition is not known."""
+        found: dict[int, list[int]] = {}
+        for item, changes in enumerate(writes):
+            try:
+                if changes:
+                    found.setdefault(self.partition_of(changes[0].key.group).partition, []).append(item)
+            except LogStoreError as error:
+                results[item] = error
+        return dict(sorted(found.items()))
+
+    def _append(
+        self,
+        log: Log,
+        partition: int,
+        items: Sequence[int],
+        writes: Sequence[Sequence[GroupChange]],
+        results: list[LogStoreError | None],
+    ) -> None:
+        """Appends items to one partition, as one batch if it is not refused; not synced."""
+        try:
+            self._append_batch(log, partition, [change for item in items for change in writes[item]])
+        except LogStoreError as error:
+            if len(items) == 1 or isinstance(error, StorageError):
+                _fail(results, items, error)
+                return
+            for item in items:
+                self._append(log, partition, [item], writes, results)
+
+    def _append_batch(self, log: Log, partition: int, changes: Sequence[GroupChange]) -> None:
+        latest = self._logs.latest(partition)
+        with log.exclusively():
+            values = latest.catch_up()
+            entries = [
+                (change.key.encode(), None if change.value is None else _encoded(change.value))
+                for change in changes
+                if change.only_if is None or values.get(change.key) == change.only_if
+            ]
+            if entries:
+                batches = keyed_batches(entries, self.manager.clock.now_ms(), log.context.config)
+                latest.wrote(entries, log.append_encoded(batches, sync=False))
+
+    def write_transactional(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommitValue],
+        producer: Producer,
+        check: Callable[[], object],
+    ) -> None:
+        """Commits offsets of a group in the open transaction of ``producer``; durable on return.
+
+        They count once the partition has the transaction's commit marker. ``check`` is called under the partition's
+        lock; it raises an error, with nothing written, if the transaction is not open any more or lacks the partition.
+        Raises as :meth:`offsets` and :meth:`Log.append_transactional`.
+        """
+        log = self.manager.open_log(*self.partition_of(group))
+        entries = [(OffsetCommitKey(group, *each).encode(), value.encode()) for each, value in offsets.items()]
+        with log.exclusively():
+            check()
+            log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
+        log.sync_appended()
+
+
+def _encoded(value: GroupValue) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _fail(results: list[LogStoreError | None], items: Iterable[int], error: LogStoreError) -> None:
+    for item in items:
+        results[item] = error

@@ -1,0 +1,162 @@
+"""The records of groups, as a coordinator writes and reads them beside other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, RecordTooLargeError, StorageError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.format.internal.internal_topics import (
+    GROUP_METADATA_TOPIC,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_subscription,
+    partition_for,
+)
+from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups, GroupChange
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.writing import Producer
+from tests.support.clock import ManualClock
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import NOW_MS, end_transaction
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PARTITIONS = 3
+A, B, C = "a", "b", "c"  # in partitions 1, 2 and 0
+
+
+def managed(disk: MemoryFileSystem | FaultyFileSystem) -> LogManager:
+    return LogManager.open("/logs", create=True, clock=ManualClock(NOW_MS), filesystem=disk)
+
+
+@pytest.fixture
+def disk() -> MemoryFileSystem:
+    return MemoryFileSystem()
+
+
+@pytest.fixture
+def manager(disk: MemoryFileSystem) -> Iterator[LogManager]:
+    with managed(disk) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=PARTITIONS)
+        yield manager
+
+
+def commit(group: str, offset: int, *, metadata: str = "") -> list[GroupChange]:
+    return [GroupChange(OffsetCommitKey(group, *T0), OffsetCommitValue(offset, metadata, NOW_MS, leader_epoch=4))]
+
+
+def batches(manager: LogManager, group: str) -> int:
+    data = manager.open_reader(GROUP_METADATA_TOPIC, partition_for(group, PARTITIONS)).read(0)
+    return 0 if data is None else len(data.window.headers)
+
+
+def test_all_that_waits_for_a_partition_shares_one_batch_and_all_is_there_after_a_power_cut(
+    manager: LogManager, disk: MemoryFileSystem
+) -> None:
+    groups = CoordinatedGroups(manager)
+    metadata = GroupMetadataValue("consumer", 1, None, None, (), NOW_MS)
+    writes = [commit(A, 1), commit(B, 2), commit(A, 3), [GroupChange(GroupMetadataKey(A), metadata)], []]
+    assert groups.write(writes) == [None] * 5
+    assert (batches(manager, A), batches(manager, B), batches(manager, C)) == (1, 1, 0)
+    for seed in range(5):
+        with managed(disk.crash(seed)) as after:
+            found = CoordinatedGroups(after)
+            assert found.offsets(A, [T0, T1]) == {T0: OffsetCommitValue(3, "", NOW_MS, leader_epoch=4)}
+            assert found.records(A)[GroupMetadataKey(A)] == metadata
+            assert found.offsets(B, [T0])[T0].offset == 2
+
+
+def test_what_other_processes_committed_since_is_read(manager: LogManager, disk: MemoryFileSystem) -> None:
+    groups = CoordinatedGroups(manager)
+    groups.write([commit(A, 1)])
+    assert groups.offsets(A, [T0])[T0].offset == 1
+    with managed(disk) as other:
+        GroupOffsets(other).commit(A, {T0: CommittedOffset(9)})
+    assert groups.offsets(A, [T0])[T0].offset == 9
+    groups.write([commit(A, 10)])
+    assert groups.offsets(A, [T0])[T0].offset == 10
+
+
+def test_a_record_is_deleted_only_while_it_has_the_value_that_was_looked_at(
+    manager: LogManager, disk: MemoryFileSystem
+) -> None:
+    groups = CoordinatedGroups(manager)
+    groups.write([commit(A, 1), commit(B, 1)])
+    old = groups.offsets(A, [T0])[T0]
+    with managed(disk) as other:
+        GroupOffsets(other).commit(A, {T0: CommittedOffset(9)})
+    deletions = [[GroupChange(OffsetCommitKey(group, *T0), None, only_if=old)] for group in (A, B)]
+    assert groups.write(deletions) == [None, None]
+    assert groups.offsets(A, [T0])[T0].offset == 9
+    assert groups.offsets(B, [T0]) == {}
+
+
+def test_a_record_that_is_too_large_fails_alone(manager: LogManager) -> None:
+    config = LogConfig.from_mapping({"cleanup.policy": "compact", "max.message.bytes": "500"})
+    manager.open_log(GROUP_METADATA_TOPIC, 1, config)
+    groups = CoordinatedGroups(manager)
+    first, second, third = groups.write([commit(A, 1), commit(A, 2, metadata="m" * 500), commit("d", 3)])
+    assert isinstance(second, RecordTooLargeError)
+    assert (first, third) == (None, None)
+    assert (groups.offsets(A, [T0])[T0].offset, groups.offsets("d", [T0])[T0].offset) == (1, 3)
+
+
+def test_a_disk_that_fails_in_one_partition_fails_only_the_writes_to_it(disk: MemoryFileSystem) -> None:
+    faulty = FaultyFileSystem(disk)
+    with managed(faulty) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=PARTITIONS)
+        groups = CoordinatedGroups(manager)
+        groups.write([commit(A, 1), commit(B, 1)])
+        faulty.rules.append(fail("sync", f"*{GROUP_METADATA_TOPIC}-1*.log"))
+        first, second = groups.write([commit(A, 2), commit(B, 2)])
+        assert isinstance(first, StorageError)
+        assert second is None
+        assert groups.write([commit(A, 3)]) == [None]  # the log is opened again
+        assert groups.offsets(A, [T0])[T0].offset == 3
+
+
+def test_offsets_of_an_open_transaction_are_undecided_until_its_marker(manager: LogManager) -> None:
+    groups, producer = CoordinatedGroups(manager), Producer(7, 0)
+    groups.write([commit(A, 1)])
+    value = OffsetCommitValue(5, "", NOW_MS)
+    groups.write_transactional(A, {T0: value, T1: value}, producer, lambda: None)
+    assert groups.undecided(A) == {T0, T1}
+    assert groups.undecided("d") == set()
+    assert groups.offsets(A, [T0, T1]) == {T0: OffsetCommitValue(1, "", NOW_MS, leader_epoch=4)}
+    end_transaction(manager.open_log(GROUP_METADATA_TOPIC, 1), 7, commit=True)
+    assert groups.undecided(A) == set()
+    assert groups.offsets(A, [T0, T1]) == {T0: value, T1: value}
+
+
+def test_nothing_is_written_for_a_transaction_that_ended_meanwhile(manager: LogManager) -> None:
+    def ended() -> None:
+        raise InvalidTxnStateError("ended")
+
+    groups = CoordinatedGroups(manager)
+    with pytest.raises(InvalidTxnStateError):
+        groups.write_transactional(A, {T0: OffsetCommitValue(5, "", NOW_MS)}, Producer(7, 0), ended)
+    assert batches(manager, A) == 0
+
+
+def test_a_group_without_records_has_nothing(disk: MemoryFileSystem) -> None:
+    with managed(disk) as manager:
+        groups = CoordinatedGroups(manager)
+        assert (groups.contents(), groups.records(A), groups.offsets(A, [T0]), groups.undecided(A)) == (
+            {},
+            {},
+            {},
+            set(),
+        )
+
+
+def test_topics_are_read_from_every_version_of_a_subscription() -> None:
+    version_0 = bytes.fromhex("0000 00000002 0001 61 0002 6262 ffffffff")
+    version_3 = b"\0\3" + version_0[2:] + bytes.fromhex("00000000 ffffffff ffff")
+    assert [decode_subscription(data).topics for data in (version_0, version_3)] == [("a", "bb")] * 2
