@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from .command_line import Parser as Parser, arguments as arguments, to_run as to_run
     from .run_query import (
         ProgressLines as ProgressLines,
+        Run as Run,
         on_jvm_shutdown as on_jvm_shutdown,
         run_available as run_available,
+        run_together as run_together,
     )
     from .session import WORKER_SETTINGS as WORKER_SETTINGS, Settings as Settings, spark_session as spark_session
     from .stderr import errors_apart as errors_apart
@@ -20,7 +22,7 @@ else:
         __name__,
         submod_attrs={
             "command_line": ["Parser", "arguments", "to_run"],
-            "run_query": ["ProgressLines", "on_jvm_shutdown", "run_available"],
+            "run_query": ["ProgressLines", "Run", "on_jvm_shutdown", "run_available", "run_together"],
             "session": ["Settings", "WORKER_SETTINGS", "spark_session"],
             "stderr": ["errors_apart"],
         },

@@ -1,21 +1,24 @@
-"""Runs a streaming query to its end, or stops it between two micro-batches when a signal arrives."""
+"""Runs streaming queries to their end, or stops them between two micro-batches when a signal arrives."""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from types import FrameType
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark import SparkContext
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ...storage import LogStoreError
 from ..write import Written, check_readable
 
 T = TypeVar("T")
@@ -47,6 +50,41 @@ class BatchGate:
             self.closed = True
 
 
+@dataclass(frozen=True)
+class Run(Generic[T]):
+    """A query to run: ``stream`` through the foreachBatch function ``write``, with its checkpoint.
+
+    ``on_batch`` is called with the batch id and the result of ``write``.
+    """
+
+    stream: DataFrame
+    write: Callable[[DataFrame, int], T]
+    checkpoint: str
+    on_batch: Callable[[int, T], None]
+
+    def start(self, every: str | None) -> _Started:
+        if not urlsplit(self.checkpoint).scheme:
+            check_readable(self.checkpoint)
+        gate = BatchGate(self.write, self.on_batch)
+        writer = self.stream.writeStream.foreachBatch(gate).option("checkpointLocation", self.checkpoint)
+        return _Started(
+            gate, (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
+        )
+
+
+class _Started(NamedTuple):
+    gate: BatchGate
+    query: StreamingQuery
+
+    def wait(self) -> StreamingQueryException | None:
+        """Waits until the query ends; returns its error, but none of a query that was stopped."""
+        try:
+            self.query.awaitTermination()
+        except StreamingQueryException as error:
+            return None if self.gate.closed else error
+        return None
+
+
 def run_available(
     stream: DataFrame,
     write: Callable[[DataFrame, int], T],
@@ -64,22 +102,40 @@ def run_available(
     True if the query ended, and False if it was stopped, so that another run has to continue. Raises CorruptionError if
     a file of the checkpoint is empty after a power cut (``check_readable``).
     """
-    if not urlsplit(checkpoint).scheme:
-        check_readable(checkpoint)
-    gate = BatchGate(write, on_batch)
-    writer = stream.writeStream.foreachBatch(gate).option("checkpointLocation", checkpoint)
-    query = (writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)).start()
-    stop = _Stop(gate, query)
+    failed: list[Exception] = []
+    run = Run(stream, write, checkpoint, on_batch)
+    finished = run_together({"": run}, lambda _, error: failed.append(error), every=every)
+    for error in failed:
+        raise error
+    return finished
+
+
+def run_together(
+    runs: Mapping[str, Run[T]], on_failure: Callable[[str, Exception], None], *, every: str | None = None
+) -> bool:
+    """Runs several queries of one session at once, each as :func:`run_available` does; at least one.
+
+    When a query fails, calls ``on_failure`` with its name and error, and the others continue. Returns False if the
+    queries were stopped, and True if they ended.
+    """
+    started: dict[str, _Started] = {}
+    for name, run in runs.items():
+        try:
+            started[name] = run.start(every)
+        except (LogStoreError, PySparkException) as error:
+            on_failure(name, error)
+    stop = _Stop(list(started.values()))
     signal.signal(signal.SIGINT, stop.on_signal)
     signal.signal(signal.SIGTERM, stop.on_signal)
-    on_jvm_shutdown(stream.sparkSession.sparkContext, stop.before_the_jvm_ends)
-    try:
-        query.awaitTermination()
-    except StreamingQueryException:
-        if not gate.closed:
-            raise
+    context = next(iter(runs.values())).stream.sparkSession.sparkContext
+    on_jvm_shutdown(context, stop.before_the_jvm_ends)
+    with ThreadPoolExecutor(len(runs)) as threads:
+        waiting = {threads.submit(each.wait): name for name, each in started.items()}
+        for ended in as_completed(waiting):
+            if (failure := ended.result()) is not None:
+                on_failure(waiting[ended], failure)
     stop.settle()
-    return not gate.closed
+    return not any(each.gate.closed for each in started.values())
 
 
 class ProgressLines:
@@ -95,32 +151,33 @@ class ProgressLines:
 
 
 class _Stop:
-    """Stops a query between two batches, and only once, even if several signals arrive."""
+    """Stops queries between two batches, and only once, even if several signals arrive."""
 
-    def __init__(self, gate: BatchGate, query: StreamingQuery) -> None:
-        self._gate = gate
-        self._query = query
+    def __init__(self, started: Sequence[_Started]) -> None:
+        self._started = started
         self._turn = threading.Lock()
         self._over = False
 
     def now(self) -> None:
         with self._turn:
             if not self._over:
-                self._gate.close()
-                self._query.stop()
+                for each in self._started:
+                    each.gate.close()
+                for each in self._started:
+                    each.query.stop()
                 self._over = True
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Stops the query from another thread: this one runs the handler, and may be writing the batch to wait for."""
+        """Stops the queries from another thread: this one runs the handler, and may be writing a batch to wait for."""
         threading.Thread(target=self.now, daemon=True).start()
 
     def before_the_jvm_ends(self) -> None:
-        """Stops the query, and then gives the program 10 s to close files and to print, which needs the JVM."""
+        """Stops the queries, and then gives the program 10 s to close files and to print, which needs the JVM."""
         self.now()
         threading.main_thread().join(_LAST_WORDS_S)
 
     def settle(self) -> None:
-        """Waits if the query is being stopped. Call it when the query has ended: later signals then do nothing."""
+        """Waits if the queries are being stopped. Call it when they have ended: later signals then do nothing."""
         with self._turn:
             self._over = True
 
