@@ -1,4 +1,4 @@
-"""A topic as a Delta table, and the changes of a table as a topic."""
+"""Topics as Delta tables or Parquet files, and the changes of Delta tables as topics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .export import advice as advice, parser as parser, query as query
+    from .export import (
+        PARQUET as PARQUET,
+        advice as advice,
+        each_topic as each_topic,
+        load_parquet as load_parquet,
+        parser as parser,
+        query as query,
+    )
     from .tables import changes_to_records as changes_to_records, table_sink as table_sink
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "export": ["advice", "parser", "query"],
+            "export": ["PARQUET", "advice", "each_topic", "load_parquet", "parser", "query"],
             "tables": ["changes_to_records", "table_sink"],
         },
     )

@@ -1,4 +1,4 @@
-"""The command line of the export job: a topic to a Delta table, or the changes of a table to a topic."""
+"""The command line of the export job: topics to tables, or the changes of Delta tables to topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...storage import InvalidConfigError, parse_pairs
+from ...storage import (
+    INTERNAL_TOPICS,
+    ConfigOverrides,
+    InvalidConfigError,
+    LogManager,
+    TopicPartition,
+    parse_names,
+    parse_pairs,
+    select_partitions,
+)
 from ..job import Parser
 from ..read import Mode as ReadMode
 from ..rows import (
@@ -26,15 +35,46 @@ from ..rows import (
 )
 from ..values import Serde
 from ..write import commitlog_sink
-from .tables import Mode, absolute, changes_to_records, starting_offsets, table_sink
+from .parquet_folder import ParquetFolder
+from .parquet_load import Loaded, ParquetLoad
+from .points import FROM_OFFSETS, FROM_TIME, Points, Wanted, listed
+from .reload import load_again
+from .tables import Mode, TableSink, absolute, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
 from .value_arguments import add_value_arguments, serde_of as _serde
 
 logger = logging.getLogger(__name__)
 
+DELTA, PARQUET = "delta", "parquet"
+_TOPIC_FIELD = "{topic}"
+# Options that only a streaming query has, with their defaults.
+_OF_QUERIES = {
+    "checkpoint": None,
+    "every": None,
+    "mode": Mode.APPEND.value,
+    "max_offsets_per_trigger": None,
+    "starting_offsets": None,
+    "bad_records": None,
+}
+
+_TOPIC = (
+    "the topic, or several: names separated by commas, and for to-table also regular expressions for whole names; may "
+    "be repeated. {topic} in --table, --checkpoint, --bad-records and --schema stands for the name of each"
+)
+_TABLE_FORMAT = (
+    "delta, or parquet: a folder of Parquet files with a file of offsets, loaded once to the end without a checkpoint; "
+    "read PATH/current (default: delta)"
+)
 _STARTING = (
     'where to begin with a new checkpoint: \'{"flights": {"0": 7}}\', earliest or latest; partitions that are not '
     "named begin where the table ends (default: where the table ends)"
+)
+_FROM_TIME = (
+    "first load again, in one commit, what the log has at or after this time: ISO 8601 (UTC by default), or ms since "
+    "1970; the table's rows from there on are replaced. A new table begins there"
+)
+_FROM_OFFSETS = (
+    'as --from-time, from these offsets: \'{"flights": {"0": 7}}\', or earliest; other partitions are not loaded again'
 )
 _READ_MODE = (
     "dropmalformed: skip damaged record batches; permissive: read a time that does not fit Spark's timestamps as null; "
@@ -50,48 +90,108 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     """Returns a parser with the commands ``to-table`` and ``to-topic``."""
     whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
-    to_table = commands.add_parser("to-table", help="copy the records of a topic to a Delta table")
-    to_topic = commands.add_parser("to-topic", help="copy the changes of a Delta table to a topic")
+    to_table = commands.add_parser("to-table", help="copy the records of topics to tables")
+    to_topic = commands.add_parser("to-topic", help="copy the changes of Delta tables to topics")
     for command in (to_table, to_topic):
         _add_common(command)
-    to_table.add_argument(
+    _add_to_table(to_table)
+    _add_to_topic(to_topic)
+    return whole
+
+
+def _add_to_table(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--table-format", default=DELTA, choices=[DELTA, PARQUET], help=_TABLE_FORMAT)
+    command.add_argument(
         "--mode",
         default="append",
         choices=[each.value for each in Mode],
         help="append: one row per record; upsert: one row per key (default: append)",
     )
-    to_table.add_argument(
+    command.add_argument(
         "--max-offsets-per-trigger", metavar="N", help="about how many records per micro-batch (default: all)"
     )
-    to_table.add_argument("--starting-offsets", metavar="JSON", help=_STARTING)
-    to_table.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
-    to_table.add_argument("--bad-records", metavar="PATH", help=_BAD_RECORDS)
-    to_topic.add_argument(
-        "--bad-records", metavar="TOPIC", help="a topic for rows that --topic refuses (default: fail)"
-    )
-    to_topic.add_argument(
+    command.add_argument("--starting-offsets", metavar="JSON", help=_STARTING)
+    command.add_argument(FROM_TIME, metavar="TIME", help=_FROM_TIME)
+    command.add_argument(FROM_OFFSETS, metavar="JSON", help=_FROM_OFFSETS)
+    command.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
+    command.add_argument("--bad-records", metavar="PATH", help=_BAD_RECORDS)
+
+
+def _add_to_topic(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--bad-records", metavar="TOPIC", help="a topic for rows that --topic refuses (default: fail)")
+    command.add_argument(
         "--key", metavar="COLUMN", help="the column with the key, if the table was not exported from a topic"
     )
-    to_topic.add_argument("--keep-partitions", action="store_true", help="write to the partition in column _partition")
-    to_topic.add_argument(
+    command.add_argument("--keep-partitions", action="store_true", help="write to the partition in column _partition")
+    command.add_argument(
         "--starting-version",
         metavar="N",
         help="the first table version to copy (default: first a snapshot of the table)",
     )
-    to_topic.add_argument("--max-files-per-trigger", metavar="N", help="files per micro-batch (default: 1,000)")
-    to_topic.add_argument("--partitions", type=int, metavar="N", help="partitions of a new topic (default: 1)")
-    to_topic.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of a new topic")
-    return whole
+    command.add_argument("--max-files-per-trigger", metavar="N", help="files per micro-batch (default: 1,000)")
+    command.add_argument("--partitions", type=int, metavar="N", help="partitions of a new topic (default: 1)")
+    command.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of a new topic")
+
+
+class _Joined(argparse.Action):
+    """Joins the values of a repeated option by commas."""
+
+    def __call__(self, _parser: object, options: argparse.Namespace, value: object, _option: object = None) -> None:
+        given = getattr(options, self.dest)
+        setattr(options, self.dest, value if given is None else f"{given},{value}")
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
-    add("--topic", required=True, help="the topic")
-    add("--table", required=True, metavar="PATH", help="the Delta table")
-    add("--checkpoint", required=True, metavar="DIR", help="the query's checkpoint, from which it resumes")
+    add("-t", "--topic", "--topics", required=True, action=_Joined, metavar="NAMES", help=_TOPIC)
+    add("--table", required=True, metavar="PATH", help="the table; with several topics, each its own: data/{topic}")
+    add("--checkpoint", metavar="DIR", help="the query's checkpoint, from which it resumes; for Delta tables")
     add("--every", metavar="TIME", help="continue until stopped, with a micro-batch every TIME, such as '10 seconds'")
     add_value_arguments(command)
+
+
+def each_topic(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """Returns the options of each topic, which stands for ``{topic}`` in paths.
+
+    Raises UnknownTopicOrPartitionError, and InvalidConfigError for a path that several topics would share, for an
+    invalid pattern, and for offsets of a topic that is not exported.
+    """
+    topics = _topics(options)
+    for flag in ("table", "checkpoint", "bad_records"):
+        path = getattr(options, flag)
+        if topics != [options.topic] and path is not None and _TOPIC_FIELD not in path:
+            name = flag.replace("_", "-")
+            raise InvalidConfigError(
+                f"--{name} {path}: each topic needs its own; write {_TOPIC_FIELD} for the topic's name, such as "
+                f"--{name} {path}/{_TOPIC_FIELD}"
+            )
+    for flag in ("from_offsets", "starting_offsets"):
+        _check_exported(flag, getattr(options, flag, None), topics)
+    return [_of_topic(options, topic) for topic in topics]
+
+
+def _topics(options: argparse.Namespace) -> list[str]:
+    names = parse_names("--topic", [options.topic])
+    if options.direction == "to-topic":  # they may be new
+        return names
+    with LogManager.open(options.log_dir) as manager:
+        selection = select_partitions(manager, names, ConfigOverrides())
+    found = {each.topic for each in selection.partitions}
+    return sorted(found - (set(INTERNAL_TOPICS) - set(names)))
+
+
+def _check_exported(flag: str, text: str | None, topics: list[str]) -> None:
+    option = f"--{flag.replace('_', '-')}"
+    bound = None if text is None else bound_at_offsets(option, text)
+    if isinstance(bound, AtOffsets) and (others := {part.topic for part in bound.offsets} - set(topics)):
+        raise InvalidConfigError(f"{option} names topics that are not exported: {', '.join(sorted(others))}")
+
+
+def _of_topic(options: argparse.Namespace, topic: str) -> argparse.Namespace:
+    paths = {flag: getattr(options, flag) for flag in ("table", "checkpoint", "bad_records", "schema")}
+    paths = {flag: text and text.replace(_TOPIC_FIELD, topic) for flag, text in paths.items()}
+    return argparse.Namespace(**{**vars(options), **paths, "topic": topic})
 
 
 class Query(NamedTuple):
@@ -102,22 +202,63 @@ class Query(NamedTuple):
 
 
 def query(spark: SparkSession, options: argparse.Namespace) -> Query:
-    """Returns the query for the options. Raises InvalidConfigError, and the errors of the sources and sinks."""
+    """Returns the query for the options of one topic, after it loaded again what they say.
+
+    Raises InvalidConfigError, and the errors of the sources and sinks.
+    """
     serde = _serde(options)
+    if options.checkpoint is None:
+        raise InvalidConfigError("--checkpoint is missing: name a folder in which the query stores its progress")
     return _to_table(spark, options, serde) if options.direction == "to-table" else _to_topic(spark, options, serde)
 
 
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
     sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
-    given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options)}
-    read_mode = options.read_mode or options.serde_mode  # a job that tolerates bad values tolerates bad times, too
-    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=read_mode)
+    points = _loaded_again(spark, options, sink)
+    given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options, points)}
+    given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=_read_mode(options))
     return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
 
 
-def _starting(spark: SparkSession, options: argparse.Namespace) -> str:
-    """Returns the option ``startingOffsets``; it is set at every start, as Spark uses it until a batch is committed."""
-    ends = starting_offsets(spark, options.table, options.log_dir, options.topic)
+def load_parquet(spark: SparkSession, options: argparse.Namespace) -> Loaded:
+    """Loads one topic into a folder of Parquet files. Raises InvalidConfigError, and the errors of ``ParquetLoad``."""
+    given = [name for name, default in _OF_QUERIES.items() if getattr(options, name) != default]
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise InvalidConfigError(
+            f"--table-format parquet takes no {flags}: a load adds one row for each new record, up to the end of the "
+            "log, and the next offsets are stored beside the rows; --from-time and --from-offsets say where to begin"
+        )
+    wanted, reading = Wanted(options.from_time, options.from_offsets), _given(mode=_read_mode(options))
+    folder = ParquetFolder(options.table)
+    return ParquetLoad(spark, options.log_dir, options.topic, folder, _serde(options), wanted, reading).run()
+
+
+def _read_mode(options: argparse.Namespace) -> str | None:
+    return cast("str | None", options.read_mode or options.serde_mode)  # tolerating bad values, it tolerates bad times
+
+
+def _loaded_again(spark: SparkSession, options: argparse.Namespace, sink: TableSink) -> Points:
+    """Loads records again if the options say from where; returns the point of each partition, {} if they do not."""
+    wanted = Wanted(options.from_time, options.from_offsets)
+    if not wanted:
+        return {}
+    if options.starting_offsets is not None:
+        raise InvalidConfigError("--starting-offsets excludes --from-time and --from-offsets: give one of them")
+    points, replaced = load_again(spark, sink, options.log_dir, options.topic, wanted, _given(mode=_read_mode(options)))
+    if points:
+        outcome = "rows replaced from" if replaced else "no row differs from"
+        print(f"  {options.topic}: {outcome} {listed(points)}", flush=True)
+    return points
+
+
+def _starting(spark: SparkSession, options: argparse.Namespace, points: Points) -> str:
+    """Returns the option ``startingOffsets``; it is set at every start, as Spark uses it until a batch is committed.
+
+    A partition without rows in the table begins at its point, if there is one.
+    """
+    without_rows = {TopicPartition(options.topic, number): offset for number, offset in points.items()}
+    ends = starting_offsets(spark, options.table, options.log_dir, options.topic, without_rows)
     if options.starting_offsets is None:
         return ends
     if _has_batches(options.checkpoint, "commits"):
@@ -143,7 +284,11 @@ def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
     Raises InvalidConfigError for an unknown partition, and if the table would get rows twice.
     """
     bound = bound_at_offsets("--starting-offsets", text)
-    asked = dict.fromkeys(ends, bound.end) if isinstance(bound, AtEnd) else cast(AtOffsets, bound).offsets
+    if isinstance(bound, AtEnd):
+        asked = dict.fromkeys(ends, bound.end)
+    else:
+        offsets = cast(AtOffsets, bound).offsets
+        asked = {partition: offset for partition, offset in offsets.items() if partition.topic == options.topic}
     if unknown := asked.keys() - ends.keys():
         raise InvalidConfigError(
             f"--starting-offsets: the topic has no partition {', '.join(map(str, sorted(unknown)))}"

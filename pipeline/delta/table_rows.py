@@ -1,8 +1,8 @@
-"""The rows of an exported table: converts records to rows, and adds new fields to a table."""
+"""The rows of an exported table: converts records to rows, compares rows, and adds new fields to a table."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from ...storage import InvalidConfigError
@@ -17,6 +17,7 @@ COORDINATES = {
     "_timestamp": "timestamp",
     "_headers": "headers",
 }
+_ID = ("_partition", "_offset")  # identify a row among those of a topic
 DELETED = "_deleted"  # marks tombstones while a micro-batch is merged; not a column of the table
 
 
@@ -54,7 +55,7 @@ def in_table(session: SparkSession, path: str, rows: DataFrame) -> DataFrame:
     existing rows. Raises InvalidConfigError if ``rows`` lack a column of the table, or have it with another type.
     """
     found, given = session.read.format("delta").load(path).schema, _without_deleted(rows.schema)
-    if _brings_fields(found, given, path):
+    if brings_fields(found, given, path):
         _add_fields(session, path, given)
         found = session.read.format("delta").load(path).schema
     more = [field for field in rows.schema.fields if field.name == DELETED]
@@ -71,7 +72,7 @@ def _add_fields(session: SparkSession, path: str, schema: StructType) -> None:
     writer.mode("append").save(path)
 
 
-def _brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> bool:
+def brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> bool:
     """Whether ``rows`` have fields that ``table`` lacks; compares names ignoring case, as Spark does.
 
     Raises InvalidConfigError if ``rows`` lack a field, or have it with another type. ``path`` is the table's path, and
@@ -81,10 +82,10 @@ def _brings_fields(table: DataType, rows: DataType, path: str, at: str = "") -> 
         case StructType(), StructType():
             return _struct_brings_fields(table, rows, path, at)
         case ArrayType(), ArrayType():
-            return _brings_fields(table.elementType, rows.elementType, path, f"{at}.element")
+            return brings_fields(table.elementType, rows.elementType, path, f"{at}.element")
         case MapType(), MapType():
-            keys = _brings_fields(table.keyType, rows.keyType, path, f"{at}.key")
-            return _brings_fields(table.valueType, rows.valueType, path, f"{at}.value") or keys
+            keys = brings_fields(table.keyType, rows.keyType, path, f"{at}.key")
+            return brings_fields(table.valueType, rows.valueType, path, f"{at}.value") or keys
         case _ if table.simpleString() == rows.simpleString():
             return False
     raise InvalidConfigError(
@@ -105,7 +106,51 @@ def _struct_brings_fields(table: StructType, rows: StructType, path: str, at: st
         )
     there = {field.name.lower() for field in table.fields}
     brought = [
-        _brings_fields(field.dataType, given[field.name.lower()].dataType, path, f"{at}.{field.name}".lstrip("."))
+        brings_fields(field.dataType, given[field.name.lower()].dataType, path, f"{at}.{field.name}".lstrip("."))
         for field in table.fields
     ]
     return any(brought) or not given.keys() <= there
+
+
+def differ(old: DataFrame, new: DataFrame) -> bool:
+    """Whether two sets of rows of a table differ in a column, or one has a row that the other lacks, or has twice."""
+    names = [name for name in new.columns if name not in _ID]
+    sides = [_with_content(frame, name, names) for frame, name in ((old, "old"), (new, "new"))]
+    joined = sides[0].join(sides[1], list(_ID), "full_outer")
+    if not joined.where(~F.col("old").eqNullSafe(F.col("new"))).isEmpty():
+        return True
+    return old.count() != new.count()
+
+
+def _with_content(rows: DataFrame, name: str, columns: list[str]) -> DataFrame:
+    content = [_comparable(F.col(f"`{each}`"), rows.schema[each].dataType).alias(each) for each in columns]
+    return rows.select(*_ID, F.struct(*content).alias(name))
+
+
+def _comparable(column: Column, kind: DataType) -> Column:
+    """Returns a column with the same content that Spark compares: maps become arrays of their entries."""
+    if not _has_map(kind):
+        return column
+    match kind:
+        case MapType():
+            entries = StructType().add("key", kind.keyType).add("value", kind.valueType)
+            return F.transform(F.map_entries(column), lambda entry: _comparable(entry, entries))
+        case ArrayType():
+            return F.transform(column, lambda each: _comparable(each, kind.elementType))
+        case StructType():
+            fields = [_comparable(column.getField(each.name), each.dataType).alias(each.name) for each in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case _:
+            return column
+
+
+def _has_map(kind: DataType) -> bool:
+    match kind:
+        case MapType():
+            return True
+        case ArrayType():
+            return _has_map(kind.elementType)
+        case StructType():
+            return any(_has_map(each.dataType) for each in kind.fields)
+        case _:
+            return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
@@ -18,12 +19,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
 from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
-from ..rows import EARLIEST, offsets_to_nested
+from ..rows import EARLIEST, Offsets, offsets_to_nested
 from ..values import Serde, encoded
 from ..write import Run
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
-from .table_rows import COORDINATES, DELETED, in_table, nullable, to_rows
+from .table_rows import COORDINATES, DELETED, differ, in_table, nullable, to_rows
 from .undecodable import REASON, keep_bad, with_reasons
 from .upserts import merge, newest_of_each_key
 
@@ -108,6 +109,26 @@ class TableSink:
         finally:
             with_reason.unpersist()
 
+    def replace(self, records: DataFrame, where: str) -> bool:
+        """Makes ``records`` the rows for which the SQL condition ``where`` holds, in one commit; others stay.
+
+        Does nothing, and returns False, if these are the rows already. The table must exist, and be of mode append. Bad
+        records are committed first, as in a micro-batch; a new field in a commit of its own, without rows.
+        """
+        session = records.sparkSession
+        check_mode(self.path, properties_of(session, self.path), self.mode)
+        good = records
+        if self.bad_records is not None:
+            with_reason = with_reasons(records, self.serde, by_key=False)
+            keep_bad(with_reason, self.bad_records, None)
+            good = with_reason.where(F.col(REASON).isNull())
+        rows = in_table(session, self.path, to_rows(good, self.serde))
+        if not differ(session.read.format("delta").load(self.path).where(where), rows):
+            return False
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer.option("userMetadata", f"loaded again where {where}").save(self.path)
+        return True
+
     def _rows(self, records: DataFrame) -> DataFrame:
         if self.mode is Mode.APPEND:
             return to_rows(records, self.serde)
@@ -139,26 +160,35 @@ class TableSink:
                 builder = builder.property(name, value)
             builder.execute()
         found = properties_of(session, self.path)
-        if found.get(_MODE_PROPERTY, self.mode.value) != self.mode.value:
-            raise InvalidConfigError(
-                f"table {self.path} was created with mode {found[_MODE_PROPERTY]!r}, not {self.mode.value!r}: use that "
-                "mode, or write to another table"
-            )
+        check_mode(self.path, found, self.mode)
         progress = TableProgress(session, self.path, run, batch_id)
         progress.check(found)
         set_properties(session, self.path, {name: value for name, value in wanted.items() if found.get(name) != value})
         return progress, found
 
 
-def starting_offsets(session: SparkSession, path: str, log_dir: str, topic: str) -> str:
+def check_mode(path: str, properties: Mapping[str, str], mode: Mode) -> None:
+    """Raises InvalidConfigError if the table at ``path`` was created with another mode, by its properties."""
+    if properties.get(_MODE_PROPERTY, mode.value) != mode.value:
+        raise InvalidConfigError(
+            f"table {path} was created with mode {properties[_MODE_PROPERTY]!r}, not {mode.value!r}: use that mode, or "
+            "write to another table"
+        )
+
+
+def starting_offsets(
+    session: SparkSession, path: str, log_dir: str, topic: str, without_rows: Offsets | None = None
+) -> str:
     """Returns the option ``startingOffsets`` with which a query begins after the largest offsets of the table's rows.
 
     Set it at every start: it applies until a micro-batch is committed, and Spark uses it again if the first one failed.
-    Tombstones and bad records after the last row are read again, and change nothing. Raises ProgressMismatchError if
+    Tombstones and bad records after the last row are read again, and change nothing. A partition without rows begins at
+    its offset in ``without_rows``, by default at the earliest. Raises ProgressMismatchError if
     the table's last rows did not come from this log (``table_ends``).
     """
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys(manager.topic(topic).topic_partitions, EARLIEST)
+        starts |= without_rows or {}
         if DeltaTable.isDeltaTable(session, absolute(path)):
             for last in last_rows(session.read.format("delta").load(absolute(path))):
                 check_same_log(manager, topic, last, path)

@@ -51,8 +51,11 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
     return records.withColumn(REASON, reason).drop("outcome")
 
 
-def keep_bad(records: DataFrame, path: str, version: int) -> None:
-    """Adds the records with a reason to the Delta table at ``path``, except those that it has already."""
+def keep_bad(records: DataFrame, path: str, version: int | None) -> None:
+    """Adds the records with a reason to the Delta table at ``path``, except those that it has already.
+
+    ``version`` is the micro-batch, for the log; None outside a streaming query.
+    """
     bad = records.where(F.col(REASON).isNotNull()).select(*[F.col(old).alias(new) for new, old in COLUMNS.items()])
     count = bad.count()
     if not count:
@@ -61,7 +64,8 @@ def keep_bad(records: DataFrame, path: str, version: int) -> None:
     table = DeltaTable.forPath(bad.sparkSession, path).alias("old")
     is_same = " AND ".join(f"old.{name} <=> new.{name}" for name in _SAME)
     table.merge(bad.alias("new"), is_same).whenNotMatchedInsertAll().execute()
-    logger.warning("micro-batch %d: wrote %d bad records to %s, with the reason for each", version, count, path)
+    of = "" if version is None else f"micro-batch {version}: "
+    logger.warning("%swrote %d bad records to %s, with the reason for each", of, count, path)
 
 
 def _decoded_or_reason(values: Column, serde: Serde) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from unittest.mock import create_autospec
 
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.delta import export
-from pyspark_commitlog.pipeline.delta.export import parser, query
+from pyspark_commitlog.pipeline.delta.export import each_topic, parser, query
 from pyspark_commitlog.pipeline.delta.tables import TableSink
 from pyspark_commitlog.pipeline.delta.value_arguments import serde_of
 from pyspark_commitlog.pipeline.values.avro.serde import Confluent
@@ -122,3 +123,42 @@ def test_avro_values_are_written_with_the_header_that_was_asked_for(
         assert sink.serde is not None
         (value,) = sink.serde.encode(pa.array([{"carrier": "UA"}], sink.serde.type)).to_pylist()
         assert value.startswith(begins)
+
+
+class TestManyTopics:
+    @pytest.fixture
+    def log(self, log_dir: str) -> str:
+        with LogManager.open(log_dir, create=True) as manager:
+            for name in ("flights", "weather-a", "weather-b", "__consumer_offsets"):
+                manager.create_topic(name, partitions=1)
+        return log_dir
+
+    def of(self, log: str, *flags: str) -> list[argparse.Namespace]:
+        return each_topic(parser("").parse_args(["to-table", "--log-dir", log, *flags]))
+
+    def test_each_has_its_own_paths(self, log: str) -> None:
+        paths = ("--table", "data/{topic}", "--checkpoint", "{topic}/c", "--schema", "{topic}.avsc")
+        found = self.of(log, "--topic", "flights", "-t", "weather.*,flights", *paths)
+        assert [(each.topic, each.table, each.checkpoint, each.schema) for each in found] == [
+            (name, f"data/{name}", f"{name}/c", f"{name}.avsc") for name in ("flights", "weather-a", "weather-b")
+        ]
+        assert [each.topic for each in self.of(log, "--topics", ".*", *paths)] == [each.topic for each in found]
+
+    def test_paths_that_they_would_share_and_offsets_of_others_are_refused(self, log: str) -> None:
+        own = ("--table", "{topic}")
+        for flags, told in (
+            (("--table", "data"), "--table data: each topic needs its own; write {topic}"),
+            ((*own, "--checkpoint", "c"), "--checkpoint c/{topic}"),
+            ((*own, "--bad-records", "b"), "--bad-records b: each topic"),
+            (
+                (*own, "--from-offsets", '{"other": {"0": 1}}'),
+                "--from-offsets names topics that are not exported: other",
+            ),
+        ):
+            with pytest.raises(InvalidConfigError, match=re.escape(told)):
+                self.of(log, "--topic", "weather.*", *flags)
+
+    def test_a_query_without_a_checkpoint_is_refused(self, log: str) -> None:
+        (options,) = self.of(log, "--topic", "flights", "--table", "t")
+        with pytest.raises(InvalidConfigError, match="--checkpoint is missing"):
+            query(create_autospec(SparkSession), options)

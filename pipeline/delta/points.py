@@ -1,0 +1,128 @@
+"""The offset in each partition from which a topic is loaded again: ``--from-time`` and ``--from-offsets``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from pyspark.sql import Column, functions as F
+
+from ...storage import (
+    InvalidConfigError,
+    Isolation,
+    LogManager,
+    LogReader,
+    OffsetOutOfRangeError,
+    ProgressMismatchError,
+    TopicPartition,
+    parse_instant,
+)
+from ..rows import LATEST, AtEnd, AtOffsets, bound_at_offsets
+
+FROM_TIME, FROM_OFFSETS = "--from-time", "--from-offsets"
+
+Points = Mapping[int, int]  # the first offset to load again, by partition
+
+
+class Wanted(NamedTuple):
+    """The two flags; at most one of them is given."""
+
+    time: str | None
+    offsets: str | None
+
+    def __bool__(self) -> bool:
+        return self.time is not None or self.offsets is not None
+
+
+def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
+    """Returns the first offset to load again in each partition: of a time, in every partition; else those named.
+
+    A time stands for the first committed record that is not older; for the end of the log if there is none. Raises
+    InvalidConfigError for both flags, another form, and an unknown partition, and OffsetOutOfRangeError for an offset
+    that the log does not reach, or has no more: rows would be deleted that cannot be loaded again.
+    """
+    if wanted.time is not None and wanted.offsets is not None:
+        raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} exclude each other: give one of them")
+    numbers = manager.topic(topic).partitions
+    if wanted.time is not None:
+        time_ms = _time_ms(wanted.time)
+        return {number: _first_at(manager, topic, number, time_ms) for number in numbers}
+    bound = bound_at_offsets(FROM_OFFSETS, cast(str, wanted.offsets), refused=LATEST)
+    if isinstance(bound, AtEnd):
+        return {number: _first(manager, topic, number) for number in numbers}
+    asked = {part.partition: at for part, at in cast(AtOffsets, bound).offsets.items() if part.topic == topic}
+    if unknown := asked.keys() - set(numbers):
+        names = ", ".join(str(TopicPartition(topic, number)) for number in sorted(unknown))
+        raise InvalidConfigError(f"{FROM_OFFSETS}: the topic has no partition {names}")
+    return {number: _checked(manager, topic, number, offset) for number, offset in asked.items()}
+
+
+def at_or_above(points: Points) -> Column:
+    """Returns the condition for rows at or above the point of their partition; false in other partitions."""
+    return F.expr(sql_at_or_above(points))
+
+
+def sql_at_or_above(points: Points) -> str:
+    """Returns :func:`at_or_above` as SQL."""
+    each = [f"(_partition = {number} AND _offset >= {offset})" for number, offset in sorted(points.items())]
+    return " OR ".join(each) or "false"
+
+
+def listed(points: Points) -> str:
+    """Returns points as text: ``offset 7 of partition 0, offset 9 of partition 1``."""
+    return ", ".join(f"offset {offset} of partition {number}" for number, offset in sorted(points.items()))
+
+
+def check_log_reaches(manager: LogManager, topic: str, ends: Points, points: Points, wanted: Wanted) -> None:
+    """Raises ProgressMismatchError if the log ends below the rows, unless their offsets were given: they are deleted.
+
+    ``ends`` are the offsets after the last row of each partition. A log that was created again has few records or none,
+    and a time would delete all rows that it lacks.
+    """
+    if wanted.offsets is not None:
+        return
+    for number in sorted(ends.keys() & points.keys()):
+        with manager.open_reader(topic, number) as reader:
+            end = reader.log_end_offset
+        if end < ends[number]:
+            raise ProgressMismatchError(
+                f"there are rows from {topic}-{number} up to offset {ends[number] - 1}, but the log in "
+                f"{manager.directory} ends at {end}: it is an older copy, or the topic was deleted and created again. "
+                f"Put back the log that belongs to the rows; or, to delete the rows that the log lacks, name the "
+                f'offsets: {FROM_OFFSETS} \'{{"{topic}": {{"{number}": {min(end, points[number])}}}}}\''
+            )
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InvalidConfigError(f"{FROM_TIME}: {error}") from None
+
+
+def _first_at(manager: LogManager, topic: str, number: int, time_ms: int) -> int:
+    with manager.open_reader(topic, number) as reader:
+        found = reader.offset_for_timestamp(time_ms)
+        return _end(reader) if found is None else found.offset
+
+
+def _first(manager: LogManager, topic: str, number: int) -> int:
+    with manager.open_reader(topic, number) as reader:
+        return reader.log_start_offset
+
+
+def _checked(manager: LogManager, topic: str, number: int, offset: int) -> int:
+    with manager.open_reader(topic, number) as reader:
+        first, end = reader.log_start_offset, _end(reader)
+    if offset < 0:  # earliest
+        return first
+    if not first <= offset <= end:
+        raise OffsetOutOfRangeError(
+            f"{FROM_OFFSETS}: offset {offset} of {topic}-{number} is outside the log, which begins at {first} and ends "
+            f"before {end}: only what the log has can be loaded"
+        )
+    return offset
+
+
+def _end(reader: LogReader) -> int:
+    return reader.end_offset(Isolation.READ_COMMITTED)
