@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import typer
 
@@ -12,6 +13,11 @@ from .. import storage
 def parse_instant(flag: str, text: str) -> int:
     """Returns milliseconds since the epoch for a time as text, which is in UTC unless it names a zone."""
     return _parsed(storage.parse_instant, flag, text)
+
+
+def parse_record_time(flag: str, text: str) -> int:
+    """Returns a time of records, as :func:`parse_instant` does; any number is milliseconds, as in Kafka's tools."""
+    return _parsed(partial(storage.parse_instant, least_ms=0), flag, text)
 
 
 def parse_interval(flag: str, text: str) -> int:

@@ -203,8 +203,10 @@ if TYPE_CHECKING:
     )
     from .segment import OffsetAndTimestamp as OffsetAndTimestamp
     from .text import (
+        TIME_FORMS as TIME_FORMS,
         is_secret as is_secret,
         masked as masked,
+        ms_of as ms_of,
         parse_duration_ms as parse_duration_ms,
         parse_instant as parse_instant,
         parse_names as parse_names,
@@ -428,7 +430,16 @@ else:
                 "retain",
             ],
             "segment": ["OffsetAndTimestamp"],
-            "text": ["is_secret", "masked", "parse_duration_ms", "parse_instant", "parse_names", "parse_pairs"],
+            "text": [
+                "TIME_FORMS",
+                "is_secret",
+                "masked",
+                "ms_of",
+                "parse_duration_ms",
+                "parse_instant",
+                "parse_names",
+                "parse_pairs",
+            ],
             "transactions": [
                 "HoldingTransaction",
                 "IdempotentProducer",

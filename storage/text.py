@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from .errors import InvalidConfigError
 
@@ -23,20 +23,33 @@ _UNITS_MS = {
 }
 _DURATION_PART = re.compile(rf"(?<!\S)(\d+)\s*({'|'.join(_UNITS_MS)})s?(?!\S)", re.ASCII)
 
+TIME_FORMS = "a time: ISO 8601, such as 2026-11-21T06:00, or milliseconds since 1970"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_MAX = 2**63 - 1
 EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashes, or seconds
 
 
-def parse_instant(text: str) -> int:
-    """Returns ms since the epoch for a number of ms or ISO 8601 text (UTC unless it has a zone). Raises ValueError."""
-    if text.isdecimal() and int(text) >= EPOCH_MS_MIN:
-        return int(text)
+def parse_instant(text: str, *, least_ms: int = EPOCH_MS_MIN) -> int:
+    """Returns ms since 1970 for a number of ms, or for ISO 8601 text, which is in UTC unless it has a zone.
+
+    A fraction of a ms is rounded up, so that the first record at or after the result is not before the time. A number
+    below ``least_ms`` is read as ISO 8601: by default, ``20261121`` is a day. Raises ValueError for any other text.
+    """
+    number = text.strip().removeprefix("+")
+    if number.isascii() and number.isdecimal() and least_ms <= int(number) <= _LONG_MAX:
+        return int(number)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ValueError(
             f"{text!r} is neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds since 1970"
         ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    return ms_of(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def ms_of(moment: datetime) -> int:
+    """Returns a time with a zone as ms since 1970; a fraction of a ms is rounded up."""
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def parse_duration_ms(text: str) -> int:

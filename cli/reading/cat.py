@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from ... import storage
+from ..arguments import parse_record_time
 from ..flags import LogDir, complete_topic
 from ..output import fail, nearest_or_all
 from . import record_text
@@ -31,8 +32,8 @@ Offset = Annotated[
         "--offset",
         "-o",
         help="Start here: beginning, end, stored, an offset, -10 for ten offsets before the end, or "
-        "s@1700000000000 for the first record at or after that time, in ms. e@1700000000000 stops before such a "
-        "record.",
+        "s@2026-11-21T06:00 for the first record at or after that time, which may also be in ms: s@1700000000000. "
+        "e@2026-11-21T07:00 stops before such a record.",
     ),
 ]
 Group = Annotated[
@@ -143,10 +144,10 @@ class _Span:
 
     @classmethod
     def parse(cls, given: Sequence[str], isolation: storage.Isolation) -> _Span:
-        times = [int(text[2:]) for text in given if re.fullmatch(r"e@\d+", text)]
+        times = [_time_ms(text) for text in given if text.startswith("e@")]
         begins = [text for text in given if not text.startswith("e@")]
         if len(times) + len(begins) < len(given) or len(times) > 1 or len(begins) > 1:
-            raise typer.BadParameter("--offset may be given once for the start and once for the end (e@1700000000000)")
+            raise typer.BadParameter("--offset may be given once for the start, and once for the end (e@2026-11-21T07)")
         begin = begins[0] if begins else "beginning"
         return cls(_start_offset(begin), times[0] if times else None, isolation, bool(_NUMBER.fullmatch(begin)))
 
@@ -176,11 +177,16 @@ def _start_offset(text: str) -> StartOffset:
         return lambda *_: int(text)
     if re.fullmatch(r"-\d+", text):
         return lambda log, isolation: max(log.log_start_offset, log.end_offset(isolation) + int(text))
-    if re.fullmatch(r"s@\d+", text):
-        return partial(_at_time, int(text[2:]))
+    if text.startswith("s@"):
+        return partial(_at_time, _time_ms(text))
     raise typer.BadParameter(
-        f"--offset {text!r} is not one of beginning, end, stored, 7, -7, s@1700000000000, e@1700000000000"
+        f"--offset {text!r} is not one of beginning, end, stored, 7, -7, s@2026-11-21T06:00, s@1700000000000 (ms), "
+        "e@2026-11-21T07:00"
     )
+
+
+def _time_ms(text: str) -> int:
+    return parse_record_time(f"--offset {text[:2]}:", text[2:])
 
 
 def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isolation) -> int:

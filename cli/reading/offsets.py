@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from ... import storage
+from ..arguments import parse_record_time
 from ..flags import AsJson, LogDir, TopicNames, complete_topic
 from ..output import Column, Failures, fail, is_watched, print_json, print_table
 from ..selecting import matching, matching_partitions
@@ -32,8 +33,8 @@ Time = Annotated[
     str,
     typer.Option(
         help="Show the offset of the log end (latest or -1), of the log start (earliest or -2), of the newest record "
-        "(max-timestamp or -3), or of the first record at or after a time in ms since 1970. Times of transaction "
-        "markers do not count."
+        "(max-timestamp or -3), or of the first record at or after a time: ISO 8601 (UTC by default), or ms since "
+        "1970. Times of transaction markers do not count."
     ),
 ]
 ExcludeInternal = Annotated[
@@ -102,11 +103,8 @@ def _show(answers: Mapping[storage.TopicPartition, Found], *, as_json: bool) -> 
 def _question(time: str) -> Question:
     if time in _QUESTIONS:
         return _QUESTIONS[time]
-    if not time.isdecimal():
-        raise typer.BadParameter(
-            f"--time {time!r} is neither one of {', '.join(_QUESTIONS)} nor milliseconds since 1970"
-        )
-    return lambda log: _found(log.offset_for_timestamp(int(time), storage.Isolation.READ_UNCOMMITTED))
+    time_ms = parse_record_time(f"--time (it is none of {', '.join(_QUESTIONS)}):", time)
+    return lambda log: _found(log.offset_for_timestamp(time_ms, storage.Isolation.READ_UNCOMMITTED))
 
 
 def _found(record: storage.OffsetAndTimestamp | None) -> Found | None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path
+from ...storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path, parse_instant
 from ..rows import (
     BROKERS,
     EARLIEST,
@@ -260,6 +260,14 @@ class Given:
             )
         return number
 
+    def instant(self, option: str) -> int | None:
+        """Returns the value of an option as a time in ms; None if it is not given. Raises InvalidConfigError."""
+        text = self.text(option)
+        try:
+            return None if text is None else parse_instant(text, least_ms=0)
+        except ValueError as error:
+            raise InvalidConfigError(f"option {option}: {error}") from None
+
     def flag(self, option: str, default: bool) -> bool:
         return self.choice(option, default, _FLAG)
 
@@ -321,7 +329,7 @@ def _bound(given: Given, side: str, *, refused: int | None, latest_without_match
     They are: one time for all partitions, a time per partition, offsets. ``side`` is ``starting`` or ``ending``.
     """
     one, each, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
-    timestamp_ms = given.whole(one, LONG_MAX, least=0)
+    timestamp_ms = given.instant(one)
     if timestamp_ms is not None:
         return AtTimestamp(one, timestamp_ms, latest_without_match)
     text = given.text(each)

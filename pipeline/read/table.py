@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from os import PathLike
 from typing import Literal
 
 import pyarrow as pa
 
 from ...storage import (
+    TIME_FORMS,
     InvalidConfigError,
     Isolation,
     LogManager,
@@ -18,14 +19,14 @@ from ...storage import (
     Records,
     TopicPartition,
     UnknownTopicOrPartitionError,
+    ms_of,
+    parse_instant,
 )
 from ..rows import IN_RECORDS, read_names, schema_of, to_batch
 
-Bound = int | datetime | None
+Bound = int | str | datetime | None
 Path = str | PathLike[str]
 TimeMode = Literal["failfast", "permissive"]
-
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def read_table(
@@ -44,10 +45,10 @@ def read_table(
 
     ``path`` is the log directory. ``start`` and ``end`` (exclusive) apply to every partition; the default is all
     records. With ``by="offset"`` they are offsets; offsets that the log does not have are missing in the table. With
-    ``by="timestamp"`` they are times, a datetime with a time zone or milliseconds, compared with the column
-    ``timestamp``: the table begins with the first record at or after ``start``, and ends before the first one at or
-    after ``end``. If records are not in order of time, some in between may be older or younger. Unlike with a broker,
-    transaction markers do not count.
+    ``by="timestamp"`` they are times: a datetime with a time zone, ISO 8601 text (in UTC unless it has a zone), or
+    milliseconds since 1970. They are compared with the column ``timestamp``: the table begins with the first record at
+    or after ``start``, and ends before the first one at or after ``end``. If records are not in order of time, some in
+    between may be older or younger. Unlike with a broker, transaction markers do not count.
 
     ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
     timestampType and headers, in any order; the default is all but headers. Other columns are not even built.
@@ -155,10 +156,15 @@ def _number(name: str, bound: Bound, by: str) -> int | None:
     if isinstance(bound, datetime) and by == "timestamp":
         if bound.tzinfo is None:
             raise InvalidConfigError(f"{name} {bound} has no time zone; give it one, such as datetime.UTC")
-        return -((_EPOCH - bound) // timedelta(milliseconds=1))  # rounded up, so that no earlier record matches
+        return ms_of(bound)
+    if isinstance(bound, str) and by == "timestamp":
+        try:
+            return parse_instant(bound, least_ms=0)
+        except ValueError as error:
+            raise InvalidConfigError(f"{name}: {error}, or a datetime") from None
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 0):
         return bound
-    wanted = "an offset of 0 or more" if by == "offset" else "milliseconds since 1970 or a datetime"
+    wanted = "an offset of 0 or more" if by == "offset" else f"{TIME_FORMS}, or a datetime"
     raise InvalidConfigError(f"{name} is {bound!r}; with by={by!r} it must be {wanted}")
 
 

@@ -8,10 +8,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError, TopicPartition, remote_text
+from ...storage import (
+    TIME_FORMS,
+    InvalidConfigError,
+    LogStoreError,
+    OffsetOutOfRangeError,
+    TopicPartition,
+    parse_instant,
+    remote_text,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -255,15 +264,33 @@ def offsets_from_json(text: str, option: str) -> Offsets:
 
 
 def timestamps_from_json(text: str, option: str) -> Timestamps:
-    """Parses ``{topic: {partition: number}}``. Raises InvalidConfigError naming ``option`` for any other text."""
-    nested = json_object(text, option, '{"flights": {"0": 1357041600000}}, a time in milliseconds for each partition')
-    return offsets_from_nested(nested, option, least=0)
+    """Parses ``{topic: {partition: time}}``, times in ms or as ISO 8601 text.
+
+    Raises InvalidConfigError naming ``option`` for any other text.
+    """
+    form = '{"flights": {"0": 1357041600000, "1": "2013-01-01T12:00"}}, a time for each partition'
+    nested = {topic: _in_ms(times) for topic, times in json_object(text, option, form).items()}
+    return offsets_from_nested(nested, option, least=0, form=TIME_FORMS)
 
 
-def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -> dict[TopicPartition, int]:
+def _in_ms(times: Any) -> Any:
+    """Returns ms for times as text; leaves all that is no such text for ``offsets_from_nested`` to refuse."""
+    if not isinstance(times, dict):
+        return times
+    found = dict(times)
+    for partition, text in times.items():
+        with suppress(ValueError):
+            found[partition] = parse_instant(text, least_ms=0) if isinstance(text, str) else text
+    return found
+
+
+def offsets_from_nested(
+    nested: Mapping[str, Any], option: str, *, least: int, form: str | None = None
+) -> dict[TopicPartition, int]:
     """Converts ``{topic: {partition: number}}`` to numbers by partition.
 
-    Raises InvalidConfigError, naming ``option``, for another form, and for a number below ``least``.
+    Raises InvalidConfigError, naming ``option``, for another form, and for a number below ``least``. ``form`` says what
+    the numbers must be.
     """
     found: dict[TopicPartition, int] = {}
     for topic, partitions in nested.items():
@@ -275,8 +302,8 @@ def offsets_from_nested(nested: Mapping[str, Any], option: str, *, least: int) -
             is_partition = partition.isascii() and partition.isdecimal()
             if not is_partition or type(number) is not int or not least <= number <= LONG_MAX:
                 raise InvalidConfigError(
-                    f"option {option}: topic {topic!r} has {partition!r}: {number!r}; it must be a partition, and a "
-                    f"number of {least} or more"
+                    f"option {option}: topic {topic!r} has {partition!r}: {number!r}; it must be a partition, and "
+                    + (form or f"a number of {least} or more")
                 )
             found[TopicPartition(topic, int(partition))] = number
     return found

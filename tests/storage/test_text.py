@@ -15,6 +15,9 @@ from pyspark_commitlog.storage.text import masked, parse_duration_ms, parse_inst
         ("2023-11-14 23:13:20.500+01:00", 1_700_000_000_500),
         ("2023-11-14", 1_699_920_000_000),
         ("20231114", 1_699_920_000_000),
+        (" +1700000000000 ", 1_700_000_000_000),
+        ("2023-11-14T22:13:20.000001Z", 1_700_000_000_001),  # the first record that is not older
+        ("1969-12-31T23:59:59.9985", -1),
     ],
 )
 def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) -> None:
@@ -25,6 +28,13 @@ def test_a_time_is_iso_8601_in_utc_or_milliseconds(text: str, expected_ms: int) 
 def test_a_value_that_is_no_time_or_is_in_seconds_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither ISO 8601"):
         parse_instant(text)
+
+
+def test_any_number_is_milliseconds_where_kafka_takes_them() -> None:
+    assert [parse_instant(text, least_ms=0) for text in ("0", "20231114", "2023-11-14")] == [0, 20231114, 1699920000000]
+    for text in ("-1", str(2**63), "٣"):
+        with pytest.raises(ValueError, match="nor milliseconds since 1970"):
+            parse_instant(text, least_ms=0)
 
 
 def test_a_repeatable_argument_may_contain_commas() -> None:

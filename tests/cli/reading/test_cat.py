@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import NOW_MS, append, end_transaction, write_transactional
 from tests.support.tiered import tiered_directory
+
+
+def iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+
 
 STAGES = ("plain/final", "codecs/final", "transactions/final", "times/final")
 
@@ -94,6 +100,7 @@ def cat(directory: str, *arguments: object) -> list[str]:
         ("-99", ["v0", "v1", "v2", "", "v4"]),
         ("end", []),
         (f"s@{NOW_MS + 1500}", ["v2", "", "v4"]),
+        (f"s@{iso(NOW_MS + 1500)}", ["v2", "", "v4"]),
         (f"s@{NOW_MS + 9000}", []),
     ],
 )
@@ -103,6 +110,7 @@ def test_printing_begins_at_the_given_offset(offset: str, values: list[str], dir
 
 def test_printing_ends_at_the_end_time(directory: str) -> None:
     assert cat(directory, "-p", 0, "-o", f"s@{NOW_MS + 1000}", "-o", f"e@{NOW_MS + 3000}") == ["v1", "v2"]
+    assert cat(directory, "-p", 0, "-o", f"s@{iso(NOW_MS + 1000)}", "-o", f"e@{iso(NOW_MS + 3000)}") == ["v1", "v2"]
 
 
 def test_stored_begins_at_the_committed_offset_or_else_at_the_beginning(directory: str) -> None:
@@ -316,6 +324,7 @@ def test_an_offset_above_every_log_end_is_an_error(uneven: str) -> None:
     [
         pytest.param(["-o", "start"], "beginning, end, stored, 7, -7", id="no place"),
         pytest.param(["-o", "1", "-o", "2"], "once for the start", id="two places"),
+        pytest.param(["-o", "s@noon"], "neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds", id="no time"),
         pytest.param(["-o", "e@1", "-o", "e@2"], "once for the start", id="two ends"),
         pytest.param(["-o", "stored"], "--group", id="stored by nobody"),
         pytest.param(["-o", "1", "--group", "board"], "'--offset stored'", id="a group for nothing"),

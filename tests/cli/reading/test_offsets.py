@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,12 @@ def test_a_damaged_partition_does_not_hide_the_others() -> None:
     assert "d-torn-0/00000000000000000174.log, position 2765" in done.stderr
 
 
+def test_a_time_may_be_iso_8601(broker: Path) -> None:
+    text = datetime.fromtimestamp(T / 1000 + 5, UTC).isoformat()
+    asked = [("offsets", "--log-dir", broker, "--topic", "orders", "--time", time) for time in (T + 5000, text)]
+    assert commitlog(*asked[0]).stdout == commitlog(*asked[1]).stdout == "orders:0:5\norders:1:0\n"
+
+
 def test_json_has_the_time_of_the_record_that_was_found(broker: Path) -> None:
     done = commitlog("offsets", "--log-dir", broker, "--topic", "orders", "--time", T + 5000, "--json")
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
@@ -78,6 +85,7 @@ def test_on_a_terminal_it_is_a_table(broker: Path) -> None:
     ("arguments", "said"),
     [
         pytest.param(["--time", "soon"], "max-timestamp", id="no time"),
+        pytest.param(["--time", "soon"], "neither ISO 8601, such as 2026-11-21T06:00, nor milliseconds", id="no form"),
         pytest.param(["--partitions", "x"], "of the form 0,2", id="no number"),
         pytest.param(["--topic-partitions", "orders:x"], "orders:0-2", id="no rule"),
         pytest.param(["--topic", "orders", "--topic-partitions", "orders"], "cannot be used with", id="both"),

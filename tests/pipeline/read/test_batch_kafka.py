@@ -261,7 +261,11 @@ ERRORS: dict[str, tuple[Options, Kind, str]] = {
         WRONG,
         "startingOffsetsByTimestamp: no record of plain-1",
     ),
-    "a time that is no number": ({**PLAIN, "startingTimestamp": "noon"}, WRONG, "startingTimestamp is 'noon'"),
+    "a time that is no number": (
+        {**PLAIN, "startingTimestamp": "noon"},
+        WRONG,
+        "startingTimestamp: 'noon' is neither ISO 8601",
+    ),
     "times that are no JSON object": (
         {**PLAIN, "startingOffsetsByTimestamp": "[]"},
         WRONG,

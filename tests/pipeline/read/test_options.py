@@ -123,7 +123,17 @@ BY_TIME = {TopicPartition("flights", 0): 8}
 @pytest.mark.parametrize(
     ("given", "starting"),
     [
+        pytest.param(
+            {"startingTimestamp": "1970-01-01T00:00:07"},
+            AtTimestamp("startingTimestamp", 7000, False),
+            id="one time for all, as text",
+        ),
         pytest.param({"startingTimestamp": "7"}, AtTimestamp("startingTimestamp", 7, False), id="one time for all"),
+        pytest.param(
+            {"startingOffsetsByTimestamp": '{"flights": {"0": "1970-01-01T00:00:00.008"}}'},
+            AtTimestamps("startingOffsetsByTimestamp", BY_TIME, False),
+            id="a time each, as text",
+        ),
         pytest.param(
             {"startingOffsetsByTimestamp": TIMES},
             AtTimestamps("startingOffsetsByTimestamp", BY_TIME, False),
@@ -177,8 +187,12 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"subscribe": " , "}, "option subscribe names no topic", id="no topic"),
         pytest.param({"startingOffsets": "newest"}, "option startingOffsets", id="offsets"),
         pytest.param({"endingOffsets": "[]"}, "option endingOffsets", id="ending offsets"),
-        pytest.param({"startingTimestamp": "noon"}, "option startingTimestamp is 'noon'", id="a time"),
-        pytest.param({"endingTimestamp": "-1"}, "option endingTimestamp is '-1'", id="a time before 1970"),
+        pytest.param(
+            {"startingTimestamp": "noon"}, "option startingTimestamp: 'noon' is neither ISO 8601", id="a time"
+        ),
+        pytest.param(
+            {"endingTimestamp": "-1"}, "option endingTimestamp: '-1' is neither ISO 8601", id="a time before 1970"
+        ),
         pytest.param({"startingOffsetsByTimestamp": "latest"}, "option startingOffsetsByTimestamp", id="times"),
         pytest.param({"endingOffsetsByTimestamp": "{"}, "option endingOffsetsByTimestamp", id="ending times"),
         pytest.param(

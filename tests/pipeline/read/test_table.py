@@ -106,6 +106,9 @@ def test_bounds_select_the_rows_of_the_table(
 def test_a_datetime_between_two_milliseconds_is_rounded_up(log: str) -> None:
     just_behind = datetime.fromtimestamp(NOW_MS / 1000, UTC).replace(microsecond=1)
     assert offsets(log, by="timestamp", start=just_behind, partition=1) == of_second(1, 7)
+    assert offsets(log, by="timestamp", start=just_behind.isoformat(), partition=1) == of_second(1, 7)
+    with pytest.raises(InvalidConfigError, match="start: 'noon' is neither ISO 8601"):
+        offsets(log, by="timestamp", start="noon")
 
 
 def test_columns_are_in_the_requested_order_with_headers_only_on_request(log: str) -> None:

@@ -130,7 +130,7 @@ def test_text_that_is_not_an_offset_is_refused_with_the_options_name(text: str) 
 
 def test_times_before_1970_are_refused() -> None:
     with pytest.raises(
-        InvalidConfigError, match=r"topic 'a' has '0': -1; it must be a partition, and a number of 0 or more"
+        InvalidConfigError, match=r"topic 'a' has '0': -1; it must be a partition, and a time: ISO 8601, such as"
     ):
         timestamps_from_json('{"a": {"0": -1}}', "startingOffsetsByTimestamp")
 
