@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import storage
-from .kafka_flags import KafkaCommand
+from .kafka_flags import KafkaCommand, as_command
 
 COMMANDS = {  # command name to module
     "topics": ".admin.topics",
@@ -73,6 +73,10 @@ class _Commands(Mapping[str, TyperCommand]):
 class _Group(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": _Commands()})
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        parsed: list[str] = super().parse_args(ctx, as_command(args))
+        return parsed
 
 
 app = typer.Typer(

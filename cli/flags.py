@@ -31,11 +31,14 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+TOPIC = ("--topic", "-t", "--topics")  # the spellings of Kafka's tools, of kcat, and of the jobs
 LogDir = Annotated[str, typer.Option(help="The log directory, as in Kafka's log.dirs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")]
 TopicNames = Annotated[
     str | None,
-    typer.Option(autocompletion=complete_topic, help="A topic, or a regular expression that matches whole names."),
+    typer.Option(
+        *TOPIC, autocompletion=complete_topic, help="A topic, or a regular expression that matches whole names."
+    ),
 ]
-OneTopic = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="A topic.")]
+OneTopic = Annotated[str | None, typer.Option(*TOPIC, autocompletion=complete_topic, help="A topic.")]

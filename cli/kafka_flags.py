@@ -22,20 +22,31 @@ _NO_SERVER = "there is no server; name the log directory with --log-dir"
 _NO_REPLICAS = "there are no replicas; a log directory has one copy of each partition"
 _ONLY_TOPICS = "only topics have configs here, each (--topic) or all together (--entity-type brokers --entity-default)"
 OF_ALL = {
-    **dict.fromkeys(("--bootstrap-server", "--broker-list", "--bootstrap-controller", "--zookeeper"), _NO_SERVER),
+    **dict.fromkeys(("--bootstrap-server", "--bootstrap-servers", "-b", "--broker-list"), _NO_SERVER),
+    **dict.fromkeys(("--bootstrap-controller", "--zookeeper"), _NO_SERVER),
+    **dict.fromkeys(("--replication-factor", "--replica-assignment"), f"{_NO_REPLICAS}; leave it out"),
     **dict.fromkeys(("--command-config", "--zk-tls-config-file", "--timeout"), _NO_SERVER),
     "--version": "use commitlog --version",
 }
 _REPLICAS = (
     *("--at-min-isr-partitions", "--under-min-isr-partitions", "--under-replicated-partitions"),
-    *("--unavailable-partitions", "--replica-assignment"),
+    "--unavailable-partitions",
 )
 _ENTITIES = (
     *("--broker", "--broker-logger", "--client", "--client-defaults"),
     *("--ip", "--ip-defaults", "--user", "--user-defaults", "--client-metrics", "--group"),
 )
+MODES = {"-C": "cat", "-P": "produce"}  # kcat's modes, and our commands
+_KCAT = {
+    **{mode: f"use commitlog {command}" for mode, command in MODES.items()},
+    "-L": "use commitlog topics --describe",
+    "-Q": "use commitlog offsets --time",
+    "-X": "there is no client to configure; leave it out",
+    "-G": "use commitlog cat --group GROUP --offset stored",
+}
 SUBCOMMANDS: Mapping[str, Mapping[str, str]] = {  # the tool's subcommands, and our flags for them
-    "transactions": {"list": "", "find-hanging": "--find-hanging", "abort": "--abort"}
+    "transactions": {"list": "", "find-hanging": "--find-hanging", "abort": "--abort"},
+    **{command: {mode: ""} for mode, command in MODES.items()},
 }
 _SHOWN = "leave it out; without --abort, all that is known about each open transaction is shown"
 _OF_ITS_START = "--abort identifies a transaction by --topic, --partition and --start-offset"
@@ -52,6 +63,7 @@ NOT_HERE: Mapping[str, Mapping[str, str]] = {
         "--partition-size-limit-per-response": _NO_SERVER,
     },
     "transactions": _TRANSACTIONS,
+    **dict.fromkeys(MODES.values(), _KCAT),
     "configs": {**dict.fromkeys(_ENTITIES, _ONLY_TOPICS), "--force": "changes need no confirmation; leave it out"},
 }
 
@@ -63,14 +75,15 @@ class KafkaCommand(TyperCommand):
         """Parses as click does, but allows flags without their optional values and explains flags that do not apply."""
         name = ctx.info_name or ""
         known = {option for parameter in self.params for option in parameter.opts}
-        answers, words = {**OF_ALL, **NOT_HERE.get(name, {})}, SUBCOMMANDS.get(name, {})
+        words = SUBCOMMANDS.get(name, {})
+        answers = {**OF_ALL, **NOT_HERE.get(name, {})}
         flags = list[str]()
         for before, arg in zip(["", *args], args, strict=False):
             is_value = self._takes_value(before)
             given = arg.partition("=")[0]
-            if given in answers and given not in known and not is_value:
+            if given in answers and given not in known and given not in words and not is_value:
                 raise typer.BadParameter(f"{given}: {answers[given]}")
-            flags += [arg] if is_value or arg not in words else filter(None, [words[arg]])
+            flags += [arg] if is_value else filter(None, [words.get(arg, _without_mode(arg, name))])
         filled = list(_filled(flags, OPTIONAL_VALUES.get(name, frozenset())))
         parsed: list[str] = super().parse_args(ctx, filled)
         return parsed
@@ -78,6 +91,27 @@ class KafkaCommand(TyperCommand):
     def _takes_value(self, flag: str) -> bool:
         """Whether the argument after ``flag`` is its value."""
         return any(flag in each.opts and not getattr(each, "is_flag", False) for each in self.params)
+
+
+def _without_mode(arg: str, command: str) -> str:
+    """Returns short flags in one argument without kcat's mode of the command: ``-e`` for ``-Ce``."""
+    return f"-{arg[2:]}" if MODES.get(arg[:2]) == command and len(arg) > 2 else arg
+
+
+def as_command(args: Sequence[str]) -> list[str]:
+    """Returns ``args`` of ``commitlog`` with the command first: ``-C -t orders`` becomes ``cat -t orders``, as in kcat.
+
+    Explains flags before the command that do not apply here.
+    """
+    first = args[0] if args else ""
+    mode = next((arg for arg in args if arg in MODES), None) if first.startswith("-") else None
+    if mode is not None:
+        return [MODES[mode], *(arg for arg in args if arg != mode)]
+    answers = {**OF_ALL, **_KCAT}
+    del answers["--version"]
+    if (given := first.partition("=")[0]) in answers:
+        raise typer.BadParameter(f"{given}: {answers[given]}")
+    return list(args)
 
 
 def _filled(args: Sequence[str], optional: frozenset[str]) -> Iterator[str]:

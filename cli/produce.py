@@ -11,14 +11,14 @@ from typing import Annotated, Protocol, cast
 import typer
 
 from .. import storage
-from .flags import LogDir, complete_topic
+from .flags import TOPIC, LogDir, complete_topic
 from .output import fail, print_json
 from .reading import escaped
 
 READ_BYTES = 1024 * 1024  # the most that is appended and synced at once
 LINE_BYTES_MAX = 1024 * 1024 * 1024  # the limit of a column of records; more than a topic accepts
 
-Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="An existing topic.")]
+Topic = Annotated[str, typer.Option(*TOPIC, autocompletion=complete_topic, help="An existing topic.")]
 Partition = Annotated[
     int | None,
     typer.Option(

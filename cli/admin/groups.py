@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ... import storage
-from ..flags import AsJson, LogDir, complete_topic, only
+from ..flags import TOPIC, AsJson, LogDir, complete_topic, only
 from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
 from . import resetting
 from .group_tables import (
@@ -67,7 +67,9 @@ Members = Annotated[bool, typer.Option("--members", help="Show members of the la
 Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: also show assignments.")]
 Topic = Annotated[
     list[str] | None,
-    typer.Option(autocompletion=complete_topic, help="A topic, or some of its partitions: orders:0,2. Repeatable."),
+    typer.Option(
+        *TOPIC, autocompletion=complete_topic, help="A topic, or some of its partitions: orders:0,2. Repeatable."
+    ),
 ]
 AllTopics = Annotated[bool, typer.Option("--all-topics", help="Select all topics the group has offsets for.")]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start.")]

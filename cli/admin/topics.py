@@ -40,7 +40,7 @@ ExcludeInternal = Annotated[
 WithOverrides = Annotated[
     bool, typer.Option("--topics-with-overrides", help="Select only topics with configs of their own.")
 ]
-ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="Ignored: there is one copy.")]
+ReplicationFactor = Annotated[int, typer.Option(hidden=True, help="There is one copy, whatever is given.")]
 
 
 def topics(  # the flags are those of kafka-topics
@@ -75,6 +75,12 @@ def topics(  # the flags are those of kafka-topics
         raise typer.BadParameter("--topic-id needs --describe, and excludes --topic")
     with storage.LogManager.open(log_dir, create=create) as manager:
         if create:
+            if replication_factor > 1:
+                typer.echo(
+                    f"commitlog: --replication-factor {replication_factor}: a log directory has one copy of each "
+                    "partition; for another copy, use commitlog snapshot or jobs/mirror.py",
+                    err=True,
+                )
             _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)
             return
         there = manager.topics()

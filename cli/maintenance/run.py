@@ -24,6 +24,7 @@ Topics = Annotated[
     typer.Option(
         "--topics",
         "--topic",
+        "-t",
         autocompletion=complete_topic,
         help="Select topics by name or by regular expressions for whole names, separated by commas. Repeatable.",
     ),

@@ -15,14 +15,14 @@ import typer
 
 from ... import storage
 from ..arguments import parse_record_time
-from ..flags import LogDir, complete_topic
+from ..flags import TOPIC, LogDir, complete_topic
 from ..output import fail, nearest_or_all
 from . import record_text
 
 LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
 
-Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
+Topic = Annotated[str, typer.Option(*TOPIC, autocompletion=complete_topic, help="The topic.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", "-p", help="Read only this partition. Repeatable.")
 ]

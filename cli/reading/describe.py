@@ -12,7 +12,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_instant
-from ..flags import AsJson, LogDir, complete_topic
+from ..flags import TOPIC, AsJson, LogDir, complete_topic
 from ..output import Column, Failures, is_watched, print_json, print_table, print_wide
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ STYLES = {
     "closed": "blue",
 }
 
-Topic = Annotated[str, typer.Option("--topic", "-t", autocompletion=complete_topic, help="The topic.")]
+Topic = Annotated[str, typer.Option(*TOPIC, autocompletion=complete_topic, help="The topic.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", "-p", help="Show only this partition. Repeatable.")
 ]

@@ -301,6 +301,7 @@ ANSWERS = [
     (command, flag, answer)
     for command in ("topics", "configs", "offsets", "groups", "transactions", "delete-records", "dump-log")
     for flag, answer in (kafka_flags.OF_ALL | kafka_flags.NOT_HERE.get(command, {})).items()
+    if (command, flag) != ("topics", "--replication-factor")
 ]
 
 
