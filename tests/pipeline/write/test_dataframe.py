@@ -205,6 +205,23 @@ def test_largest_version_and_longest_name_are_written_and_skipped(spark: SparkSe
     assert values(spark, log_dir) == list(range(5))
 
 
+@pytest.mark.parametrize("mode", [None, "error", "ignore"])
+def test_write_moved_from_kafkas_sink_without_its_mode_is_refused_with_the_mode_to_use(
+    spark: SparkSession, log_dir: str, mode: str | None
+) -> None:
+    writer = numbers(spark, 0, 1).write.format("commitlog").mode(mode).option("topic", "t")
+    with pytest.raises(PySparkException, match=r'cannot be written in the ".*" mode.*"Append"'):
+        writer.option("kafka.bootstrap.servers", "b:9092").save(log_dir)
+
+
+def test_write_moved_from_kafkas_sink_keeps_its_producers_options(spark: SparkSession, log_dir: str) -> None:
+    given = {"bootstrap.servers": "b:9092", "acks": "all", "linger.ms": 5, "compression.type": "zstd"}
+    write(numbers(spark, 0, 10), log_dir, includeHeaders=True, **{f"kafka.{name}": given[name] for name in given})
+    with LogManager.open(log_dir) as manager:
+        assert codecs_in(manager, "t") == {Codec.ZSTD}
+    assert values(spark, log_dir) == list(range(10))
+
+
 def test_overwrite_is_refused_with_the_reason(spark: SparkSession, log_dir: str) -> None:
     with pytest.raises(PySparkException, match="a log is only appended to"):
         numbers(spark, 0, 1).write.format("commitlog").mode("overwrite").option("topic", "t").save(log_dir)
