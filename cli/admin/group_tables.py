@@ -72,12 +72,21 @@ def _listed(group: storage.GroupDescription, *, with_type: bool, with_state: boo
 
 
 def show_offsets(lags: Iterable[Iterable[storage.PartitionLag]], *, as_json: bool) -> None:
-    """Prints offsets and lag, one table per group."""
+    """Prints offsets and lag, one table per group. Explains on stderr the offsets of sinks, which have no lag."""
     if as_json:
         print_json(_json(lag) for of_group in lags for lag in of_group)
         return
+    sinks: dict[str, str] = {}
     for of_group in lags:
-        print_table(OFFSETS, map(_row, of_group))
+        shown = list(of_group)
+        print_table(OFFSETS, map(_row, shown))
+        sinks |= {lag.topic: lag.sink_topic for lag in shown if lag.sink_topic is not None}
+    for topic, written in sinks.items():
+        typer.echo(
+            f"commitlog: {topic} is no topic: its offset is the number of the micro-batch that a Spark query writes "
+            f"next to topic {written}",
+            err=True,
+        )
 
 
 def show_share_offsets(lags: Iterable[Iterable[storage.ShareLag]], *, as_json: bool) -> None:
@@ -193,6 +202,8 @@ def _row(lag: storage.PartitionLag) -> tuple[object, ...]:
 def _json(lag: storage.PartitionLag) -> dict[str, Any]:
     names = [column.name.lower().replace("-", "_") for column in OFFSETS]
     shown: dict[str, Any] = dict(zip(names, _row(lag), strict=True))
+    if lag.sink_topic is not None:
+        shown["sink_topic"] = lag.sink_topic
     shown["lag_seconds"] = None if lag.lag_ms is None else lag.lag_ms / 1000
     if lag.log is not None:
         shown |= {"log_start_offset": lag.log.log_start_offset, "last_stable_offset": lag.log.last_stable_offset}

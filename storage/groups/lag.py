@@ -15,7 +15,7 @@ from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..reading import Isolation, LogReader, LogWatcher
-from .offsets import CommittedOffset, GroupOffsets
+from .offsets import SINK_PREFIX, CommittedOffset, GroupOffsets
 from .share_offsets import ShareOffsets
 from .states import GroupDescription, GroupMember, described_groups
 
@@ -52,6 +52,14 @@ class PartitionLag:
         if self.committed is None or self.log is None:
             return None
         return self.log.log_end_offset - self.committed.offset
+
+    @property
+    def sink_topic(self) -> str | None:
+        """The topic that a sink writes to, if ``topic`` is ``__sink.…``: the offset counts micro-batches, not records.
+
+        None: the offset is one of records.
+        """
+        return self.topic.removeprefix(SINK_PREFIX) if self.topic.startswith(SINK_PREFIX) else None
 
 
 @dataclass(frozen=True)

@@ -161,12 +161,16 @@ def test_json_has_lag_in_records_and_seconds_and_the_commits_metadata(directory:
     assert (done["consumer_id"], done["host"], done["client_id"]) == (None, None, None)
 
 
-def test_the_progress_of_a_sink_is_shown_without_lag(directory: str) -> None:
+def test_the_progress_of_a_sink_is_shown_without_lag_and_explained(directory: str) -> None:
     done = commitlog("groups", "--log-dir", directory, "--describe", "--group", "copy")
     assert lines(done.stdout)[1].split() == ["copy", "__sink.orders", "0", "3", "-", "-", "-", "-", "-"]
+    assert "__sink.orders is no topic: its offset is the number of the micro-batch" in done.stderr
+    assert "__sink" not in commitlog("groups", "--log-dir", directory, "--describe", "--group", "etl").stderr
     [sink] = described(directory, "--group", "copy")
     assert (sink["current_offset"], sink["lag"], sink["lag_seconds"]) == (3, None, None)
     assert json.loads(sink["metadata"]) == {"records": 10}
+    assert sink["sink_topic"] == "orders"
+    assert "sink_topic" not in described(directory, "--group", "etl")[0]
 
 
 def test_an_offset_of_a_deleted_topic_is_shown_without_lag(directory: str) -> None:
