@@ -101,7 +101,7 @@ def _commands(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Takes the options before the command's name; with this callback, every command stays a subcommand."""
+    """Defines the options that come before the command's name."""
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ class SystemClock:
 
 
 class _Alarms:
-    """All alarms of this process, rung by one thread that begins with the first."""
+    """All alarms of this process. One thread, which begins with the first alarm, calls their functions."""
 
     def __init__(self) -> None:
         self.forget()

@@ -422,7 +422,7 @@ class LogConfig:
 # fmt: off
 @dataclass(frozen=True)
 class CleanerConfig:
-    """The settings of compaction that a broker has, not a topic, by the broker's names.
+    """Settings of compaction for all topics, which a broker has under the names ``log.cleaner.*``.
 
     Rejects values with which no compaction could work, even if Kafka sets no bounds.
     """

@@ -140,9 +140,9 @@ def groups(  # the flags are those of kafka-consumer-groups
         reset_offsets=reset_offsets,
     )
     if (execute and dry_run) or (export and as_json):
-        raise typer.BadParameter("--execute and --dry-run exclude each other, as do --export and --json")
+        raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
     if (state is not None) + members + offsets > 1:
-        raise typer.BadParameter("--members, --offsets and --state exclude each other")
+        raise typer.BadParameter("only one of --members, --offsets and --state can be used")
     if not list_groups and (state or types is not None):
         raise typer.BadParameter("--type, and values for --state, need --list")
     scenarios: dict[str, Any] = {

@@ -72,7 +72,7 @@ def topics(  # the flags are those of kafka-topics
     if topic is None and action in ("--create", "--alter", "--delete"):
         raise typer.BadParameter(f"{action} needs --topic")
     if topic_id is not None and (not describe or topic is not None):
-        raise typer.BadParameter("--topic-id needs --describe, and excludes --topic")
+        raise typer.BadParameter("--topic-id needs --describe, and cannot be used with --topic")
     with storage.LogManager.open(log_dir, create=create) as manager:
         if create:
             if replication_factor > 1:

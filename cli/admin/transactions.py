@@ -72,7 +72,7 @@ def transactions(  # the flags are those of kafka-transactions
     reported after the others.
     """
     if abort and find_hanging:
-        raise typer.BadParameter("--abort and --find-hanging exclude each other")
+        raise typer.BadParameter("--abort and --find-hanging cannot be used together")
     with storage.LogManager.open(log_dir) as manager:
         _warn_of_missing(manager)
         if abort:

@@ -83,7 +83,7 @@ def carry_out(name: str, asked: Asked, operation: storage.Operation) -> None:
     if asked.every is None:
         code = run_once(name, asked, operation)
     elif asked.as_of is not None:
-        raise typer.BadParameter("--every and --as-of exclude each other")
+        raise typer.BadParameter("--every and --as-of cannot be used together")
     else:
         code = repeat({name: parse_interval("--every", asked.every)}, lambda _: run_once(name, asked, operation))
     if code:

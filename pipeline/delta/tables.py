@@ -236,7 +236,7 @@ def changes_to_records(
 
 
 def _in_order(changes: DataFrame, key: str, is_deleted: Column, keep_partitions: bool) -> DataFrame:
-    """Returns changes in the order in which to write them, each task's sorted.
+    """Returns the changes, sorted within each task into the order in which they are to be written.
 
     In each version, deletions come before insertions, because a row may be replaced by both. All records of a key, and
     all others of their partition, are in one task. Sorting by time keeps the order of each partition, because a

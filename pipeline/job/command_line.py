@@ -68,7 +68,7 @@ def arguments(description: str | None, *, repeats: bool = False) -> argparse.Arg
 
 
 def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """Returns ``parse`` with errors whose text argparse prints; it replaces the text of a ValueError by its own."""
+    """Wraps ``parse`` so that argparse prints the text of a ValueError, which it would replace by its own."""
 
     def parsed(text: str) -> int:
         try:

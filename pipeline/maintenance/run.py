@@ -39,7 +39,7 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         if options.every is not None and options.as_of is not None:
-            raise InvalidConfigError("--every and --as-of exclude each other")
+            raise InvalidConfigError("--every and --as-of cannot be used together")
         ready = _prepare(name, options)  # before Spark starts, which takes seconds
         with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {ready[0].directory}")) as context:
             if options.every is None:

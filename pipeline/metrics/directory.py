@@ -292,9 +292,9 @@ class _Scrape:
 def _consumer(group: GroupDescription) -> Consumer:
     return Consumer(
         group.name,
-        {TopicPartition(*partition): committed.offset for partition, committed in group.offsets.items()},
+        {partition: committed.offset for partition, committed in group.offsets.items()},
         {
-            TopicPartition(*partition): (each.host, each.consumer_id, each.client_id)
+            partition: (each.host, each.consumer_id, each.client_id)
             for each in group.members
             for partition in each.partitions
         },

@@ -60,7 +60,7 @@ class PartitionState(NamedTuple):
         return self.first if start is None or start > self.next else max(start, self.first)
 
     def latest(self, start: int | None) -> int:
-        """Returns the offset before which to end a read from ``start``: not below it, unless the log ends below it."""
+        """Returns the offset before which a read from ``start`` ends; below ``start`` only if the log ends there."""
         return self.end if start is None or start > self.next else max(start, self.end)
 
 
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._read_states()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Returns one of the options' limits, from which Spark sees that there are some, or no limit.
+        """Returns one of the limits that the options set; ReadAllAvailable if they set none.
 
         Spark's limits for Python cannot be combined and have no delay, so :meth:`latestOffset` applies all limits of
         the options, unless Spark asks it for all records (Trigger.Once).
@@ -176,7 +176,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         missing = ", ".join(str(each) for each in partitions if each not in found)
         if missing:
             raise UnknownTopicOrPartitionError(
-                f"{self._options.directory} has no directories of partitions {missing}: restore or unsubscribe them"
+                f"{self._options.directory} has no directories of partitions {missing}: restore the directories, or "
+                "remove these partitions from the subscription"
             )
         return found
 
@@ -299,7 +300,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _with_limit(limit: ReadLimit, limits: TriggerLimits) -> TriggerLimits:
-    """Returns the options' limits, with the one that Spark asks for in place of the option's."""
+    """Returns the limits that the options set; the limit that Spark requests replaces that of the same kind."""
     match limit:
         case ReadMaxRows(max_rows=most):
             return replace(limits, max_offsets=most)

@@ -217,9 +217,9 @@ def _body(response: Any, ends: float) -> bytes:
     while chunk := response.read1(2**16):
         read += chunk
         if len(read) > _BODY_BYTES_MAX:
-            raise OSError(f"the answer has more than {_BODY_BYTES_MAX} bytes")
+            raise OSError(f"the response has more than {_BODY_BYTES_MAX} bytes")
         if time.monotonic() >= ends:
-            raise TimeoutError("the answer did not end in time")
+            raise TimeoutError("the response was not complete in time")
     if response.length:  # the rest of Content-Length
         raise http.client.IncompleteRead(bytes(read), response.length)
     return bytes(read)

@@ -84,7 +84,8 @@ class JsonSerde:
     def encode(self, rows: pa.Array) -> pa.Array:
         if self._confluent_header:
             raise InvalidConfigError(
-                "a JsonSerde with confluent_header=True cannot write: it would write no header; use a serde without it"
+                "a JsonSerde with confluent_header=True can read, but cannot write, because it has no id for the "
+                "header: write with a JsonSerde without confluent_header"
             )
         return by_chunk(self._encode, rows, pa.binary())
 

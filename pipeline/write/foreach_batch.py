@@ -211,7 +211,7 @@ class _MicroBatch:
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
-    """Returns the query's checkpoint and the plan of its micro-batch; outside a query, an unknown one and NO_PLAN.
+    """Returns the query's checkpoint and the plan of its micro-batch; outside a query, Checkpoint() and NO_PLAN.
 
     Spark's own batch id is a property of the thread: ``version`` may differ from it, because a foreachBatch function
     may number its writes as it likes.

@@ -151,10 +151,11 @@ class Filter:
         return kept
 
     def _is_needed(self, headers: BatchHeaders) -> Bools:
-        """Which batches keep at least their header, shape (batches,): each active producer's last, the round's last.
+        """Returns which batches keep at least their header: the last of each active producer, and of the round.
 
-        A producer's last batch has the sequence that the next one must follow, and the epoch below which it is fenced.
-        The round's last batch shows the offset up to which the log reaches (KAFKA-17076, newer than 3.9.1).
+        Shape (batches,). A producer's last batch has the sequence that the next one must follow, and the epoch below
+        which it is fenced. The round's last batch shows the offset up to which the log reaches (KAFKA-17076, newer than
+        3.9.1).
         """
         table, control = headers.table, headers.is_control
         is_last = table["last_offset"] + 1 == self.rules.first_uncleanable_offset

@@ -138,7 +138,7 @@ class _Keys(NamedTuple):
 
 
 class _Decided(NamedTuple):
-    """A window ready to be filtered: it is known which of its batches no transaction needs."""
+    """A window with what its filter needs: which batches no transaction needs, and which markers of aborts stay."""
 
     filtering: Filter
     window: Window
@@ -189,7 +189,7 @@ class _Round:
         return CleanResult(self.offset_map.latest_offset + 1, sum(map(len, groups)), segments_after, self.counts)
 
     def _verify_clean_part(self) -> None:
-        """Verifies what building the map does not read: damage must be found before the first segment is replaced."""
+        """Verifies the clean segments, which building the map does not read, before the first segment is replaced."""
         for segment in self.log.segments:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return

@@ -238,7 +238,7 @@ class LogDirectory:
         def holes_of(partition: TopicPartition) -> Holes:
             if partition in (listed or ()):
                 return Holes.ANYWHERE
-            if partition[0] in described:
+            if partition.topic in described:
                 return Holes.NOWHERE
             if partition not in recovery_points:
                 return Holes.ANYWHERE

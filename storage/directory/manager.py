@@ -123,7 +123,8 @@ class LogManager(LogDirectory):
             topics = self.topics()
             clash = next((other for other in topics if names.collides(name, other)), None)
             if clash is not None:
-                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}, so {name!r} cannot be created")
+                why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
+                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}{why}")
             self.make_partitions(topic, topic.partitions)
             self.describe_topics({**self.described_topics(), name: topic})
         return topic
@@ -145,7 +146,7 @@ class LogManager(LogDirectory):
                     raise
         if partitions is not None and partitions != len(topic.partitions):
             raise TopicExistsError(
-                f"topic {name!r} has {len(topic.partitions)} partitions, {partitions} were asked for"
+                f"topic {name!r} has {len(topic.partitions)} partitions, but {partitions} were requested"
             )
         if configs:
             _check_configs(topic, configs)
@@ -242,7 +243,7 @@ class LogManager(LogDirectory):
 
     def close_logs(self, topic: str) -> None:
         """Closes the open logs of one topic cleanly."""
-        for key in [key for key in self._logs if key[0] == topic]:
+        for key in [key for key in self._logs if key.topic == topic]:
             self._logs.pop(key).close()
 
     def close(self) -> None:
@@ -272,4 +273,4 @@ def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
     found = LogConfig.from_mapping(topic.configs, broker=topic.broker).to_mapping()
     for key in configs:
         if asked[key] != found[key]:
-            raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, {asked[key]} was asked for")
+            raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, but {asked[key]} was requested")

@@ -8,7 +8,6 @@ A broker with tiered storage deletes local segments once they are copied, and go
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
@@ -19,10 +18,7 @@ REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 REMOTE_STORAGE_KEY = "remote.storage.enable"
 
 
-P = TypeVar("P", bound=TopicPartition)
-
-
-def remote_offsets(manager: LogManager, first_offsets: Mapping[P, int]) -> dict[P, range]:
+def remote_offsets(manager: LogManager, first_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, range]:
     """Returns the offsets that only remote storage has, by partition; no entry for a partition without such offsets.
 
     ``first_offsets``: the first offset of each partition in this directory. A crash can also make the checkpoint lower

@@ -286,7 +286,7 @@ def _listed(partitions: Collection[int]) -> str:
 
 
 def _fitting(counts: range, by_partition: Mapping[int, Collection[str]]) -> list[int]:
-    """Returns those of ``counts``, numbers of partitions, that put every name in the partition where it was found."""
+    """Returns the numbers of partitions in ``counts`` with which every name belongs where it was found."""
     fitting = np.arange(counts.start, counts.stop)
     for partition, found in by_partition.items():
         for name in found:

@@ -170,7 +170,7 @@ class _ProducerWalk:
     # Snapshots
 
     def _of_snapshot(self, offset: int) -> Iterator[Change]:
-        """Yields the change to the snapshot at ``offset``, unless the file has all producers of the log below it."""
+        """Yields the right snapshot at ``offset`` if the file is missing or contradicts the log below ``offset``."""
         wanted = [entry for entry in self._producers.entries() if not self._is_expired(entry)]
         stored = self._read_snapshot(offset)
         if stored is None or not self._states_all({entry.producer_id: entry for entry in stored}, wanted, offset):

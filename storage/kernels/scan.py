@@ -77,10 +77,10 @@ def walk(
 
 @jit
 def spaced(starts: npt.NDArray[np.int64], after: int, interval: int, rows: npt.NDArray[np.int64]) -> int:
-    """Fill ``rows`` with indices of ``starts``, which ascend: the first one above ``after``, then spaced ones.
+    """Choose numbers from ``starts``, which ascend, with gaps above ``interval``; returns how many were chosen.
 
-    Each further one is more than ``interval`` above the one before. Returns their number. ``rows`` is as long as
-    ``starts``.
+    The first one chosen is the first above ``after``; each further one is more than ``interval`` above the one before.
+    Their indices are written to ``rows``, which is as long as ``starts``.
     """
     found = 0
     for i in range(len(starts)):

@@ -31,7 +31,8 @@ _ZSTD_RAW, _ZSTD_RLE, _ZSTD_COMPRESSED = 0, 1, 2
 def measure(source: Bytes, starts: Int64s, stops: Int64s, codecs: npt.NDArray[np.int16], rooms: Int64s) -> None:
     """Fill ``rooms`` with the most bytes, at least 1, that each stream ``source[start:stop]`` can decompress to.
 
-    Fills in OTHER for streams of other shapes.
+    The entry is OTHER for a stream that is not measured: of another codec than lz4 and zstd, or with a frame that is
+    damaged or has features that Kafka's clients do not use.
     """
     for i in range(len(starts)):
         rooms[i] = OTHER

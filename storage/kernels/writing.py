@@ -90,14 +90,15 @@ def _add_sizes(shares: Int32s, sizes: Int64s, *columns: Any) -> int:
 
 
 def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batches: Int64s, opened: Int64s) -> None:
-    """Write each row after those of its share, given by ``shares``; skips rows with a share below zero.
+    """Encode each row as a record, and write it to ``target`` after the earlier records of the row's share.
 
-    Anything may be written to the ``BEHIND`` bytes after the last record of each share: no other share may use them.
+    ``shares``, shape (rows,), holds the share of each row; rows with a share below zero are skipped. Each share has its
+    own space in ``target``. The ``BEHIND`` bytes after its last record may be overwritten: no other share may use them.
 
-    A batch ends before the record that would take it above ``cut.batch_bytes_max``. ``opened`` holds the index of each
-    share's open batch in ``batches``, shape (enough, BATCH_FIELDS); its next batches follow there. The first one is a
-    batch without records that is full and ends where the share's space in ``target`` begins. Later calls continue where
-    this one ends.
+    A batch ends before the record that would take it above ``cut.batch_bytes_max``. ``batches``, shape (enough,
+    BATCH_FIELDS), holds the batches of each share in adjacent rows, and ``opened``, shape (shares,), the row of each
+    share's open batch. Before the first call, that row must be a full batch without records that ends where the
+    share's space begins. Later calls continue where this one ends.
     """
     _write_batches(shares, target, batches, opened, cut, *source)
 

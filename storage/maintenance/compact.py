@@ -108,7 +108,7 @@ def _compact(run: MaintenanceRun, partition: Partition) -> Report:
 def _rounds(
     run: MaintenanceRun, partition: Partition, manager: LogManager, log: Log, done: list[CleanResult]
 ) -> Report:
-    """Runs rounds until compaction is no longer due, and adds their results to ``done``; reports on all in ``done``."""
+    """Runs rounds until compaction is no longer due; adds their results to ``done``, and returns the report."""
     cleaner = _cleaner(run.cleaner_config)
     began: tuple[int, Cleanable] | None = None
     checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
@@ -203,7 +203,10 @@ class Compacted:
         return _reason(self.what, self.partition)
 
     def _counts(self) -> dict[str, int]:
-        """Figures before and after all rounds, which overlap: before is after, plus the difference of each round."""
+        """Returns figures before the first round and after the last one.
+
+        Rounds read the same records again, so "before" is "after" plus what each round removed.
+        """
         if not self.rounds:
             return {}
         counts, last = [each.counts for each in self.rounds], self.rounds[-1]

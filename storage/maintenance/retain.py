@@ -51,7 +51,7 @@ class GroupsKept:
         return cls(found)
 
     def of(self, partition: Partition) -> dict[str, int]:
-        """Returns the offset of each group in a partition, 0 if the group has none there."""
+        """Returns the offset that each group has committed in a partition; 0 for a group without one there."""
         return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
 
 
@@ -82,7 +82,7 @@ def retention_options(
 
 
 def _undecided(partition: Partition) -> str | None:
-    """Why a user's policy deletes nothing of a topic that its broker perhaps only compacts; None if it may delete."""
+    """Returns why a user's policy deletes nothing, None if it may: a broker perhaps only compacts the topic."""
     if POLICY_KEY not in partition.ungiven:
         return None
     return (

@@ -66,7 +66,7 @@ class ConfigOverrides:
         return cls(topic, broker, _described(described_in))
 
     def above(self, broker: Mapping[str, str]) -> ConfigOverrides:
-        """The same with other settings of a broker below those of the run."""
+        """Returns these overrides with the settings in ``broker`` added, except those that the run overrides itself."""
         return replace(self, broker={**broker, **self.broker})
 
     def config_of(self, topic: TopicDescription) -> LogConfig:
@@ -128,7 +128,7 @@ class MaintenanceRun:
 
     @cached_property
     def broker_settings(self) -> Mapping[str, str]:
-        """The settings of a broker: those of the run, then the directory's."""
+        """The settings of a broker, by its keys: those of the directory, overridden by those of the run."""
         with self.manager() as manager:
             return self.overrides.above(manager.broker_settings()).broker
 

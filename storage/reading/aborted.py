@@ -133,9 +133,10 @@ class Outcomes:
             window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
     def _hidden_from_open(self, producer_id: int) -> int:
-        """Returns the offset from which records of a producer are hidden that has no later marker.
+        """Returns the offset from which the records of a producer are hidden, if no marker of the producer follows.
 
-        Its transaction is open, or it was committed and compaction removed the marker, which hides nothing.
+        If its transaction is open, that is the first offset of the transaction. Otherwise nothing is hidden
+        (INT64_MAX): the transaction was committed, and compaction removed the marker.
         """
         producer = self._log.producers.last_entry(producer_id)
         return producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX

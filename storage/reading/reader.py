@@ -135,7 +135,8 @@ class LogReader(LogView):
             table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
             beyond = "beyond the log's end" if following is None else "into the next segment, which begins"
             raise CorruptRecordError(
-                f"a batch has offsets {table['base_offset']} to {table['last_offset']}, which reach {beyond} at {end}",
+                f"a batch has offsets {table['base_offset']} to {table['last_offset']}: it reaches {beyond} at {end}; "
+                "restore the file",
                 path=segment.path(file_names.LOG),
                 position=window.position + int(table["position"]),
             )
@@ -215,7 +216,7 @@ class LogReader(LogView):
         return iter(fetch, None)
 
     def _passing_over(self, offset: int, timespan: Timespan) -> int:
-        """Returns the offset after the segments, from ``offset`` on, whose records are all older than ``timespan``."""
+        """Skips segments, from ``offset`` on, with only records older than ``timespan``; returns the next offset."""
         if timespan.first == INT64_MIN:
             return offset
         return self.looking_again(lambda: self._behind_older(offset, timespan.first))

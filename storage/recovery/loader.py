@@ -179,7 +179,7 @@ class LogLoader(LogViewer):
         return is_below and active.size >= active.file_size
 
     def _drop_behind(self, segment: LogSegment, segments: LogSegments, recovery: Recovery) -> bool:
-        """Remove the segments after ``segment``, which will be cut, since records before theirs would be missing.
+        """Remove the segments after ``segment``: it will be cut, so the records before theirs would be missing.
 
         Removes nothing if the next segment begins at the offset at which the cut one ends: then no record is missing
         between them. Returns whether a segment was removed.

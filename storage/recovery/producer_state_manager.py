@@ -351,9 +351,10 @@ def _batches_with_producer(headers: BatchHeaders, origin: Origin) -> Iterable[Pr
 
 
 def rows_for_replay(headers: BatchHeaders) -> Int64s:
-    """Returns the rows, ascending, that are enough for a replay: state and ended transactions become the same.
+    """Returns the rows of the batches that a replay needs, ascending; the other batches would not change its result.
 
-    These are, for each producer, the markers, the batches that begin a transaction or an epoch, and the last five
+    The result is the state of the producers, and the transactions that end in these batches. Needed are, for each
+    producer, the markers, the batches that begin a transaction or an epoch, and the last five
     batches with data. A log may contain millions of other batches.
     """
     table = headers.table

@@ -110,7 +110,7 @@ def _end_of(segment: LogSegment, offset: int) -> _End:
 
 
 def _tail(segment: LogSegment, offset: int) -> Iterator[Window]:
-    """Yields the batches from about TAIL_BYTES before ``offset`` on, to which the offset index leads."""
+    """Yields the batches from about TAIL_BYTES before ``offset`` on; the offset index shows where they begin."""
     offsets, positions = segment.offset_index.offsets, segment.offset_index.positions
     row = int(np.searchsorted(offsets, offset)) - 1
     if row < 0 or positions[row] <= TAIL_BYTES:

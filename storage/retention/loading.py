@@ -50,6 +50,7 @@ def _created(policy: LoadedPolicy) -> RetentionPolicy:
     created = create_by_name(f"--policy {policy.path}", policy.path, dict(policy.options), example=_EXAMPLE)
     if not callable(getattr(created, "judge", None)) or not isinstance(getattr(created, "name", None), str):
         raise InvalidConfigError(
-            f"--policy {policy.path}: is no retention policy; it needs a text 'name' and judge(segment, situation)"
+            f"--policy {policy.path} is not a retention policy: it needs a text 'name' and a method "
+            "judge(segment, situation)"
         )
     return cast(RetentionPolicy, created)

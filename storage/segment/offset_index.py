@@ -75,7 +75,7 @@ class OffsetIndex(PairIndex):
 
     def _not_increasing(self, found: str) -> InvalidOffsetError:
         return InvalidOffsetError(
-            f"{self.path}: cannot append offsets {found}, which do not increase from {self.last_offset}"
+            f"{self.path}: cannot append offsets {found}: they must increase, and the last entry has {self.last_offset}"
         )
 
     def lookup(self, target_offset: int) -> OffsetPosition:

@@ -80,7 +80,8 @@ class TimeIndex(PairIndex):
 
     def _falling(self, found: TimestampOffset, before: TimestampOffset) -> InvalidOffsetError:
         return InvalidOffsetError(
-            f"{self.path}: cannot append entries from {found} on, since one is below {before} or below its predecessor"
+            f"{self.path}: cannot append entries from {found} on: a timestamp or an offset among them is below that of "
+            f"the entry before it; the index ends with {before}"
         )
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:

@@ -88,7 +88,7 @@ class TransactionIndex:
         for n, entry in enumerate(self.entries):
             if entry.last_offset <= before or entry.first_offset >= entry.last_offset:
                 raise self._corrupt(
-                    f"the marker of {entry} is not above its first offset and above {before}; rebuild the index", n
+                    f"the marker of {entry} must be above its first offset and above {before}; rebuild the index", n
                 )
             before = entry.last_offset
 

@@ -138,7 +138,7 @@ def _check_hangs(manager: LogManager, partition: TopicPartition, found: HoldingT
     if coordinator is not None:
         transactional_id, value = coordinator
         raise InvalidTxnStateError(
-            f"{partition[0]}-{partition[1]}: the transaction from offset {found.first_offset} does not hang: "
+            f"{partition}: the transaction from offset {found.first_offset} does not hang: "
             f"transactional id {transactional_id!r} has it as {state_text(value)}, "
             f"{_who_ends_it(manager, transactional_id, value)}"
         )

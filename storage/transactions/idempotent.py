@@ -67,7 +67,7 @@ class IdempotentProducer:
             except (StorageError, OSError) as error:
                 self._positions.pop(topic_partition, None)  # some may be in the log: do not reuse their sequences
                 if not tries_left:
-                    raise StorageError(f"partition {partition} of {topic!r}, after {TRIES} tries: {error}") from error
+                    raise StorageError(f"appending to {topic_partition} failed {TRIES} times: {error}") from error
         raise AssertionError("the last try returns or raises")
 
     def _position(self, topic_partition: TopicPartition, log: Log) -> _Position:

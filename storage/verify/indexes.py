@@ -63,7 +63,7 @@ class _Entries(NamedTuple):
 
 
 class OffsetIndexCheck:
-    """``.index``: a batch begins at each position, and no offset before it is above the entry's."""
+    """Checks a ``.index``: a batch begins at each entry's position, and none before it is above the entry's offset."""
 
     def __init__(self, file: IndexFile, base_offset: int, findings: Findings) -> None:
         self._file, self._findings = file, findings

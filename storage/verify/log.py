@@ -144,7 +144,7 @@ def _unfinished(plan: SwapPlan) -> dict[int, list[str]]:
 
 
 def _following_on(segment: SegmentToVerify, results: list[SegmentFindings]) -> SegmentToVerify:
-    """Returns the segment with producer state and compaction as earlier segments show them.
+    """Returns ``segment`` with what the segments before it show: the producer state, and whether the log is compacted.
 
     The producer state is unknown if offsets are missing before the segment, or the one before is damaged.
     """

@@ -124,7 +124,9 @@ class _Resolution:
         new_names = self._new_fields.get(self._name(writer), {})
         names = [new_names.get(each.name, each.name) for each in writer.fields]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise _MismatchError(f"fields of the writer's {writer} both become {', '.join(twice)} through an alias")
+            raise _MismatchError(
+                f"aliases read two fields of the writer's {writer} as the same field: {', '.join(twice)}"
+            )
         wanted = {each.name: each for each in reader.fields}
         defaults = {name: _default(each, writer) for name, each in wanted.items() if name not in names}
         read = self._pair if strict else self.of

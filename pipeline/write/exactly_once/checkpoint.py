@@ -66,7 +66,7 @@ class Note(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """A note, the source that it comes from, and how a user discards it on purpose; both are texts for errors."""
+    """A note about a topic, and two texts for errors: where the note is, and how a user can discard it."""
 
     topic: str
     note: Note
@@ -93,7 +93,7 @@ class Target(NamedTuple):
 
 
 class Checkpoint:
-    """A query's checkpoint. This class is an unknown one, as under Spark Connect, without plans and notes."""
+    """A query's checkpoint. This base class stands for an unknown one, as under Spark Connect: no plans, no notes."""
 
     def plan(self, batch: int) -> Plan:
         """Returns the plan of a batch, or NO_PLAN."""
@@ -296,7 +296,7 @@ def check_readable(directory: str, filesystem: FileSystem | None = None) -> None
         with suppress(FileNotFoundError):
             if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
                 raise CorruptionError(
-                    "an entry of Spark's checkpoint without content: a power cut came before it was synced. No batch "
+                    "this entry of Spark's checkpoint is empty: a power cut came before it was synced. No batch "
                     "that needs it was committed. Delete the files that docs/failures.md, section 'Spark's "
                     "checkpoint', lists for it, and start the query again",
                     path=path,

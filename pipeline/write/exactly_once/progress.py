@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
     @classmethod
     def of(cls, session: SparkSession, app_id: str | None) -> Run:
-        """Returns the run that calls this; the query's id is its name if ``app_id`` is None.
+        """Returns the current run. Its writer is named ``app_id``, or after the query's id if ``app_id`` is None.
 
         Raises InvalidConfigError if ``app_id`` is None outside a classic streaming query.
         """

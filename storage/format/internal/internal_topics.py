@@ -326,7 +326,10 @@ _ASSIGNMENT = Schema(Struct(Assignment, (Field("assigned_partitions", Array(_TOP
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """:attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``; no bytes mean no partitions."""
+    """Decodes :attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``.
+
+    No bytes mean no partitions.
+    """
     found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
     return found
 

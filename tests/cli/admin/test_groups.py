@@ -310,7 +310,7 @@ def test_beside_a_running_broker_commands_read_but_cannot_change(directory: str)
         pytest.param(["--describe"], "--all-groups", id="no group"),
         pytest.param(["--describe", "--group", "etl", "--all-groups"], "--all-groups", id="one and all"),
         pytest.param([], "--describe", id="nothing to do"),
-        pytest.param(["--describe", "--all-groups", "--state", "--members"], "exclude each other", id="two views"),
+        pytest.param(["--describe", "--all-groups", "--state", "--members"], "only one of --members", id="two views"),
         pytest.param(["--list", "--describe"], "exactly one", id="two things to do"),
         pytest.param(["--reset-offsets", "--group", "etl", "--topic", "orders"], "--to-earliest", id="no target"),
         pytest.param(
@@ -333,7 +333,7 @@ def test_beside_a_running_broker_commands_read_but_cannot_change(directory: str)
         pytest.param(["--delete-offsets", "--group", "etl"], "--topic", id="no topic to forget"),
         pytest.param(
             ["--reset-offsets", "--group", "etl", "--all-topics", "--to-latest", "--execute", "--dry-run"],
-            "exclude each other",
+            "cannot be used together",
             id="do and do not",
         ),
     ],
@@ -673,7 +673,7 @@ def test_choosing_types_or_states_with_describe_is_wrong_use(broker: Path) -> No
         (["--list", "--type", "nope"], "choose from Classic, Consumer, Share, Streams"),
         (
             ["--describe", "--members", "--offsets", "--all-groups"],
-            "--members, --offsets and --state exclude each other",
+            "only one of --members, --offsets and --state can be used",
         ),
         (["--reset-offsets", "--group", "g", "--to-latest", "--from-file", "f"], "exactly one of --to-earliest"),
         (["--reset-offsets", "--group", "g", "--topic", "t", "--from-file", "f"], "--from-file names the topics"),

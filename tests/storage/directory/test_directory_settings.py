@@ -128,7 +128,7 @@ def test_the_cleaner_and_the_check_interval_follow_them(directory: str) -> None:
 def test_a_topic_that_is_asked_for_with_other_settings_than_theirs_is_refused(directory: str) -> None:
     with LogManager.open(directory) as manager:
         manager.ensure_topic("plain", configs={"retention.ms": "1000"})
-        with pytest.raises(TopicExistsError, match=r"retention\.ms = 1000, 604800000 was asked for"):
+        with pytest.raises(TopicExistsError, match=r"retention\.ms = 1000, but 604800000 was requested"):
             manager.ensure_topic("plain", configs={"retention.ms": "604800000"})
 
 

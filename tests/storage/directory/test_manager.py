@@ -80,9 +80,9 @@ def test_an_existing_topic_is_accepted_if_it_has_the_requested_settings(tmp_path
     assert manager.ensure_topic("t") == manager.ensure_topic("t", partitions=2) == made
     assert manager.ensure_topic("t", configs={"segment.bytes": "1000", "cleanup.policy": "delete"}) == made
     assert manager.ensure_topic("one").partitions == (0,)
-    with pytest.raises(TopicExistsError, match="has 2 partitions, 3 were asked for"):
+    with pytest.raises(TopicExistsError, match="has 2 partitions, but 3 were requested"):
         manager.ensure_topic("t", partitions=3)
-    with pytest.raises(TopicExistsError, match=r"has segment\.bytes = 1000, 2000 was asked for"):
+    with pytest.raises(TopicExistsError, match=r"has segment\.bytes = 1000, but 2000 was requested"):
         manager.ensure_topic("t", configs={"segment.bytes": "2000"})
 
 

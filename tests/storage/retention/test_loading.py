@@ -81,7 +81,7 @@ def test_a_ready_policy_is_found_by_its_public_name() -> None:
         ("retention_of_mine:a_function", [], "has no class 'a_function'"),
         ("retention_of_mine:Before", [], "cannot be created with no options: TypeError: .*'offset'"),
         ("retention_of_mine:Before", ["offset=1", "days=2"], "cannot be created with offset=1, days=2: TypeError"),
-        ("retention_of_mine:NoPolicy", [], "is no retention policy; it needs a text 'name' and judge"),
+        ("retention_of_mine:NoPolicy", [], "is not a retention policy: it needs a text 'name' and a method judge"),
         ("pyspark_commitlog.storage:NewestSegmentsRetention", ["segments=0"], "segments = 0: must be a whole number"),
     ],
 )

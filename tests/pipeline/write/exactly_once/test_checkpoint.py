@@ -240,7 +240,7 @@ def test_entry_without_content_is_named_before_a_query_starts(entry: str, entry_
     with disk.open(f"/cp/{entry}", "write") as file:
         file.truncate(0)
         file.write(0, entry_bytes)
-    with pytest.raises(CorruptionError, match=f"^/cp/{entry}: an entry of Spark's checkpoint without content"):
+    with pytest.raises(CorruptionError, match=f"^/cp/{entry}: this entry of Spark's checkpoint is empty"):
         check_readable("/cp", disk)
 
 
