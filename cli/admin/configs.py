@@ -140,7 +140,7 @@ def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[
 
 
 def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the sources of a value as Kafka prints them; the broker's key only if there is exactly one."""
+    """Yields the levels that set a config, as Kafka prints them: topic, all brokers, default."""
     if row["own"] is not None:
         yield f"DYNAMIC_TOPIC_CONFIG:{row['config']}={row['value']}"
     for name, value in row["for_all"].items():

@@ -102,7 +102,7 @@ _UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6
 
 
 class Use(Enum):
-    """What the options are for; defaults, and which options are rejected, depend on it."""
+    """Whether the options are for a batch or a streaming read: decides defaults, and which options are rejected."""
 
     BATCH = "batch"
     STREAM = "streaming"

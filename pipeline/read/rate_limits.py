@@ -48,7 +48,7 @@ class TriggerDelay:
         self._last_ms: int | None = None
 
     def must_wait(self, waiting: int, limits: TriggerLimits, now_ms: int) -> bool:
-        """Whether to wait, because ``waiting`` offsets are too few; if not, the delay starts again at ``now_ms``."""
+        """Whether ``waiting`` offsets are too few for a micro-batch; if not, restarts the delay at ``now_ms``."""
         if limits.min_offsets is None:
             return False
         is_overdue = self._last_ms is None or now_ms - self._last_ms >= limits.max_delay_ms

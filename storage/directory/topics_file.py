@@ -93,7 +93,8 @@ def decode_topics_file(data: bytes) -> TopicsFile:
         content: dict[str, Any] = json.loads(data)
         if content["version"] != TOPICS_VERSION:
             raise CorruptionError(
-                f"the file has version {content['version']}, but this engine knows {TOPICS_VERSION}: use a newer one"
+                f"the file has version {content['version']}, but this engine knows {TOPICS_VERSION}: "
+                "install a newer release"
             )
         broker = content.get("broker", {})
         if not all(isinstance(value, str) for value in broker.values()):
@@ -102,7 +103,7 @@ def decode_topics_file(data: bytes) -> TopicsFile:
         elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
         return TopicsFile({**found, **elsewhere}, broker)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
-        raise CorruptionError(f"the file is not the JSON that was written there: {error}; {_WAY_OUT}") from error
+        raise CorruptionError(f"the content is not what this engine writes: {error}; {_WAY_OUT}") from error
 
 
 def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str]) -> TopicDescription:

@@ -133,7 +133,7 @@ class CoordinatorLogs(Generic[K, V]):
         )
 
     def values(self, name: str) -> Mapping[K, V]:
-        """Returns the current values in the partition of a name, those of other names too.
+        """Returns the current values in the partition that holds a name, including those of other names.
 
         Empty if the topic does not exist. Raises as :meth:`partition_of` and :meth:`LatestByKey.catch_up`.
         """

@@ -78,7 +78,7 @@ class Outcomes:
         return hidden
 
     def _find_outcomes(self, producers: set[int], segment: LogSegment, window: Window, log_end_offset: int) -> None:
-        """Adds to the cache how the transaction of each producer ends that is open at the end of a window."""
+        """Adds to the cache how each transaction ends that is open at the end of a window, by producer."""
         after = window.headers.next_offset
         wanted = {
             producer_id

@@ -99,8 +99,8 @@ class LogReader(LogView):
     def _find(self, offset: int, until: int) -> tuple[LogSegment, FoundBatch] | None:
         """Returns the segment and position of the first batch that reaches ``offset``; None: there is no such batch.
 
-        The position comes with the batches read on the way up to offset ``until``, if they are near. Checks that each
-        segment begins where the previous one ends, unless the log was compacted.
+        If the search has read that batch, its result also has the batch and those that follow it, up to offset
+        ``until``. Checks that each segment begins where the previous one ends, unless the log was compacted.
         """
         before = self.segments.floor(offset)
         for segment in self.segments.reaching(offset):

@@ -183,9 +183,10 @@ def _take(
 
 
 def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
-    """Returns the row of the first batch that does not end above its predecessor or begins below offset 0, in a list.
+    """Returns a list with the row of the first batch that is out of order; an empty list if there is none.
 
-    Accepts batches that overlap, as Kafka does: every offset can still be found.
+    A batch is out of order if it does not end above its predecessor, or begins below offset 0. Accepts batches that
+    overlap, as Kafka does: every offset can still be found.
     """
     last_offsets = headers.table["last_offset"]
     is_wrong = headers.table["base_offset"] < 0
@@ -195,7 +196,7 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
 
 
 def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
-    """Returns the row of the first damaged batch that ends below ``synced_offset``, in a list.
+    """Returns a list with the row of the first damaged batch that ends below ``synced_offset``, or an empty list.
 
     Accepts missing offsets.
     """
@@ -207,7 +208,7 @@ def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
 
 
 def _broken(window: Window, synced_offset: int) -> list[int]:
-    """Returns the row of the first batch that ends at or above ``synced_offset`` with a wrong checksum, in a list."""
+    """Returns a list with the row of the first batch at or above ``synced_offset`` with a wrong checksum, or []."""
     to_check = np.flatnonzero(window.headers.table["last_offset"] >= synced_offset)
     found = to_check[~formats.checksums_match(window.buffer, window.headers[to_check])][:1]
     return found.tolist()  # type: ignore[no-any-return]

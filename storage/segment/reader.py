@@ -276,7 +276,7 @@ class SegmentReader(SegmentWalk):
         return self._batches_from(entry, PROBE_BYTES) is not None
 
     def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
-        """Reads the batch that a time index entry names, and some after it; None if its timestamp is another."""
+        """Reads the batch that a time index entry names, and some after it; None if the batch has another timestamp."""
         position = self.position_reaching(entry.offset)
         window = None if position is None else next(self.batches(position, window_bytes=window_bytes))
         is_right = window is not None and window.headers.table["max_timestamp"][0] == entry.timestamp
