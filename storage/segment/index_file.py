@@ -303,8 +303,8 @@ class PairIndex(ABC):
     def _check_room(self, count: int, skip_full_check: bool) -> None:
         if not skip_full_check and count > self.room:
             raise ValueError(
-                f"{self.path}: cannot append {count} entries: the index has {len(self)}, and room for {self.room} more; "
-                "roll the segment first"
+                f"{self.path}: cannot append {count} entries: the index has {len(self)}, and room for {self.room} "
+                "more; roll the segment first"
             )
 
     @abstractmethod

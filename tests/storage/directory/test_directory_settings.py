@@ -187,6 +187,6 @@ def test_damaged_ones_are_reported_with_the_file(directory: str, broker: object)
     path.write_text(json.dumps({**json.loads(path.read_text()), "broker": broker}))
     with (
         LogManager.open(directory) as manager,
-        pytest.raises(CorruptionError, match=r"topics\.json: the file is not the JSON"),
+        pytest.raises(CorruptionError, match=r"topics\.json: the content is not what this engine writes"),
     ):
         manager.topics()

@@ -117,7 +117,10 @@ def test_a_torn_topics_file_is_an_error_with_a_way_out(tmp_path: Path) -> None:
         append(manager.open_log("t", 0), b"a")
     path = tmp_path / TOPICS_FILE
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(CorruptionError, match=f"^{path}: the file is not the JSON .*restore the file, .* or remove it"):
+    with pytest.raises(
+        CorruptionError,
+        match=f"^{path}: the content is not what this engine writes: .*restore the file, .* or remove it",
+    ):
         managed(tmp_path).topic("t")
     path.unlink()
     assert rows(managed(tmp_path).open_reader("t", 0)) == [(0, b"a")]

@@ -123,7 +123,7 @@ def test_a_name_not_found_is_answered_with_the_nearest_one(tmp_path: Path) -> No
 def test_a_damaged_list_of_topics_is_reported_with_its_path(tmp_path: Path, content: bytes) -> None:
     (tmp_path / TOPICS_FILE).write_bytes(content)
     for ask in (lambda: managed(tmp_path).topics(), lambda: managed(tmp_path).create_topic("t", partitions=1)):
-        with pytest.raises(CorruptionError, match=rf"{TOPICS_FILE}: the file is not the JSON"):
+        with pytest.raises(CorruptionError, match=rf"{TOPICS_FILE}: the content is not what this engine writes"):
             ask()
     assert (tmp_path / TOPICS_FILE).read_bytes() == content
 

@@ -452,7 +452,7 @@ def test_the_last_slot_is_kept_for_the_entry_that_closes_the_segment(disk: Memor
     assert (index.is_full, index.room) == (False, 1)
     index.append(20, BASE + 2)
     assert (index.is_full, index.room) == (True, 0)
-    with pytest.raises(ValueError, match="full after 0 more"):
+    with pytest.raises(ValueError, match="and room for 0 more"):
         index.append(30, BASE + 3)
     index.append(30, BASE + 3, skip_full_check=True)
     assert (len(index), index.room) == (3, 0)
