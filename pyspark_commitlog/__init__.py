@@ -2,7 +2,7 @@
 
 This is the public API. Spark finds ``format("commitlog")`` by itself, because this module's name begins with
 ``pyspark_`` and it has a ``DefaultSource``. Names are imported on first use, so that importing
-``pyspark_commitlog.storage``, or reading a topic with ``read_table`` or ``tail``, does not import Spark.
+``pyspark_commitlog.storage``, or calling ``read_table``, ``tail``, ``append`` or ``follow``, does not import Spark.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.delta import changes_to_records as changes_to_records, table_sink as table_sink
     from pyspark_commitlog.pipeline.job import run_available as run_available, spark_session as spark_session
     from pyspark_commitlog.pipeline.metrics import CommitLogMetrics as CommitLogMetrics
+    from pyspark_commitlog.pipeline.programs import (
+        Follower as Follower,
+        Producer as Producer,
+        Record as Record,
+        append as append,
+        follow as follow,
+    )
     from pyspark_commitlog.pipeline.read import read_table as read_table, tail as tail
     from pyspark_commitlog.pipeline.values import (
         AvroSerde as AvroSerde,
@@ -44,6 +51,7 @@ else:
             "pipeline.delta": ["changes_to_records", "table_sink"],
             "pipeline.job": ["spark_session", "run_available"],
             "pipeline.metrics": ["CommitLogMetrics"],
+            "pipeline.programs": ["Follower", "Producer", "Record", "append", "follow"],
             "pipeline.read": ["read_table", "tail"],
             "pipeline.values": ["AvroSerde", "Confluent", "JsonSerde", "SchemaFolder", "SchemaRegistry"],
             "pipeline.write": [

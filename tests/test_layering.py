@@ -39,7 +39,7 @@ FLOORS = {
     "pipeline": """
         datasource delta maintenance mirror demo
         job metrics
-        write
+        write programs
         read
         workers rows values
         """,

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
         local_directory as local_directory,
     )
     from .stream import RefusedStreamReader as RefusedStreamReader, StreamReader as StreamReader
-    from .table import read_table as read_table, tail as tail
+    from .table import (
+        chosen_partitions as chosen_partitions,
+        isolation_of as isolation_of,
+        read_table as read_table,
+        tail as tail,
+    )
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -30,6 +35,6 @@ else:
             "batch": ["batch_reader"],
             "options": ["Columns", "Given", "INT_MAX", "Mode", "ReadOptions", "Use", "local_directory"],
             "stream": ["RefusedStreamReader", "StreamReader"],
-            "table": ["read_table", "tail"],
+            "table": ["chosen_partitions", "isolation_of", "read_table", "tail"],
         },
     )

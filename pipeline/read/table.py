@@ -61,10 +61,10 @@ def read_table(
     >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
     """
     first, behind = asked = _bounds(start, end, by)
-    level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
+    level, schema, null_times = isolation_of(isolation), _schema(columns), _null_times(mode)
     batches = []
     with LogManager.open(os.fspath(path)) as manager:
-        for source in _partitions(manager, topic, partition):
+        for source in chosen_partitions(manager, topic, partition):
             with manager.open_reader(*source) as reader:
                 if by == "timestamp":
                     first, behind = (_offset_at(reader, time, level) for time in asked)
@@ -89,10 +89,10 @@ def tail(
     """
     if n < 0:
         raise InvalidConfigError(f"n is {n}; it must be 0 or more")
-    level, schema, null_times = _isolation(isolation), _schema(columns), _null_times(mode)
+    level, schema, null_times = isolation_of(isolation), _schema(columns), _null_times(mode)
     batches = []
     with LogManager.open(os.fspath(path)) as manager:
-        for source in _partitions(manager, topic, partition):
+        for source in chosen_partitions(manager, topic, partition):
             with manager.open_reader(*source) as reader:
                 found = _last(reader, n, level, schema)
                 batches += [to_batch(records, source, schema, null_times=null_times) for records in found]
@@ -168,7 +168,8 @@ def _number(name: str, bound: Bound, by: str) -> int | None:
     raise InvalidConfigError(f"{name} is {bound!r}; with by={by!r} it must be {wanted}")
 
 
-def _isolation(isolation: Isolation | str) -> Isolation:
+def isolation_of(isolation: Isolation | str) -> Isolation:
+    """Returns the isolation of this name. Raises InvalidConfigError for another name."""
     try:
         return Isolation(isolation)
     except ValueError:
@@ -182,7 +183,8 @@ def _schema(columns: Collection[str] | None) -> pa.Schema:
     return schema_of(read_names(include_headers=False) if columns is None else columns)
 
 
-def _partitions(manager: LogManager, topic: str, wanted: int | Collection[int] | None) -> list[TopicPartition]:
+def chosen_partitions(manager: LogManager, topic: str, wanted: int | Collection[int] | None) -> list[TopicPartition]:
+    """Returns one, some or (None) all partitions of a topic, ascending. Raises UnknownTopicOrPartitionError."""
     there = manager.topic(topic).partitions
     numbers = there if wanted is None else {wanted} if isinstance(wanted, int) else set(wanted)
     for number in numbers:
