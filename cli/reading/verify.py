@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from ... import storage
 from ..flags import AsJson, LogDir
-from ..maintenance import Asked, Config, Topics, carry_out
+from ..maintenance import Asked, Config, Every, TopicConfigs, Topics, carry_out
 
 
-def verify(*, log_dir: LogDir, topics: Topics = None, config: Config = None, as_json: AsJson = False) -> None:
+def verify(
+    *,
+    log_dir: LogDir,
+    topics: Topics = None,
+    config: Config = None,
+    topic_configs: TopicConfigs = None,
+    every: Every = None,
+    as_json: AsJson = False,
+) -> None:
     """Check checksums, records, offsets, indexes, snapshots and checkpoints, each against the others.
 
     Reads everything, changes nothing and takes no lock, so it is safe on a running broker's directory. The exit code is
-    3 if anything is damaged or has to be rebuilt.
+    3 if anything is damaged or has to be rebuilt. Works in one process; for large directories, jobs/verify.py does the
+    same with Spark.
     """
-    carry_out("verify", Asked(log_dir, topics, config, as_json), storage.verify_partitions)
+    asked = Asked(log_dir, topics, config, as_json, topic_configs=topic_configs, every=every)
+    carry_out("verify", asked, storage.verify_partitions)

@@ -163,6 +163,23 @@ def test_showing_names_configs_and_batch_headers_compiles_nothing(arguments: lis
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("command", ["verify", "retain", "compact"])
+def test_maintenance_of_a_machine_needs_no_spark(command: str, tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+        manager.open_log("orders", 0).append_records(Records.to_append([b"key"], [b"value"], timestamp_ms=0))
+    program = (
+        "import sys\n"
+        "sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from pyspark_commitlog.cli import main\n"
+        "sys.argv = ['commitlog', *sys.argv[1:]]\n"
+        "main()"
+    )
+    command_line = [sys.executable, "-c", program, command, "--log-dir", str(tmp_path)]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == f"{command}: 1 partition: 1 done"
+
+
 @pytest.fixture
 def log_directory(tmp_path: Path) -> Path:
     """A broker's log directory with two topics; one partition has a batch."""
