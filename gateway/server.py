@@ -146,7 +146,7 @@ class Gateway:
                 request.answer(body)
         except NotOpenError as error:
             again = partial(request.exchange.processor.call_soon, partial(self._run, request))
-            self.context.partitions.open_then(error.places, again)
+            self.context.partitions.open_then(error.partitions, again)
         except MalformedRequestError as error:
             request.exchange.processor.log_hostile(request.exchange.connection, error)
             request.exchange.close()

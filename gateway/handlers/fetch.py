@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from ...storage import Isolation
+from ...storage import Isolation, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition, NotOpenError
 from ..protocol import (
@@ -24,8 +24,6 @@ from .epochs import check_leader_epoch
 
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
 
-Led = Mapping[tuple[str, int], LedPartition | Exception]
-
 
 def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
@@ -34,8 +32,10 @@ def fetch(request: Request, context: Context) -> None:
         request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
         return
     names = {each.topic: _name(each.topic, context) for each in asked.partitions}
-    places = {(name, each.partition) for each in asked.partitions if (name := names[each.topic]) is not None}
-    context.partitions.led(places)  # opens them
+    wanted = {
+        TopicPartition(name, each.partition) for each in asked.partitions if (name := names[each.topic]) is not None
+    }
+    context.partitions.led(wanted)  # opens them
     _Fetching(request, context, asked, names).look()
 
 
@@ -67,7 +67,7 @@ class _Fetching:
         try:
             answers = self._read()
         except NotOpenError as error:  # its log was closed while this waited
-            self._context.partitions.open_then(error.places, self._wake)
+            self._context.partitions.open_then(error.partitions, self._wake)
             return
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
-from ...storage import Isolation, LogManager
+from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
 from ..protocol import ErrorCode, RequestError, code_of
@@ -17,12 +17,14 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 NO_EPOCH = NO_OFFSET = NO_TIMESTAMP = -1
 
-Places = Mapping[tuple[str, int], LedPartition | Exception]
+Led = Mapping[TopicPartition, LedPartition | Exception]
 
 
 def list_offsets(request: Request, context: Context) -> None:
     """Answers with the offsets of times; first looks at what others appended."""
-    led = context.partitions.led({(t.name, p.partition_index) for t in request.body.topics for p in t.partitions})
+    led = context.partitions.led(
+        {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
+    )
     behind = [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
@@ -54,7 +56,7 @@ def _after_catching_up(context: Context, behind: list[LedPartition], then: Calla
         context.appender.catch_up(led, done)
 
 
-def _offsets(request: Request, led: Places, manager: LogManager | None) -> Mapping[str, Any]:
+def _offsets(request: Request, led: Led, manager: LogManager | None) -> Mapping[str, Any]:
     isolation = (
         Isolation.READ_COMMITTED if getattr(request.body, "isolation_level", 0) == 1 else Isolation.READ_UNCOMMITTED
     )
@@ -63,7 +65,7 @@ def _offsets(request: Request, led: Places, manager: LogManager | None) -> Mappi
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(request, each, led[topic.name, each.partition_index], isolation, manager)
+                    _partition(request, each, led[TopicPartition(topic.name, each.partition_index)], isolation, manager)
                     for each in topic.partitions
                 ],
             }
@@ -114,12 +116,16 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
 
 def offset_for_leader_epoch(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut."""
-    led = context.partitions.led({(t.topic, p.partition) for t in request.body.topics for p in t.partitions})
+    led = context.partitions.led(
+        {TopicPartition(t.topic, p.partition) for t in request.body.topics for p in t.partitions}
+    )
     return {
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_epoch_end(each, led[topic.topic, each.partition]) for each in topic.partitions],
+                "partitions": [
+                    _epoch_end(each, led[TopicPartition(topic.topic, each.partition)]) for each in topic.partitions
+                ],
             }
             for topic in request.body.topics
         ]

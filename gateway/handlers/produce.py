@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from threading import Lock
 
-from ...storage import INTERNAL_TOPICS, AppendInfo, RecordValidationError
+from ...storage import INTERNAL_TOPICS, AppendInfo, RecordValidationError, TopicPartition
 from ..context import Context
 from ..partitions import Append, LedPartition
 from ..protocol import (
@@ -30,8 +30,8 @@ ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broke
 def produce(request: Request, context: Context) -> None:
     """Answers when every partition's batch is synced or refused; with acks 0 not at all, and closes on an error."""
     asked = parse_produce(request.exchange.frame, request.body_at, request.version)
-    places = {(each.topic, each.partition) for each in asked.partitions}
-    _Producing(request, context, asked, context.partitions.led(places)).start()
+    wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
+    _Producing(request, context, asked, context.partitions.led(wanted)).start()
 
 
 class _Producing:
@@ -42,7 +42,7 @@ class _Producing:
         request: Request,
         context: Context,
         asked: ProduceRequest,
-        led: Mapping[tuple[str, int], LedPartition | Exception],
+        led: Mapping[TopicPartition, LedPartition | Exception],
     ) -> None:
         self._request, self._context, self._asked, self._led = request, context, asked, led
         self._answers: list[Produced | None] = [None] * len(asked.partitions)
@@ -64,7 +64,7 @@ class _Producing:
         """Returns the partition and the bytes to append. Raises the error that the client is told."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
-        led = self._led[each.topic, each.partition]
+        led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(led, Exception):
             raise led
         if each.topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT:

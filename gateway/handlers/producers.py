@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ...storage import Log, LogManager
+from ...storage import Log, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
 from ..protocol import ErrorCode, RequestError, code_of, message_of
@@ -30,12 +30,16 @@ def init_producer_id(request: Request, context: Context) -> None:
 def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the producers that partitions know."""
     topics = request.body.topics
-    led = context.partitions.led({(each.name, number) for each in topics for number in each.partition_indexes})
+    led = context.partitions.led(
+        {TopicPartition(each.name, number) for each in topics for number in each.partition_indexes}
+    )
     return {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_producers(number, led[topic.name, number]) for number in topic.partition_indexes],
+                "partitions": [
+                    _producers(number, led[TopicPartition(topic.name, number)]) for number in topic.partition_indexes
+                ],
             }
             for topic in topics
         ]

@@ -12,6 +12,7 @@ from ...storage import (
     LogConfig,
     LogManager,
     TopicExistsError,
+    TopicPartition,
     add_partitions,
     delete_topic,
 )
@@ -211,7 +212,7 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
 def delete_records(request: Request, context: Context) -> None:
     """Raises log start offsets."""
     body = request.body
-    led = context.partitions.led({(t.name, p.partition_index) for t in body.topics for p in t.partitions})
+    led = context.partitions.led({TopicPartition(t.name, p.partition_index) for t in body.topics for p in t.partitions})
 
     def task(_: LogManager) -> Mapping[str, Any]:
         return {
@@ -219,7 +220,8 @@ def delete_records(request: Request, context: Context) -> None:
                 {
                     "name": topic.name,
                     "partitions": [
-                        _cut(topic.name, each, led[topic.name, each.partition_index]) for each in topic.partitions
+                        _cut(topic.name, each, led[TopicPartition(topic.name, each.partition_index)])
+                        for each in topic.partitions
                     ],
                 }
                 for topic in body.topics

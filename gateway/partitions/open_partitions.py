@@ -7,21 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from threading import Lock
 
-from ...storage import LogManager, LogStoreError, UnknownTopicOrPartitionError
+from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
 from ..worker import Worker
 from .led_partition import LedPartition
 from .topics import Topics
 
-Place = tuple[str, int]  # topic and partition
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
 
 
 class NotOpenError(Exception):
     """Partitions are not open yet: open them with :meth:`Partitions.open_then`, then ask again."""
 
-    def __init__(self, places: Collection[Place]) -> None:
-        self.places = places
-        super().__init__(f"{places} are not open")
+    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+        self.partitions = partitions
+        super().__init__(f"not open: {', '.join(map(str, partitions))}")
 
 
 class Partitions(Worker):
@@ -31,46 +30,47 @@ class Partitions(Worker):
         """``manager``: used by no other; it is closed at the end."""
         super().__init__("gateway-opener")
         self._manager, self._topics = manager, topics
-        self._led: dict[Place, LedPartition] = {}
-        self._failures: dict[Place, tuple[Exception, float]] = {}  # of the last opening, and until when it counts
+        self._led: dict[TopicPartition, LedPartition] = {}
+        self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
         self._guard = Lock()
 
-    def led(self, places: Collection[Place]) -> Mapping[Place, LedPartition | Exception]:
+    def led(self, wanted: Collection[TopicPartition]) -> Mapping[TopicPartition, LedPartition | Exception]:
         """Returns the partitions, or why they cannot be had. Raises NotOpenError with those that are to be opened."""
-        found = {place: self.look(*place) for place in places}
-        unopened = [place for place, each in found.items() if isinstance(each, NotOpenError)]
+        found = {each: self.look(*each) for each in wanted}
+        unopened = [each for each, led in found.items() if isinstance(led, NotOpenError)]
         if unopened:
             raise NotOpenError(unopened)
         return found
 
     def one(self, topic: str, partition: int) -> LedPartition:
         """Returns a partition. Raises NotOpenError, and the error if it cannot be had."""
-        found = self.led([(topic, partition)])[topic, partition]
+        wanted = TopicPartition(topic, partition)
+        found = self.led([wanted])[wanted]
         if isinstance(found, Exception):
             raise found
         return found
 
     def look(self, topic: str, partition: int) -> LedPartition | Exception:
         """Returns a partition, or why it cannot be had: NotOpenError if it is to be opened."""
-        place = (topic, partition)
-        led = self._led.get(place)
+        wanted = TopicPartition(topic, partition)
+        led = self._led.get(wanted)
         if led is not None and led.is_usable:
             return led
-        failure, until_s = self._failures.get(place, (None, 0.0))
+        failure, until_s = self._failures.get(wanted, (None, 0.0))
         if failure is not None and time.monotonic() < until_s:
             return failure
-        return self._unopened(place)
+        return self._unopened(wanted)
 
-    def _unopened(self, place: Place) -> Exception:
-        topic = self._topics.find(place[0])
-        if topic is None or place[1] not in topic.partitions or place[0] in self._closed:
-            return UnknownTopicOrPartitionError(f"no partition {place[1]} of a topic {place[0]!r}")
-        return NotOpenError([place])
+    def _unopened(self, wanted: TopicPartition) -> Exception:
+        topic = self._topics.find(wanted.topic)
+        if topic is None or wanted.partition not in topic.partitions or wanted.topic in self._closed:
+            return UnknownTopicOrPartitionError(f"no partition {wanted.partition} of a topic {wanted.topic!r}")
+        return NotOpenError([wanted])
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         """Returns the leader epoch of a partition; -1 if it is not open."""
-        led = self._led.get((topic, partition))
+        led = self._led.get(TopicPartition(topic, partition))
         return -1 if led is None else led.leader_epoch
 
     def all(self) -> list[LedPartition]:
@@ -78,28 +78,28 @@ class Partitions(Worker):
         with self._guard:
             return list(self._led.values())
 
-    def open_then(self, places: Collection[Place], then: Callable[[], None]) -> None:
+    def open_then(self, wanted: Collection[TopicPartition], then: Callable[[], None]) -> None:
         """Opens partitions, then calls ``then`` in the thread of the opener."""
 
         def task() -> None:
-            for place in places:
-                self._open(place)
+            for each in wanted:
+                self._open(each)
             then()
 
         self.run(task)
 
-    def _open(self, place: Place) -> None:
+    def _open(self, wanted: TopicPartition) -> None:
         with self._guard:
-            led = self._led.get(place)
+            led = self._led.get(wanted)
         if led is not None and led.is_usable:
             return
         try:
-            opened = LedPartition(*place, self._manager.open_log(*place))
+            opened = LedPartition(*wanted, self._manager.open_log(*wanted))
         except (LogStoreError, OSError) as error:
-            self._failures[place] = error, time.monotonic() + FAILURE_S
+            self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return
         with self._guard:
-            self._led[place] = opened
+            self._led[wanted] = opened
         if led is not None:
             led.leave()
 
@@ -113,7 +113,7 @@ class Partitions(Worker):
 
         def task() -> None:
             with self._guard:
-                left = [self._led.pop(place) for place in list(self._led) if place[0] == topic]
+                left = [self._led.pop(each) for each in list(self._led) if each.topic == topic]
             for led in left:
                 led.leave()
             with suppress(LogStoreError, OSError):  # the directory may be gone
