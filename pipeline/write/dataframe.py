@@ -117,7 +117,7 @@ class BatchWrite(DataSourceArrowWriter):
             return WritePlan.of(targets, wanted, done, transaction, self._version, unsynced={})
 
     def _progress(self, manager: LogManager) -> Progress:
-        offsets = GroupOffsets(manager).fetch(self._app_id) if self._is_named else {}
+        offsets = GroupOffsets(manager).fetch_to_commit(self._app_id) if self._is_named else {}
         return Progress(Run(self._app_id, "", ""), self._version, offsets)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

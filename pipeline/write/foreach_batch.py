@@ -114,7 +114,7 @@ class CommitLogSink:
             topics = self._targets.prepare(manager)
         target = Target(run.app_id, directory, {name: topics[name].topic_id for name in self._targets.names})
         with writing(directory, run, topics) as writer:
-            progress = Progress(run, version, writer.groups.fetch(run.app_id), plan)
+            progress = Progress(run, version, writer.groups.fetch_to_commit(run.app_id), plan)
             progress.check_remembered(_remembered(target, checkpoint), directory)
             writer.check_partitions(progress.ends(topics), topics)
             batch = _MicroBatch(writer, self._targets, topics, progress)

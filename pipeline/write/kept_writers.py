@@ -83,7 +83,7 @@ class KeptWriter:
 
     def progress(self) -> dict[str, Note]:
         """Returns the newest batch that is committed in the log for this writer, by topic."""
-        offsets = self.groups.fetch(self._app_id)
+        offsets = self.groups.fetch_to_commit(self._app_id)
         taken = {name: offsets.get(progress_key(name)) for name in self._topics}
         return {
             name: Note(found.offset - 1, found.offset, self._topics[name].topic_id)

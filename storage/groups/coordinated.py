@@ -45,7 +45,7 @@ class CoordinatedGroups:
 
         Those of open transactions are not among them. Raises as :meth:`offsets`.
         """
-        values = self._logs.values(group)
+        values = self._logs.values_to_write(group)
         return {key: values[key] for key in sorted((key for key in values if key.group == group), key=tombstone_rank)}
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
@@ -54,7 +54,7 @@ class CoordinatedGroups:
         Raises UnknownTopicOrPartitionError if the group's partition of ``__consumer_offsets`` is missing from the
         directory or cannot be determined, CorruptionError and InvalidRecordError if it is damaged, StorageError.
         """
-        values = self._logs.values(group)
+        values = self._logs.values_to_write(group)
         found = ((each, values.get(OffsetCommitKey(group, *each))) for each in wanted)
         return {each: value for each, value in found if isinstance(value, OffsetCommitValue)}
 

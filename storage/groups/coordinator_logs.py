@@ -30,7 +30,14 @@ from ..directory import (
     partition_topic_id,
     read_metadata_log,
 )
-from ..errors import InvalidConfigError, LogStoreError, TopicExistsError, UnknownTopicOrPartitionError, kept_in
+from ..errors import (
+    CorruptionError,
+    InvalidConfigError,
+    LogStoreError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+    kept_in,
+)
 from ..format.files import checkpoints, file_names
 from ..format.internal.internal_topics import partition_for, positive_hash
 from .compacted_values import LatestByKey
@@ -139,6 +146,21 @@ class CoordinatorLogs(Generic[K, V]):
         """
         partition = self.partition_of(name)
         return {} if partition is None else self.latest(partition).catch_up()
+
+    def values_to_write(self, name: str) -> Mapping[K, V]:
+        """As :meth:`values`, for a caller that writes to the partition.
+
+        A power cut may leave a damaged batch before a sound one, both never synced. A reader refuses that, and the
+        caller must read before it writes. So the partition is opened as its writer opens it, which cuts off what was
+        never synced; damage to what was synced stays an error.
+        """
+        try:
+            return self.values(name)
+        except CorruptionError:
+            partition = self.partition_of(name)
+            assert partition is not None
+            self.manager.open_log(self.topic, partition)
+            return self.values(name)
 
     # All partitions
 

@@ -62,6 +62,13 @@ class GroupOffsets:
         """
         return offsets_of(self._logs.values(group)).get(group, {})
 
+    def fetch_to_commit(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """As :meth:`fetch`, for a caller that commits: repairs what a power cut left, as a writer does.
+
+        See :meth:`CoordinatorLogs.values_to_write`.
+        """
+        return offsets_of(self._logs.values_to_write(group)).get(group, {})
+
     def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Returns the committed offsets of all groups that have offsets or members, sorted by name.
 

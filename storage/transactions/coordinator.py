@@ -125,7 +125,7 @@ class TransactionCoordinator:
         fails; the next call then continues.
         """
         self._check_not_stopped()
-        newest = self._states.newest(self.transactional_id)
+        newest = self._states.newest_to_write(self.transactional_id)
         if newest is not None and newest.transaction_status in UNFINISHED:
             newest = self._states.settled(self.transactional_id)
             logger.warning(

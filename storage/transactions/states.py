@@ -72,6 +72,13 @@ class TransactionStates:
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
 
+    def newest_to_write(self, transactional_id: str) -> TransactionLogValue | None:
+        """As :meth:`newest`, for a coordinator: repairs the log after a power cut.
+
+        See :meth:`CoordinatorLogs.values_to_write`. May take the append lock of the partition.
+        """
+        return self._logs.values_to_write(transactional_id).get(TransactionLogKey(transactional_id))
+
     def all(self, failures: list[LogStoreError] | None = None) -> Iterator[tuple[str, TransactionLogValue]]:
         """Yields all transactional ids in the partitions of this directory, with their states.
 

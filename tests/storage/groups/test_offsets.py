@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidRecordError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal.internal_topics import (
@@ -270,3 +270,41 @@ def test_an_undecodable_record_is_reported_on_every_call(disk: MemoryFileSystem)
     for _ in range(2):
         with pytest.raises(InvalidRecordError):
             groups.fetch("g")
+
+
+def test_a_batch_lost_before_a_later_unsynced_one_does_not_keep_the_writer_from_its_own_offsets(tmp_path: Path) -> None:
+    """A power cut may keep the second of two writes that were never synced. Readers refuse that, writers repair it."""
+    log = tmp_path / f"{GROUP_METADATA_TOPIC}-0" / "00000000000000000000.log"
+    with managed(tmp_path) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
+        GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(5)})
+    synced = log.stat().st_size
+    manager = managed(tmp_path)  # never closed, so the recovery point stays
+    for offset in (6, 7):
+        GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(offset)})
+    data = log.read_bytes()
+    lost = synced + (len(data.rstrip(b"\0")) - synced) // 2
+    copied = tmp_path.with_name(f"{tmp_path.name}-copied")
+    shutil.copytree(tmp_path, copied)
+    (copied / f"{GROUP_METADATA_TOPIC}-0" / log.name).write_bytes(data[:synced] + bytes(lost - synced) + data[lost:])
+    with managed(copied) as manager:
+        groups = GroupOffsets(manager)
+        with pytest.raises(CorruptRecordError):
+            groups.fetch("g")
+        assert groups.fetch_to_commit("g") == {("t", 0): CommittedOffset(5)}
+    with managed(copied) as manager:
+        assert GroupOffsets(manager).fetch("g") == {("t", 0): CommittedOffset(5)}
+
+
+def test_damage_to_synced_offsets_is_an_error_for_a_writer_too(tmp_path: Path) -> None:
+    log = tmp_path / f"{GROUP_METADATA_TOPIC}-0" / "00000000000000000000.log"
+    with managed(tmp_path) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
+        for offset in (5, 6):
+            GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(offset)})
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    with managed(tmp_path) as manager, pytest.raises(CorruptRecordError):
+        GroupOffsets(manager).fetch_to_commit("g")
+    assert log.read_bytes() == data
