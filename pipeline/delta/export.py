@@ -244,7 +244,7 @@ def _loaded_again(spark: SparkSession, options: argparse.Namespace, sink: TableS
     if not wanted:
         return {}
     if options.starting_offsets is not None:
-        raise InvalidConfigError("--starting-offsets excludes --from-time and --from-offsets: give one of them")
+        raise InvalidConfigError("--starting-offsets cannot be used with --from-time or --from-offsets")
     points, replaced = load_again(spark, sink, options.log_dir, options.topic, wanted, _given(mode=_read_mode(options)))
     if points:
         outcome = "rows replaced from" if replaced else "no row differs from"

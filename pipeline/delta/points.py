@@ -42,7 +42,7 @@ def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
     that the log does not reach, or has no more: rows would be deleted that cannot be loaded again.
     """
     if wanted.time is not None and wanted.offsets is not None:
-        raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} exclude each other: give one of them")
+        raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} cannot be used together")
     numbers = manager.topic(topic).partitions
     if wanted.time is not None:
         time_ms = _time_ms(wanted.time)

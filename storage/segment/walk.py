@@ -273,7 +273,7 @@ class SegmentWalk:
         if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
             return entry.position
         logger.warning(
-            "%s: the batch that the index has at position %d is not there; the index is not used, rebuild it",
+            "%s: no sound batch is at position %d, where the index has one; the index is not used: rebuild it",
             self.offset_index.path,
             entry.position,
         )

@@ -284,7 +284,9 @@ class Schema(NamedTuple):
         version = reader.fixed("h")
         if version not in self.versions:
             name = self.struct.make.__name__
-            raise InvalidRecordError(f"{name} has version {version}, known up to {self.versions[-1]}", position=0)
+            raise InvalidRecordError(
+                f"{name} has version {version}, but the newest known is {self.versions[-1]}", position=0
+            )
         reader.flexible = version >= self.flexible_from
         return self.struct.read(reader, version)
 

@@ -112,7 +112,7 @@ class Messages:
     def _decoded(self, what: str, kind: int, version: int, reader: FieldDecoder) -> Message:
         schema = _schemas(self._name)[what, kind]
         if version not in schema.versions:
-            reason = f"{schema.name} has version {version}, known up to {schema.versions[-1]}"
+            reason = f"{schema.name} has version {version}, but the newest known is {schema.versions[-1]}"
             raise InvalidRecordError(reason, position=0)
         reader.flexible = version in schema.flexible
         return Message(schema.name, version, _struct(self._name, what, kind, version).read(reader, version))

@@ -123,12 +123,12 @@ class TestRefused:
         ("flags", "kind", "told"),
         [
             (("--from-time", "yesterday"), InvalidConfigError, "--from-time: 'yesterday' is neither ISO 8601"),
-            (("--from-time", "2026-01-01", "--from-offsets", "earliest"), InvalidConfigError, "exclude each other"),
+            (("--from-time", "2026-01-01", "--from-offsets", "earliest"), InvalidConfigError, "used together"),
             (("--from-offsets", "latest"), InvalidConfigError, "cannot be latest"),
             (("--from-offsets", '{"t": {"7": 0}}'), InvalidConfigError, "no partition t-7"),
             (("--from-offsets", '{"t": {"0": 7}}'), OffsetOutOfRangeError, "offset 7 of t-0 is outside the log"),
             (("--from-offsets", "earliest", "--mode", "upsert"), InvalidConfigError, "--mode upsert takes no"),
-            (("--from-offsets", "earliest", "--starting-offsets", "earliest"), InvalidConfigError, "excludes"),
+            (("--from-offsets", "earliest", "--starting-offsets", "earliest"), InvalidConfigError, "be used with"),
         ],
     )  # fmt: skip
     def test_flags_that_say_no_point(

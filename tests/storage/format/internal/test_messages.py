@@ -157,7 +157,7 @@ def test_a_tagged_field_at_its_default_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue has version 1, known up to 0"),
+        (b"\0\1\0\0\0\0", "ConsumerGroupMetadataValue has version 1, but the newest known is 0"),
         (b"\0\0\0\0", "states 4 bytes, but only 2 remain"),
         (b"\0", "states 2 bytes, but only 1 remain"),
     ],
