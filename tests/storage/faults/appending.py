@@ -202,7 +202,7 @@ FAULTS = [
         on_disk(one_partition_fails_and_the_others_go_on),
         (
             Mutation(
-                "writing.shared_log:SharedLog._touching_the_disk",
+                "writing.synced_log:SyncedLog._touching_the_disk",
                 "self._failure = str(error)",
                 "self.context.filesystem.is_offline = self._failure = str(error)",
             ),
@@ -228,7 +228,13 @@ FAULTS = [
         "KAFKA-12153",
         "A truncation fails between the log end and the producers' state; the two no longer agree.",
         in_directory(interrupted_in_a_cut),
-        (Mutation("writing.log:Log.truncate_to", "with self._writing(), self._changing():", "with self._writing():"),),
+        (
+            Mutation(
+                "writing.log:Log.truncate_to",
+                "with self._writing(), self._syncing, self._changing():",
+                "with self._writing():",
+            ),
+        ),
     ),
     Fault(
         52,
