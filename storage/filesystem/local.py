@@ -79,7 +79,7 @@ class LocalFileSystem:
                 # The file may have been removed and recreated in the meantime: a lock on the old one guards nothing.
                 if has_name(descriptor, path):
                     undo.pop_all()
-                    return LocalLock(descriptor, unlock_flock)
+                    return LocalLock(path, descriptor, lambda each: fcntl.flock(each, operation), unlock_flock)
 
     def lock_shared_with_broker(self, path: str) -> LocalLock | None:
         return self._lock_like_java(path, fcntl.F_RDLCK)
@@ -99,7 +99,7 @@ class LocalFileSystem:
             except (BlockingIOError, PermissionError):  # EAGAIN or, as POSIX allows, EACCES: another holds it
                 return None
             undo.pop_all()
-            return LocalLock(descriptor, unlock_ofd)
+            return LocalLock(path, descriptor, lambda each: set_ofd_lock(each, kind), unlock_ofd)
 
     def mount(self, path: str) -> Mount:
         """The mount that contains ``path``, according to the kernel (proc(5), mountinfo)."""

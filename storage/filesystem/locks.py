@@ -10,8 +10,9 @@ import struct
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Self
+from weakref import ref
 
-from .local_file import CLOSED, OPEN_FLAGS
+from .local_file import CLOSED, OPEN_FLAGS, AddingContext
 from .open_files import OPEN_FILES
 
 # Linux's lock of an open file description. A Python built against an old libc (conda's) lacks the name of the kernel's
@@ -22,28 +23,87 @@ _WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, howev
 
 
 class LocalLock:
-    """A lock on a file, held by an open descriptor; implements :class:`.port.Lock`."""
+    """A lock on a file, held by an open descriptor; implements :class:`.port.Lock`.
 
-    def __init__(self, descriptor: int, unlock: Callable[[int], None]) -> None:
+    While it is unlocked, its descriptor may be closed to make room for other files.
+    """
+
+    def __init__(self, path: str, descriptor: int, lock: Callable[[int], None], unlock: Callable[[int], None]) -> None:
+        """``descriptor``: of the file, which is locked."""
+        self._path = path
         self._descriptor = descriptor
-        self._unlock = unlock
+        self._lock, self._unlock = lock, unlock
+        self._is_held = True
         self._process = os.getpid()
 
+    @property
+    def _is_open(self) -> bool:
+        """False in a forked child too: it closed its copy, and may have another file under this number."""
+        return self._descriptor != CLOSED and self._process == os.getpid()
+
     def release(self) -> None:
-        if self._descriptor == CLOSED or self._process != os.getpid():
-            return  # a forked child closed its copy, and may have another file under this number
-        descriptor, self._descriptor = self._descriptor, CLOSED
+        if not self._is_open:
+            return
+        with OPEN_FILES.lock:
+            descriptor, self._descriptor = self._descriptor, CLOSED
+            OPEN_FILES.files.pop(descriptor, None)
         try:
             # Closing alone would leave the lock with a child that a library forked without Python's knowledge.
             self._unlock(descriptor)
         finally:
             _close_lock_file(descriptor)
 
+    def unlock(self) -> None:
+        if self._is_open and self._is_held:
+            self._unlock(self._descriptor)
+            with OPEN_FILES.lock:
+                self._is_held = False
+                OPEN_FILES.files[self._descriptor] = ref(self)
+
+    def lock_again(self) -> bool:
+        with OPEN_FILES.lock:
+            if not self._is_open:
+                return False
+            self._is_held = True
+            OPEN_FILES.files.pop(self._descriptor, None)
+        try:
+            with AddingContext("lock", self._path):
+                self._lock(self._descriptor)
+                if os.fstat(self._descriptor).st_nlink:
+                    return True
+        except BaseException:
+            self.release()
+            raise
+        self.release()
+        return False
+
+    def rest(self) -> bool:
+        """Close the file of a lock that is not held; see :class:`.open_files.Resting`."""
+        if self._is_held or not self._is_open:
+            return False
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        _close_lock_file(descriptor)
+        return True
+
+    def read(self, length: int) -> bytes:
+        with AddingContext("read", self._path):
+            return os.pread(self._descriptor, length, 0)
+
+    def write(self, data: bytes) -> None:
+        with AddingContext("write", self._path):
+            os.ftruncate(self._descriptor, 0)
+            if data:
+                os.pwrite(self._descriptor, data, 0)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.release()
+
+    def __del__(self) -> None:
+        if not self._is_held:
+            self.release()
 
 
 def open_lock_file(path: str, undo: ExitStack) -> int:
@@ -64,6 +124,7 @@ def _close_inherited_lock_files() -> None:
     The parent keeps its locks, of both kinds, when a child closes its copies.
     """
     for descriptor in OPEN_FILES.locks:
+        OPEN_FILES.files.pop(descriptor, None)
         with suppress(OSError):
             os.close(descriptor)
     OPEN_FILES.locks.clear()

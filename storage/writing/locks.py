@@ -5,6 +5,9 @@ A process that opens a log for writing holds the append lock and, within it, tri
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from uuid import uuid4
+
 from ..errors import LogDirLockedError
 from ..filesystem import Lock
 from ..format.files import file_names
@@ -19,7 +22,53 @@ def wait_for_lock(context: LogContext, name: str) -> Lock:
     """Waits until one of the two locks is free, takes it and returns it. ``name``: of the lock file."""
     lock = context.filesystem.lock(file_names.join(context.directory, name))
     assert lock is not None  # since it waits
+    if name == APPEND_LOCK_FILE and lock.read(1):
+        lock.write(b"")  # removes the mark of a KeptLock
     return lock
+
+
+class KeptLock:
+    """The append lock of one open log: its file stays open, and shows whether others had the lock in between.
+
+    Taking the lock by its name removes the mark in its file, and a log writes its own mark once it has caught up. As
+    long as that mark is there, nobody else has had the lock. No two objects ever write the same mark.
+    """
+
+    def __init__(self, context: LogContext) -> None:
+        """Takes no lock yet."""
+        self._context = context
+        self._lock: Lock | None = None
+        self._mark = b""
+
+    def take(self, is_as_left: Callable[[], bool]) -> bool:
+        """Waits for the lock and takes it; returns whether nobody else had it since :meth:`mark`.
+
+        ``is_as_left``: whether the log's file seems to be as this process left it, which is looked at under the lock:
+        nobody can be trusted to keep to the lock where the file is another one.
+        """
+        if self._lock is not None and self._lock.lock_again():
+            if self._lock.read(len(self._mark)) == self._mark and is_as_left():
+                return True
+            self._lock.release()
+        self._lock = wait_for_lock(self._context, APPEND_LOCK_FILE)
+        self._mark = uuid4().bytes
+        return False
+
+    def mark(self) -> None:
+        """Writes to the lock's file that this object knows the present state of the log. The lock is held."""
+        assert self._lock is not None
+        self._lock.write(self._mark)
+
+    def unlock(self) -> None:
+        """Lets others take the lock."""
+        if self._lock is not None:
+            self._lock.unlock()
+
+    def close(self) -> None:
+        """Closes the lock's file."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
 
 def take_maintenance_lock(context: LogContext) -> Lock:

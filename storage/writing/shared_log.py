@@ -15,7 +15,14 @@ from ..format.files import file_names
 from ..reading import Checkpoints, Marks
 from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
 from ..segment import LogContext, LogSegment, LogSegments
-from .locks import APPEND_LOCK_FILE, MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
+from .locks import (
+    APPEND_LOCK_FILE,
+    MAINTENANCE_LOCK_FILE,
+    KeptLock,
+    take_maintenance_lock,
+    wait_for_lock,
+    write_holder,
+)
 from .synced_log import SyncedLog
 
 
@@ -26,6 +33,7 @@ class SharedLog(SyncedLog):
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._is_locked = False  # by the user of this object
+        self._kept_lock = KeptLock(context)
         make_directory_durably(context.filesystem, context.directory)
         super().__init__(context, checkpoints)
 
@@ -75,14 +83,17 @@ class SharedLog(SyncedLog):
         if self._is_locked:
             yield
             return
-        with wait_for_lock(self.context, APPEND_LOCK_FILE):
-            self._catch_up()
+        was_alone = self._kept_lock.take(self._is_as_left)
+        try:
+            if not was_alone:
+                self._catch_up()
+                self._kept_lock.mark()
             self._expire_producers()
             self._is_locked = True
-            try:
-                yield
-            finally:
-                self._is_locked = False
+            yield
+        finally:
+            self._is_locked = False
+            self._kept_lock.unlock()
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -138,6 +149,16 @@ class SharedLog(SyncedLog):
                 )
             with self._syncing, self._changing():
                 yield self.segments
+
+    def _is_as_left(self) -> bool:
+        """Whether the active segment is the file that this process appended to last, as long as then, and still active.
+
+        Holds unless another process changed the log without the append lock.
+        """
+        active = self.segments.active
+        status = self.context.filesystem.status(active.path(file_names.LOG))
+        is_same = status is not None and status.inode == self._active_inode and status.size == active.size
+        return is_same and not self.is_rolled()
 
     def _catch_up(self) -> None:
         """Reads what other processes appended; reloads the log if more than its end has changed."""
@@ -286,6 +307,7 @@ class SharedLog(SyncedLog):
                     self._close_cleanly()
         finally:
             self._timed_sync.close()
+            self._kept_lock.close()
             with self._syncing:
                 self.segments.close()
 

@@ -68,6 +68,26 @@ def test_all_of_many_files_are_read_and_written_with_few_of_them_open(many: list
     assert open_below(tmp_path) == 0
 
 
+def test_the_file_of_a_lock_is_closed_for_others_unless_it_is_held(tmp_path: Path, few: None) -> None:
+    before = set(open_files.OPEN_FILES.locks)
+    locks = [LocalFileSystem().lock(str(tmp_path / name)) for name in ("held", "free")]
+    for lock in locks:
+        assert lock is not None
+    held, free = (lock for lock in locks if lock is not None)
+    free.unlock()
+    others = [LocalFileSystem().open(str(tmp_path / f"{n:03}"), "create") for n in range(MANY)]
+    assert LocalFileSystem().lock(str(tmp_path / "held"), wait=False) is None
+    assert not free.lock_again()
+    free.unlock()  # nothing to do
+    held.unlock()
+    assert held.lock_again()
+    held.release()
+    assert open_below(tmp_path) <= FEW // 2
+    assert open_files.OPEN_FILES.locks == before
+    for file in others:
+        file.close()
+
+
 def resting(many: list[File]) -> File:
     """A file that is closed for a while: the first, opened before all others."""
     many[-1].size()

@@ -329,6 +329,61 @@ def test_shared_locks_coexist_and_exclude_an_exclusive_one(place: Place) -> None
         pass
 
 
+def test_a_lock_is_let_go_and_taken_again(place: Place) -> None:
+    lock = place.disk.lock(place / "lock")
+    assert lock is not None
+    for _ in range(2):
+        lock.unlock()
+        with held(place, "lock"):
+            pass
+        assert lock.lock_again()
+        assert place.disk.lock(place / "lock", wait=False) is None
+    lock.release()
+    assert not lock.lock_again()
+    with held(place, "lock"):
+        pass
+
+
+def test_a_lock_whose_file_was_removed_is_not_taken_again(place: Place) -> None:
+    lock = place.disk.lock(place / "lock")
+    assert lock is not None
+    lock.unlock()
+    place.disk.remove(place / "lock")
+    assert not lock.lock_again()
+
+
+def test_taking_a_lock_again_waits_for_its_holder(place: Place) -> None:
+    lock = place.disk.lock(place / "lock")
+    assert lock is not None
+    lock.unlock()
+    holder, is_taken = place.disk.lock(place / "lock"), threading.Event()
+    assert holder is not None
+
+    def take() -> None:
+        assert lock.lock_again()
+        is_taken.set()
+
+    waiting = threading.Thread(target=take)
+    waiting.start()
+    assert not is_taken.wait(0.05)
+    holder.release()
+    assert is_taken.wait(10)
+    waiting.join()
+
+
+def test_a_lock_file_keeps_what_is_written_to_it(place: Place) -> None:
+    lock = place.disk.lock(place / "lock")
+    assert lock is not None
+    assert lock.read(10) == b""
+    for text in (b"long text", b"short", b""):
+        lock.write(text)
+        assert lock.read(100) == text
+        assert lock.read(3) == text[:3]
+    lock.write(b"kept")
+    lock.release()
+    assert read_file(place.disk, place / "lock", 100) == b"kept"
+
+
 def test_locks_of_different_files_do_not_meet(place: Place) -> None:
     with held(place, "append"), held(place, "maintenance"):
         assert place.disk.lock(place / "append", wait=False) is None

@@ -119,6 +119,37 @@ class FaultyFile:
         self.close()
 
 
+class FaultyLock:
+    """A lock of a FaultyFileSystem."""
+
+    def __init__(self, inner: Lock, filesystem: FaultyFileSystem, path: str) -> None:
+        self._inner = inner
+        self._filesystem = filesystem
+        self._path = path
+
+    def release(self) -> None:
+        self._inner.release()
+
+    def unlock(self) -> None:
+        self._inner.unlock()
+
+    def lock_again(self) -> bool:
+        self._filesystem.meet("lock", self._path)
+        return self._inner.lock_again()
+
+    def read(self, length: int) -> bytes:
+        return self._inner.read(length)
+
+    def write(self, data: bytes) -> None:
+        self._inner.write(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+
 class FaultyFileSystem:
     """``inner``, save where one of ``rules`` strikes (the first that does). Rules may be added at any time."""
 
@@ -177,7 +208,8 @@ class FaultyFileSystem:
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> Lock | None:
         self.meet("lock", path)
-        return self.inner.lock(path, exclusive=exclusive, wait=wait)
+        lock = self.inner.lock(path, exclusive=exclusive, wait=wait)
+        return lock and FaultyLock(lock, self, path)
 
     def lock_shared_with_broker(self, path: str) -> Lock | None:
         self.meet("lock_shared_with_broker", path)

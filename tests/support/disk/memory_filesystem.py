@@ -69,12 +69,34 @@ class _Held:
 class MemoryLock:
     """A lock of a MemoryFileSystem."""
 
-    def __init__(self, filesystem: MemoryFileSystem, held: _Held) -> None:
+    def __init__(self, filesystem: MemoryFileSystem, path: str, held: _Held) -> None:
         self._filesystem = filesystem
+        self._path = path
         self._held = held
+        self._is_open = True
 
     def release(self) -> None:
+        self._is_open = False
         self._filesystem._release(self._held)
+
+    def unlock(self) -> None:
+        self._filesystem._release(self._held)
+
+    def lock_again(self) -> bool:
+        with self._filesystem._doing(Operation("lock", self._path)):
+            if not self._is_open or self._filesystem._find(self._path) is not self._held.node:
+                return False
+            self._held.thread = threading.get_ident()
+            return self._filesystem._take(self._held, self._path, wait=True)
+
+    def read(self, length: int) -> bytes:
+        with self._filesystem._doing(Operation("read", self._path, None, 0, length)):
+            return bytes(self._held.node.content[:length])
+
+    def write(self, data: bytes) -> None:
+        with self._filesystem._doing(Operation("write", self._path, None, 0, len(data))):
+            self._held.node.change(Truncate(0), self._filesystem.clock.now_ms())
+            self._held.node.change(Write(0, data), self._filesystem.clock.now_ms())
 
     def __enter__(self) -> Self:
         return self
@@ -284,15 +306,18 @@ class MemoryFileSystem:
     def _lock(self, family: Literal["flock", "broker"], path: str, *, exclusive: bool, wait: bool) -> MemoryLock | None:
         with self.open(path, "create"), self._doing(Operation("lock", path)):
             wanted = _Held(family, self._file(path), exclusive, threading.get_ident())
-            while in_the_way := self._in_the_way_of(wanted):
-                if not wait:
-                    return None
-                if wanted.thread in in_the_way:
-                    raise RuntimeError(f"{path}: this thread would wait for itself, for ever")
-                self._changed.wait()
-                self._check_power()
-            self._locks.append(wanted)
-            return MemoryLock(self, wanted)
+            return MemoryLock(self, path, wanted) if self._take(wanted, path, wait=wait) else None
+
+    def _take(self, wanted: _Held, path: str, *, wait: bool) -> bool:
+        while in_the_way := self._in_the_way_of(wanted):
+            if not wait:
+                return False
+            if wanted.thread in in_the_way:
+                raise RuntimeError(f"{path}: this thread would wait for itself, for ever")
+            self._changed.wait()
+            self._check_power()
+        self._locks.append(wanted)
+        return True
 
     def _in_the_way_of(self, wanted: _Held) -> set[int]:
         """The threads that hold a lock which excludes the one wanted."""
