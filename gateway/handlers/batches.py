@@ -38,9 +38,11 @@ def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
         raise RequestError(ErrorCode.invalid_record, "a request has no record batch for a partition")
     if records[_MAGIC_AT] != 2:
         raise RequestError(ErrorCode.invalid_record, f"a record batch has magic {records[_MAGIC_AT]}, but must have 2")
-    if len(records) < _HEADER_BYTES:
-        raise RequestError(ErrorCode.corrupt_message, "a record batch ends in its header")
     size = int.from_bytes(records[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + _SIZE_AT + 4
+    if size < _HEADER_BYTES:
+        raise RequestError(ErrorCode.corrupt_message, f"a record batch cannot have {size} bytes")
+    if size > len(records):
+        raise RequestError(ErrorCode.invalid_record, f"a record batch has {len(records)} of its {size} bytes")
     if size < len(records):
         raise RequestError(ErrorCode.invalid_record, "a request has more than one record batch for a partition")
     attributes: int = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0]

@@ -13,7 +13,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...storage import AppendInfo, Isolation, Log, LogStoreError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from ...storage import (
+    AppendInfo,
+    FetchData,
+    Isolation,
+    Log,
+    LogStoreError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from ..network import Part
 
 T = TypeVar("T")
@@ -94,8 +102,9 @@ class LedPartition:
                 )
             is_committed = isolation is Isolation.READ_COMMITTED
             stable = min(log.last_stable_offset, shown)
+            bound = stable if is_committed else shown
             data = None
-            if offset < (stable if is_committed else shown) and (max_bytes > 0 or min_one_batch):
+            if offset < bound and (max_bytes > 0 or min_one_batch):
                 data = log.read(offset, max_bytes=max(max_bytes, 1), isolation=isolation, min_one_message=min_one_batch)
             aborted = [] if data is None else [(each.producer_id, each.first_offset) for each in data.aborted]
             return Slice(
@@ -103,7 +112,7 @@ class LedPartition:
                 stable,
                 log.log_start_offset,
                 aborted if is_committed else None,
-                () if data is None else (memoryview(data.window.buffer),),
+                () if data is None else (_below(data, bound),),
             )
 
     def delete_records(self, before_offset: int) -> int:
@@ -197,3 +206,11 @@ class LedPartition:
     def _check_here(self) -> None:
         if self.is_gone:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} is not here any more")
+
+
+def _below(data: FetchData, bound: int) -> Part:
+    """Returns the batches of a fetch that end below offset ``bound``."""
+    headers = data.window.headers
+    kept = int(np.searchsorted(headers.table["last_offset"], bound))
+    end = headers[:kept].end if kept else 0
+    return memoryview(data.window.buffer)[:end]

@@ -1,0 +1,120 @@
+"""ListOffsets, OffsetForLeaderEpoch, InitProducerId, DescribeProducers, DescribeCluster and DescribeLogDirs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.storage import LogManager
+from tests.support.gateway import WireClient, produce_fields
+from tests.support.logs.building import NOW_MS, batch, records
+
+
+def listed(client: WireClient, topic: str, timestamp: int, version: int = 9, isolation: int = 0, **more: Any) -> Any:
+    part = {"partition_index": 0, "timestamp": timestamp, **more}
+    asked = [{"name": topic, "partitions": [part]}]
+    answer = client.ask(2, version, replica_id=-1, isolation_level=isolation, topics=asked)
+    return answer.topics[0].partitions[0]
+
+
+@pytest.fixture
+def filled(client: WireClient, topic: str) -> str:
+    """Five records at one-second steps, the third the latest; the first is deleted."""
+    times = [NOW_MS + step * 1000 for step in (0, 1, 9, 3, 4)]
+    client.ask(0, 8, **produce_fields(topic, batch(*[b"v"] * 5, timestamps=times).tobytes()))
+    cut = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}]
+    client.ask(21, 1, topics=cut, timeout=1)
+    return topic
+
+
+TIMES = [(-1, 5, -1), (-2, 1, -1), (-3, 2, NOW_MS + 9000), (-4, 1, -1), (-5, -1, -1), (0, 1, NOW_MS + 1000)]
+TIMES += [(NOW_MS + 2000, 2, NOW_MS + 9000), (NOW_MS + 10_000, -1, -1)]
+
+
+@pytest.mark.parametrize(("timestamp", "offset", "found_ms"), TIMES)
+def test_offsets_are_found_by_time(client: WireClient, filled: str, timestamp: int, offset: int, found_ms: int) -> None:
+    found = listed(client, filled, timestamp)
+    assert (found.error_code, found.offset, found.timestamp) == (0, offset, found_ms)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_every_version_finds_the_ends(client: WireClient, filled: str, version: int) -> None:
+    assert [listed(client, filled, each, version).offset for each in (-1, -2)] == [5, 1]
+
+
+def test_times_that_older_versions_do_not_have_are_refused(client: WireClient, filled: str) -> None:
+    codes = [listed(client, filled, at, version).error_code for at, version in ((-3, 6), (-4, 7), (-5, 8), (-9, 9))]
+    assert codes == [35, 35, 35, 42]
+
+
+def test_an_open_transaction_ends_what_readers_of_committed_records_see(
+    client: WireClient, topic: str, log_dir: Path
+) -> None:
+    client.ask(0, 8, **produce_fields(topic, batch(b"v").tobytes()))
+    with LogManager.open(str(log_dir)) as manager:
+        manager.open_log(topic, 0).append(batch(b"open", producer_id=4, base_sequence=0, transactional=True))
+        assert [listed(client, topic, -1, isolation=level).offset for level in (0, 1)] == [2, 1]
+
+
+def test_what_another_process_appended_is_seen_at_once(client: WireClient, topic: str, log_dir: Path) -> None:
+    assert listed(client, topic, -1).offset == 0
+    with LogManager.open(str(log_dir)) as manager:
+        for end in range(1, 6):
+            manager.open_log(topic, 0).append_records(records([b"v"]))
+            assert listed(client, topic, -1).offset == end
+
+
+def test_an_unknown_partition_and_other_epochs_are_errors(client: WireClient, topic: str) -> None:
+    assert listed(client, "nowhere", -1).error_code == 3
+    assert [listed(client, topic, -1, current_leader_epoch=each).error_code for each in (-1, 0, 1)] == [0, 0, 75]
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_leader_epochs_have_their_ends(client: WireClient, filled: str, version: int) -> None:
+    def end(epoch: int, known: int = -1) -> tuple[int, int, int]:
+        part = {"partition": 0, "current_leader_epoch": known, "leader_epoch": epoch}
+        asked = [{"topic": filled, "partitions": [part]}]
+        found = client.ask(23, version, replica_id=-1, topics=asked).topics[0].partitions[0]
+        return int(found.error_code), found.leader_epoch, found.end_offset
+
+    assert [end(0), end(5), end(0, known=7)] == [(0, 0, 5), (0, -1, -1), (75, -1, -1)]
+
+
+def test_producer_ids_are_handed_out_once(client: WireClient) -> None:
+    def init(version: int, **fields: Any) -> Any:
+        return client.ask(22, version, transaction_timeout=1000, **{"transactional_id": None, **fields})
+
+    found = [init(version) for version in range(6)]
+    assert len({each.producer_id for each in found}) == 6
+    assert {(int(each.error_code), each.producer_epoch) for each in found} == {(0, 0)}
+    assert init(4, producer_id=-1, producer_epoch=-1, transactional_id="").error_code == 42
+
+
+def test_the_producers_of_a_partition_are_described(client: WireClient, topic: str) -> None:
+    now_ms = time.time_ns() // 1_000_000  # producers of old records have expired
+    written = batch(b"a", b"b", producer_id=6, base_sequence=0, timestamps=now_ms)
+    client.ask(0, 8, **produce_fields(topic, written.tobytes()))
+    asked = [{"name": topic, "partition_indexes": (0, 9)}]
+    here, missing = client.ask(61, 0, topics=asked).topics[0].partitions
+    (one,) = here.active_producers
+    assert (one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset) == (6, 0, 1, -1)
+    assert missing.error_code == 3
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_the_sizes_of_partitions_are_described(client: WireClient, filled: str, version: int) -> None:
+    asked = [{"topic": filled, "partitions": (0, 1)}]
+    (found,) = client.ask(35, version, topics=asked).results
+    (topic,) = found.topics
+    sizes = {each.partition_index: each.partition_size for each in topic.partitions}
+    assert sizes[0] > sizes[1] == 0
+
+
+def test_the_cluster_is_the_one_node(client: WireClient) -> None:
+    found = client.ask(60, 1, include_cluster_authorized_operations=False, endpoint_type=1)
+    assert (found.error_code, found.controller_id, [each.broker_id for each in found.brokers]) == (0, 1, [1])
+    assert found.cluster_id == client.ask(3, 8, topics=()).cluster_id
+    assert client.ask(60, 1, endpoint_type=2).error_code == 114
