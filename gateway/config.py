@@ -63,6 +63,23 @@ class GatewayConfig:
         "Partitions of a new topic, if its creator does not say.")
     fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
         "The most bytes that one answer to a fetch has, unless the first batch is larger.")
+    group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", INT, 6_000, ANYTHING,
+        "The shortest session timeout that a member of a group may ask for.")
+    group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", INT, 1_800_000, ANYTHING,
+        "The longest session timeout that a member of a group may ask for.")
+    group_initial_rebalance_delay_ms: int = _key("group.initial.rebalance.delay.ms", INT, 3_000, ANYTHING,
+        "How long the first members of a group wait for others to join, and again when one does.")
+    group_max_size: int = _key("group.max.size", INT, INT32_MAX, Between(1),
+        "Members that a group may have.")
+    offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", INT, 4_096, ANYTHING,
+        "The longest text that a client may commit with an offset.")
+    offsets_commit_timeout_ms: int = _key("offsets.commit.timeout.ms", INT, 5_000, Between(1),
+        "How long a commit waits for the disk; then the client is told to try again.")
+    offsets_retention_minutes: int = _key("offsets.retention.minutes", INT, 10_080, Between(1),
+        "How long offsets are kept once their group has no members, or none that reads their topic. The progress of "
+        "Spark's sinks never expires.")
+    offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", LONG, 600_000, Between(1),
+        "How often expired offsets are deleted.")
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..storage import LogManager
+from ..storage import Clock, LogManager
 from .config import Address, GatewayConfig
+from .groups import GroupThreads
 from .partitions import Appender, LedPartition, Partitions, Topics
 from .producer_ids import ProducerIds
 from .protocol import ErrorCode, RequestError
@@ -71,6 +72,7 @@ class Context:
 
     config: GatewayConfig
     cluster_id: str
+    clock: Clock
     log_dir: str
     listening: Address
     topics: Topics
@@ -78,6 +80,7 @@ class Context:
     appender: Appender
     admin: ManagerWorker  # changes topics
     lookups: ManagerWorker  # searches by time
+    groups: GroupThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
     transactions: TransactionGate = field(default_factory=NoTransactions)
 

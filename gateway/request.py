@@ -81,4 +81,4 @@ def _error_body(key: int, version: int, error: Exception) -> Mapping[str, Any]:
 
 
 # Kinds of requests whose answers have an error of the whole, and the first version with it.
-WITH_ERROR: Mapping[int, int] = {10: 0, 18: 0, 22: 0, 35: 3, 60: 0}
+WITH_ERROR: Mapping[int, int] = {10: 0, 11: 0, 12: 0, 13: 0, 14: 0, 16: 0, 18: 0, 22: 0, 35: 3, 47: 0, 60: 0}

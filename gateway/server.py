@@ -15,6 +15,7 @@ from typing import Self
 from ..storage import LogManager, load_kernels
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
+from .groups import GroupThreads
 from .handlers import HANDLERS
 from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
@@ -70,7 +71,8 @@ class Gateway:
         partitions = Partitions(managers(), topics)
         appender = Appender(config.num_io_threads)
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
-        for part in (partitions, appender, admin, lookups, Follower(partitions, topics, appender)):
+        groups = GroupThreads(config, own, managers)
+        for part in (partitions, appender, admin, lookups, groups, Follower(partitions, topics, appender)):
             part.start()
             starting.callback(part.stop)
         partitions.run(load_kernels)  # before it opens the first log, which needs them
@@ -86,6 +88,7 @@ class Gateway:
         self._context = Context(
             config=config,
             cluster_id=_cluster_id(own),
+            clock=own.clock,
             log_dir=own.directory,
             listening=Address(host, listener.getsockname()[1]),
             topics=topics,
@@ -93,6 +96,7 @@ class Gateway:
             appender=appender,
             admin=admin,
             lookups=lookups,
+            groups=groups,
         )
         idle_ms = config.connections_max_idle_ms
         limits = Limits(
@@ -107,6 +111,7 @@ class Gateway:
         for processor in processors:
             processor.start()
             starting.callback(processor.stop)
+        starting.callback(groups.give_up)  # so that members whose requests wait get an answer
         acceptor = Acceptor(listener, processors, connections_max=config.max_connections)
         acceptor.start()
         starting.callback(acceptor.stop)

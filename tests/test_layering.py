@@ -48,7 +48,7 @@ FLOORS = {
         handlers
         context
         request producer_ids
-        partitions
+        partitions groups
         protocol
         network
         config worker process

@@ -9,6 +9,18 @@ from ..protocol import ApiKey
 from .cluster import api_versions, describe_cluster, describe_log_dirs, find_coordinator
 from .configs import alter_configs, describe_configs, incremental_alter_configs
 from .fetch import fetch
+from .groups import (
+    commit_offsets,
+    delete_groups,
+    delete_offsets,
+    describe_groups,
+    fetch_offsets,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
 from .metadata import metadata
 from .offsets import list_offsets, offset_for_leader_epoch
 from .produce import produce
@@ -20,7 +32,15 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.FETCH: fetch,
     ApiKey.LIST_OFFSETS: list_offsets,
     ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_COMMIT: commit_offsets,
+    ApiKey.OFFSET_FETCH: fetch_offsets,
     ApiKey.FIND_COORDINATOR: find_coordinator,
+    ApiKey.JOIN_GROUP: join_group,
+    ApiKey.HEARTBEAT: heartbeat,
+    ApiKey.LEAVE_GROUP: leave_group,
+    ApiKey.SYNC_GROUP: sync_group,
+    ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.LIST_GROUPS: list_groups,
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.DELETE_TOPICS: delete_topics,
@@ -31,7 +51,9 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.CREATE_PARTITIONS: create_partitions,
+    ApiKey.DELETE_GROUPS: delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.OFFSET_DELETE: delete_offsets,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
 }

@@ -172,6 +172,7 @@ def _delete(
     finally:
         if topic is not None:
             context.partitions.reopen_topic(topic.name)
+    context.groups.run(lambda coordinator: coordinator.offsets.delete_topics({topic.name}))
     return {**asked, "topic_id": topic.id}
 
 

@@ -17,7 +17,15 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -28,7 +36,9 @@ class ApiKey(IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
 
@@ -46,7 +56,15 @@ APIS: Mapping[int, Api] = {
     ApiKey.FETCH: Api(4, 17, 12),
     ApiKey.LIST_OFFSETS: Api(1, 9, 6),
     ApiKey.METADATA: Api(0, 12, 9),
+    ApiKey.OFFSET_COMMIT: Api(2, 9, 8),
+    ApiKey.OFFSET_FETCH: Api(1, 9, 6),
     ApiKey.FIND_COORDINATOR: Api(0, 6, 3),
+    ApiKey.JOIN_GROUP: Api(0, 9, 6),
+    ApiKey.HEARTBEAT: Api(0, 4, 4),
+    ApiKey.LEAVE_GROUP: Api(0, 5, 4),
+    ApiKey.SYNC_GROUP: Api(0, 5, 4),
+    ApiKey.DESCRIBE_GROUPS: Api(0, 5, 5),
+    ApiKey.LIST_GROUPS: Api(0, 5, 3),
     ApiKey.API_VERSIONS: Api(0, 4, 3),
     ApiKey.CREATE_TOPICS: Api(2, 7, 5),
     ApiKey.DELETE_TOPICS: Api(1, 6, 4),
@@ -57,7 +75,9 @@ APIS: Mapping[int, Api] = {
     ApiKey.ALTER_CONFIGS: Api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Api(1, 4, 2),
     ApiKey.CREATE_PARTITIONS: Api(0, 3, 2),
+    ApiKey.DELETE_GROUPS: Api(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, 1),
+    ApiKey.OFFSET_DELETE: Api(0, 0, 1),
     ApiKey.DESCRIBE_CLUSTER: Api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
 }

@@ -133,12 +133,7 @@ class CoordinatedGroups:
     def _append_batch(self, log: Log, partition: int, changes: Sequence[GroupChange]) -> None:
         latest = self._logs.latest(partition)
         with log.exclusively():
-            values = latest.catch_up()
-            entries = [
-                (change.key.encode(), None if change.value is None else _encoded(change.value))
-                for change in changes
-                if change.only_if is None or values.get(change.key) == change.only_if
-            ]
+            entries = _entries(changes, latest.catch_up())
             if entries:
                 batches = keyed_batches(entries, self.manager.clock.now_ms(), log.context.config)
                 latest.wrote(entries, log.append_encoded(batches, sync=False))
@@ -162,6 +157,17 @@ class CoordinatedGroups:
             check()
             log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
         log.sync_appended()
+
+
+def _entries(changes: Iterable[GroupChange], values: Mapping[GroupKey, GroupValue]) -> list[tuple[bytes, bytes | None]]:
+    """Returns keys and values of the records to write, given the current values and earlier changes."""
+    newer: dict[GroupKey, GroupValue | None] = {}
+    entries = []
+    for key, value, only_if in changes:
+        if only_if is None or newer.get(key, values.get(key)) == only_if:
+            newer[key] = value
+            entries.append((key.encode(), None if value is None else _encoded(value)))
+    return entries
 
 
 def _encoded(value: GroupValue) -> bytes:

@@ -98,6 +98,14 @@ def test_a_record_is_deleted_only_while_it_has_the_value_that_was_looked_at(
     assert groups.offsets(B, [T0]) == {}
 
 
+def test_a_commit_that_shares_the_batch_with_a_deletion_is_not_deleted(manager: LogManager) -> None:
+    groups = CoordinatedGroups(manager)
+    groups.write([commit(A, 1)])
+    old = groups.offsets(A, [T0])[T0]
+    groups.write([commit(A, 2), [GroupChange(OffsetCommitKey(A, *T0), None, only_if=old)]])
+    assert groups.offsets(A, [T0])[T0].offset == 2
+
+
 def test_a_record_that_is_too_large_fails_alone(manager: LogManager) -> None:
     config = LogConfig.from_mapping({"cleanup.policy": "compact", "max.message.bytes": "500"})
     manager.open_log(GROUP_METADATA_TOPIC, 1, config)

@@ -1,0 +1,244 @@
+"""GroupCoordinator: groups of the classic protocol, with their offsets, as Kafka 3.9.1's ``GroupCoordinator``.
+
+It runs in one thread, without sockets: answers that need time are given to a callback. Members, generations and timers
+are in memory; what must survive a restart is stored before it is answered. It knows every group that ever had a member;
+others have offsets only, and are looked up in ``__consumer_offsets``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+from ...storage import (
+    Clock,
+    GroupChange,
+    GroupKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupValue,
+    LogStoreError,
+)
+from ..config import GatewayConfig
+from ..protocol import ErrorCode
+from .expiry import is_of_sink
+from .group import Group, State
+from .membership import Membership
+from .offsets import Offsets
+from .rebalancing import Groups
+from .store import GroupStore, Home, run_later, stored_offset_code
+
+CLASSIC = "classic"
+
+logger = logging.getLogger(__name__)
+
+
+class ListedGroup(NamedTuple):
+    """A group in the answer to ListGroups."""
+
+    name: str
+    protocol_type: str
+    state: str
+    type: str = CLASSIC
+
+
+@dataclass(frozen=True)
+class DescribedMember:
+    """A member in the answer to DescribeGroups."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True)
+class DescribedGroup:
+    """A group in the answer to DescribeGroups; Dead: there is none."""
+
+    error: ErrorCode
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""  # of a stable group
+    members: Sequence[DescribedMember] = ()
+
+
+class GroupCoordinator:
+    """The coordinator of all groups of a log directory. It belongs to one thread, that of ``home``."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        clock: Clock,
+        home: Home,
+        store: GroupStore,
+        new_id: Callable[[], object] = uuid4,
+    ) -> None:
+        """Knows no group before :meth:`load`. ``new_id`` returns what makes a member's id unique."""
+        self._groups = Groups(config, clock, home, store)
+        self.membership = Membership(self._groups, new_id)
+        self.offsets = Offsets(self._groups, self.membership.rebalancing)
+
+    # Beginning and end
+
+    def load(self) -> None:
+        """Reads all groups; until then requests get COORDINATOR_LOAD_IN_PROGRESS. Then expires offsets now and then."""
+        failures: list[LogStoreError] = []
+
+        def failed(error: Exception) -> None:
+            logger.error("groups could not be read, so their members must join again", exc_info=error)
+            self._loaded({}, failures)
+
+        self._groups.store.ask(
+            lambda store: store.contents(failures), lambda contents: self._loaded(contents, failures), failed
+        )
+
+    def _loaded(self, contents: Mapping[GroupKey, GroupValue], failures: Collection[LogStoreError]) -> None:
+        for failure in failures:
+            logger.error("groups in a partition could not be read, so their members must join again: %s", failure)
+        for key, value in contents.items():
+            if isinstance(key, GroupMetadataKey) and isinstance(value, GroupMetadataValue):
+                self._restore(key.group, value)
+        self._groups.is_loading = False
+        logger.info("loaded %d groups", len(self._groups.by_name))
+        self._expire_later()
+
+    def _restore(self, name: str, value: GroupMetadataValue) -> None:
+        group = self._groups.by_name[name] = Group.restored(name, value, self._groups.clock)
+        if len(group.members) > self._groups.config.group_max_size:
+            self.membership.rebalancing.prepare(group, "it has more members than group.max.size")
+        for member in group.members.values():
+            self.membership.rebalancing.expect(group, member)
+
+    def _expire_later(self) -> None:
+        def expire() -> None:
+            self.offsets.expire()
+            self._expire_later()
+
+        run_later(self._groups.home, self._groups.config.offsets_retention_check_interval_ms, expire)
+
+    def stop(self) -> None:
+        """Answers COORDINATOR_NOT_AVAILABLE from now on, also to members whose requests wait."""
+        self._groups.is_stopped = True
+        for group in self._groups.by_name.values():
+            self.membership.rebalancing.give_up(group)
+
+    def group(self, name: str) -> Group:
+        """Returns a group that has, or had, members. Raises KeyError."""
+        return self._groups.by_name[name]
+
+    # Asking about groups
+
+    def list(
+        self,
+        done: Callable[[ErrorCode, Sequence[ListedGroup]], None],
+        *,
+        states: Collection[str] = (),
+        types: Collection[str] = (),
+    ) -> None:
+        """Calls ``done`` with all groups, sorted by name; with ``states`` or ``types``, only those; case is ignored.
+
+        While groups are loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with those known so far.
+        """
+        error = self._groups.check("", may_be_empty=True)
+        wanted = {each.lower() for each in states}
+        if error or (types and CLASSIC not in {each.lower() for each in types}):
+            done(error, ())
+            return
+
+        def listed(contents: Mapping[GroupKey, GroupValue]) -> None:
+            found = {key.group: ListedGroup(key.group, "", State.EMPTY.value) for key in contents}
+            for group in self._groups.by_name.values():
+                found[group.name] = ListedGroup(group.name, group.protocol_type or "", group.state.value)
+            shown = (each for _, each in sorted(found.items()))
+            done(ErrorCode.none, [each for each in shown if not wanted or each.state.lower() in wanted])
+
+        failures: list[LogStoreError] = []
+        self._groups.store.ask(
+            lambda store: store.contents(failures), listed, lambda failure: done(stored_offset_code(failure), ())
+        )
+
+    def describe(self, name: str, done: Callable[[DescribedGroup], None]) -> None:
+        """Calls ``done`` with a group and its members; metadata and assignments only while it is stable."""
+        error = self._groups.check(name, may_be_empty=True)
+        if error:
+            done(DescribedGroup(error))
+            return
+        group = self._groups.by_name.get(name)
+        if group is not None:
+            done(_described(group))
+            return
+
+        def looked_up(records: Collection[GroupKey]) -> None:
+            state = State.EMPTY if records else State.DEAD
+            done(DescribedGroup(ErrorCode.none, state.value))
+
+        self._groups.store.ask(
+            lambda store: store.records(name),
+            looked_up,
+            lambda failure: done(DescribedGroup(stored_offset_code(failure))),
+        )
+
+    # Deleting groups
+
+    def delete(self, name: str, done: Callable[[ErrorCode], None]) -> None:
+        """Deletes an empty group with its offsets; one with the progress of a sink is in use, and is refused."""
+        error = self._groups.check(name, may_be_empty=True)
+        if error:
+            done(error)
+            return
+        self._groups.store.ask(
+            lambda store: store.records(name),
+            lambda records: self._delete(name, records, done),
+            lambda failure: done(stored_offset_code(failure)),
+        )
+
+    def _delete(self, name: str, records: Mapping[GroupKey, GroupValue], done: Callable[[ErrorCode], None]) -> None:
+        group = self._groups.by_name.get(name)
+        if (group is None and not records) or (group is not None and group.state is State.DEAD):
+            done(ErrorCode.group_id_not_found)
+            return
+        if (group is not None and group.state is not State.EMPTY) or any(map(is_of_sink, records)):
+            done(ErrorCode.non_empty_group)
+            return
+        if group is None:  # so that nobody joins in the meantime
+            group = self._groups.by_name[name] = Group(name, self._groups.clock)
+        group.enter(State.DEAD)
+        changes = [GroupChange(key, None, only_if=value) for key, value in records.items()]
+        self._groups.store.write(changes, partial(self._deleted, group, done))
+
+    def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:
+        if failure is not None:
+            group.enter(State.EMPTY)
+            done(stored_offset_code(failure))
+            return
+        for member_id in list(group.pending):
+            group.drop_pending(member_id)
+        del self._groups.by_name[group.name]
+        logger.info("group %s: deleted", group.name)
+        done(ErrorCode.none)
+
+
+def _described(group: Group) -> DescribedGroup:
+    if group.state is State.DEAD:
+        return DescribedGroup(ErrorCode.none, State.DEAD.value)
+    is_stable = group.state is State.STABLE
+    protocol = (group.protocol or "") if is_stable else ""
+    members = [
+        DescribedMember(
+            each.id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            each.metadata(protocol) if is_stable else b"",
+            each.assignment if is_stable else b"",
+        )
+        for each in group.members.values()
+    ]
+    return DescribedGroup(ErrorCode.none, group.state.value, group.protocol_type or "", protocol, members)

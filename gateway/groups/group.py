@@ -1,0 +1,265 @@
+"""Group: the members, generation and state of one group (Kafka's ``GroupMetadata``).
+
+States and what follows them: Empty and Stable → PreparingRebalance, when a member joins or leaves; PreparingRebalance →
+CompletingRebalance, when all have joined, or → Empty; CompletingRebalance → Stable, when the leader's assignment is
+stored, or → PreparingRebalance; each → Dead, when the group is deleted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+
+from ...storage import (
+    CONSUMER,
+    Clock,
+    GroupMetadataValue,
+    InvalidRecordError,
+    MemberMetadata,
+    decode_subscription,
+)
+from ..protocol import ErrorCode
+from ..worker import Timer
+from .member import JoinResult, Member, Protocols, SyncResult
+
+NO_TIMESTAMP = -1
+
+
+class State(Enum):
+    """The state of a group; values are Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_BEFORE: Mapping[State, Collection[State]] = {
+    State.EMPTY: (State.PREPARING_REBALANCE, State.DEAD),  # DEAD: a deletion failed
+    State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
+    State.COMPLETING_REBALANCE: (State.PREPARING_REBALANCE,),
+    State.STABLE: (State.COMPLETING_REBALANCE,),
+    State.DEAD: tuple(State),
+}
+
+
+class Group:
+    """A group. It belongs to the coordinator's thread."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
+        self.state = State.EMPTY
+        self.state_since_ms = clock.now_ms()  # -1: unknown, in a group that an old broker stored
+        self.generation = 0
+        self.protocol_type: str | None = None  # None: no member ever joined
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_ids: dict[str, str] = {}  # member ids by instance id
+        self.pending: dict[str, Timer] = {}  # ids that were given out, with which nobody has joined yet
+        self.unsynced: set[str] = set()  # members that joined this generation and have not sent SyncGroup
+        self.subscribed: frozenset[str] | None = None  # topics of a consumer group; None: unknown
+        self.has_new_member = False  # during the first rebalance, which then waits longer
+        self.is_gathering = False  # the first rebalance waits for more members, although all known have joined
+        self.join_timer: Timer | None = None
+        self.sync_timer: Timer | None = None
+        self._clock = clock
+        self._supported: Counter[str] = Counter()  # members by protocol
+
+    @classmethod
+    def restored(cls, name: str, value: GroupMetadataValue, clock: Clock) -> Group:
+        """Returns a group as it was stored: Stable if it has members, else Empty."""
+        group = cls(name, clock)
+        group.generation = value.generation
+        group.protocol = value.protocol
+        for each in value.members:
+            rebalance_ms = each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout
+            ids = (each.member_id, each.group_instance_id, each.client_id, each.client_host)
+            protocols = ((value.protocol or "", each.subscription),)
+            member = Member(*ids, rebalance_ms, each.session_timeout, protocols, each.assignment)
+            group.add(member, value.protocol_type)
+        group.protocol_type = value.protocol_type or None
+        group.leader = value.leader
+        group.state = State.STABLE if group.members else State.EMPTY
+        group.state_since_ms = value.current_state_timestamp
+        group.subscribed = group._subscribed()
+        return group
+
+    def stored(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+        """Returns the record of the group with assignments by member id."""
+        return GroupMetadataValue(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.leader,
+            tuple(
+                MemberMetadata(
+                    each.id,
+                    each.client_id,
+                    each.client_host,
+                    each.session_timeout_ms,
+                    each.metadata(self.protocol or ""),
+                    assignments[each.id],
+                    each.instance_id,
+                    each.rebalance_timeout_ms,
+                )
+                for each in self.members.values()
+            ),
+            self.state_since_ms,
+        )
+
+    def enter(self, state: State) -> None:
+        """Goes over to another state."""
+        if self.state not in _BEFORE[state]:
+            raise RuntimeError(f"group {self.name!r} cannot go from {self.state.value} to {state.value}")
+        self.state, self.state_since_ms = state, self._clock.now_ms()
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance can begin."""
+        return self.state in _BEFORE[State.PREPARING_REBALANCE]
+
+    # Members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Adds a member; the first becomes the leader and decides on the type."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.id
+        self.members[member.id] = member
+        self._supported.update(name for name, _ in member.protocols)
+        self.leader = self.leader or member.id
+        self.drop_pending(member.id)
+
+    def remove(self, member_id: str) -> None:
+        """Removes a member, and its id from those given out. If it was the leader, another member is."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            member.stop_waiting()
+            self._supported.subtract(name for name, _ in member.protocols)
+            if member.instance_id is not None:
+                self.static_ids.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.drop_pending(member_id)
+        self.unsynced.discard(member_id)
+
+    def drop_pending(self, member_id: str) -> None:
+        """Forgets an id that was given out."""
+        timer = self.pending.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """Changes what a member asks for."""
+        self._supported.subtract(name for name, _ in member.protocols)
+        member.protocols = protocols
+        self._supported.update(name for name, _ in member.protocols)
+        member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
+
+    def replace_static(self, instance_id: str, old_id: str, new_id: str) -> Member:
+        """Gives a static member another id; requests that wait under the old one are fenced."""
+        member = self.members.pop(old_id)
+        member.answer_join(JoinResult(ErrorCode.fenced_instance_id, old_id))
+        member.answer_sync(SyncResult(ErrorCode.fenced_instance_id))
+        member.id = new_id
+        self.members[new_id] = member
+        self.static_ids[instance_id] = new_id
+        if self.leader == old_id:
+            self.leader = new_id
+        return member
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Returns why a request of a member is refused; none: it is not."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is not None and known != member_id:
+                return ErrorCode.fenced_instance_id
+            if known is None:
+                return ErrorCode.unknown_member_id
+        return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether all members have sent JoinGroup, also those that only got an id yet."""
+        return not self.pending and all(each.join_done is not None for each in self.members.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """How many members' JoinGroup waits."""
+        return sum(each.join_done is not None for each in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The largest of the members'."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    def elect_joined(self) -> bool:
+        """Makes a member that has joined the leader, if the leader has not; False if nobody has joined."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].join_done is None:
+            joined = next((each.id for each in self.members.values() if each.join_done is not None), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can join: all members must have one in common."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        count = len(self.members)
+        return self.protocol_type == protocol_type and any(self._supported[name] == count for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """Returns the protocol with the most votes; each member votes for its first one that all have."""
+        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
+        votes = Counter(each.vote(candidates) for each in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def begin_generation(self) -> None:
+        """Begins the next generation, with the members there are; without members the group is Empty."""
+        self.generation += 1
+        self.protocol = self.select_protocol() if self.members else None
+        self.subscribed = self._subscribed()
+        self.unsynced.clear()
+        self.enter(State.COMPLETING_REBALANCE if self.members else State.EMPTY)
+
+    def _subscribed(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        try:
+            wanted = [decode_subscription(each.metadata(self.protocol or "")) for each in self.members.values()]
+        except InvalidRecordError:  # a client with a format of its own
+            return None
+        return frozenset(topic for each in wanted for topic in each.topics)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member may read a topic; True if that is unknown."""
+        return self.subscribed is None or topic in self.subscribed
+
+    # Answers
+
+    def joined(self, member: Member, *, leader: str | None = None, skip_assignment: bool = False) -> JoinResult:
+        """Returns the answer to a member that is in the current generation; ``leader``: whom to name instead."""
+        is_leader = leader is None and member.id == self.leader
+        return JoinResult(
+            ErrorCode.none,
+            member.id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            leader or self.leader or "",
+            skip_assignment,
+            self._metadata_of_all() if is_leader else (),
+        )
+
+    def _metadata_of_all(self) -> Sequence[tuple[str, str | None, bytes]]:
+        protocol = self.protocol or ""
+        return [(each.id, each.instance_id, each.metadata(protocol)) for each in self.members.values()]

@@ -1,0 +1,95 @@
+"""Member: a member of a group, and what it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from ..protocol import ErrorCode
+from ..worker import Timer
+
+Protocols = Sequence[tuple[str, bytes]]  # names of protocols in the order of preference, with the member's metadata
+
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True)
+class JoinResult:
+    """The answer to JoinGroup."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: Sequence[tuple[str, str | None, bytes]] = ()  # member id, instance id, metadata; only for the leader
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """The answer to SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+JoinDone = Callable[[JoinResult], None]
+SyncDone = Callable[[SyncResult], None]
+
+
+@dataclass(eq=False)
+class Member:
+    """A member; timeouts in ms (Kafka's ``MemberMetadata``)."""
+
+    id: str
+    instance_id: str | None  # of a static member
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False  # waits for its first join, so that it sends no heartbeats yet
+    join_done: JoinDone | None = field(default=None, repr=False)  # while its JoinGroup waits
+    sync_done: SyncDone | None = field(default=None, repr=False)  # while its SyncGroup waits
+    silence: Timer | None = field(default=None, repr=False)  # rings when the member has sent nothing for too long
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the member must send something now: it need not while one of its requests waits for an answer."""
+        return self.is_new or (self.join_done is None and self.sync_done is None)
+
+    def metadata(self, protocol: str) -> bytes:
+        """Returns the member's metadata for one of its protocols."""
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def matches(self, protocols: Protocols) -> bool:
+        """Whether the member has the same protocols, in the same order, with the same metadata."""
+        return tuple(self.protocols) == tuple(protocols)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """Returns the first of the member's protocols that is a candidate."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def answer_join(self, result: JoinResult) -> None:
+        """Answers the member's JoinGroup, if one waits."""
+        done, self.join_done = self.join_done, None
+        if done is not None:
+            done(result)
+
+    def answer_sync(self, result: SyncResult) -> bool:
+        """Answers the member's SyncGroup, if one waits; returns whether one did."""
+        done, self.sync_done = self.sync_done, None
+        if done is not None:
+            done(result)
+        return done is not None
+
+    def stop_waiting(self) -> None:
+        """Drops the timer."""
+        if self.silence is not None:
+            self.silence.cancel()
+            self.silence = None

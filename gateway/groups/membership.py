@@ -1,0 +1,299 @@
+"""Membership: what members of groups ask for: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+Order of checks, error codes and answers are those of Kafka 3.9.1 (``GroupCoordinator``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...storage import GroupChange, GroupMetadataKey
+from ..protocol import ErrorCode
+from .group import Group, State
+from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
+from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing
+from .store import stored_group_code
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Join:
+    """A JoinGroup; timeouts in ms."""
+
+    group: str
+    member_id: str  # empty: none yet
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_member_id: bool = True  # from version 4 on: a dynamic member first gets an id, and joins with it
+    may_skip_assignment: bool = True  # from version 9 on
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Sync:
+    """A SyncGroup; None: the version does not have it."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]  # by member id; from the leader
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A member that leaves; without a member id, an administrator removes the static member."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class Membership:
+    """Answers requests of members."""
+
+    def __init__(self, groups: Groups, new_id: Callable[[], object]) -> None:
+        self._groups = groups
+        self._new_id = new_id
+        self.rebalancing = Rebalancing(groups)
+
+    # JoinGroup
+
+    def join(self, join: Join, done: JoinDone) -> None:
+        """Answers when the rebalance that the member causes, or joins, has a new generation; errors at once."""
+        error = self._groups.check(join.group)
+        config = self._groups.config
+        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+        if not error and not least <= join.session_timeout_ms <= most:
+            error = ErrorCode.invalid_session_timeout
+        group = self._groups.by_name.get(join.group)
+        if not error and group is None and join.member_id:
+            error = ErrorCode.unknown_member_id
+        if error:
+            done(JoinResult(error, join.member_id))
+            return
+        if group is None:
+            group = self._groups.by_name[join.group] = Group(join.group, self._groups.clock)
+        if not self._has_room(group, join.member_id):
+            group.remove(join.member_id)
+            done(JoinResult(ErrorCode.group_max_size_reached, ""))
+        elif join.member_id:
+            self._join_again(group, join, done)
+        else:
+            self._join_new(group, join, done)
+        self.rebalancing.try_complete(group)
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        most = self._groups.config.group_max_size
+        member = group.members.get(member_id)
+        if group.state in (State.EMPTY, State.DEAD):
+            return True
+        if group.state is State.PREPARING_REBALANCE:  # those that joined in time stay, if the limit was lowered
+            return (member is not None and member.join_done is not None) or group.waiting_count < most
+        return member is not None or len(group.members) < most
+
+    def _refuse(self, group: Group, join: Join) -> ErrorCode:
+        if group.state is State.DEAD:  # is being deleted
+            return ErrorCode.coordinator_not_available
+        if not group.supports(join.protocol_type, join.protocols):
+            return ErrorCode.inconsistent_group_protocol
+        return ErrorCode.none
+
+    def _join_new(self, group: Group, join: Join, done: JoinDone) -> None:
+        error = self._refuse(group, join)
+        if error:
+            done(JoinResult(error, ""))
+            return
+        member_id = f"{join.client_id if join.instance_id is None else join.instance_id}-{self._new_id()}"
+        if join.instance_id is not None and join.instance_id in group.static_ids:
+            self._replace_static(group, join, member_id, done)
+        elif join.instance_id is None and join.requires_member_id:
+            self.rebalancing.give_out(group, member_id, join.session_timeout_ms)
+            done(JoinResult(ErrorCode.member_id_required, member_id))
+        else:
+            self._add(group, join, member_id, done)
+
+    def _add(self, group: Group, join: Join, member_id: str, done: JoinDone) -> None:
+        ids = (member_id, join.instance_id, join.client_id, join.client_host)
+        member = Member(*ids, join.rebalance_timeout_ms, join.session_timeout_ms, join.protocols)
+        member.is_new, member.join_done = True, done
+        if group.state is State.PREPARING_REBALANCE and group.generation == 0:
+            group.has_new_member = True
+        group.add(member, join.protocol_type)
+        self.rebalancing.expect(group, member, NEW_MEMBER_TIMEOUT_MS)
+        self.rebalancing.maybe_prepare(group, f"new member {member_id}; the client says: {join.reason}")
+
+    def _join_again(self, group: Group, join: Join, done: JoinDone) -> None:
+        error = self._refuse(group, join)
+        if not error and join.member_id in group.pending and join.instance_id is None:
+            self._add(group, join, join.member_id, done)
+            return
+        if error is ErrorCode.none:
+            error = group.check_member(join.member_id, join.instance_id)
+        if not error and group.state is State.EMPTY:
+            error = ErrorCode.unknown_member_id
+        if error:
+            done(JoinResult(error, join.member_id))
+            return
+        member = group.members[join.member_id]
+        is_unchanged = member.matches(join.protocols)
+        is_leader = group.leader == member.id
+        if is_unchanged and group.state is State.COMPLETING_REBALANCE:
+            done(group.joined(member))  # the first answer may have been lost
+        elif is_unchanged and group.state is State.STABLE and not is_leader:
+            done(group.joined(member))
+        else:  # a leader that joins asks for a new assignment: topics may have changed
+            group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms)
+            member.join_done = done
+            self.rebalancing.maybe_prepare(group, f"{member.id} joined again; the client says: {join.reason}")
+
+    def _replace_static(self, group: Group, join: Join, member_id: str, done: JoinDone) -> None:
+        """A static member is back under a new id: while the group is stable it keeps its assignment."""
+        assert join.instance_id is not None
+        old_id, old_leader = group.static_ids[join.instance_id], group.leader
+        member = group.replace_static(join.instance_id, old_id, member_id)
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms)
+        member.join_done = done
+        self.rebalancing.expect(group, member)
+        if group.state is State.COMPLETING_REBALANCE:  # the leader may assign to the old id
+            self.rebalancing.prepare(group, f"static member {join.instance_id} is back")
+        elif group.state is State.STABLE and group.select_protocol() != group.protocol:
+            self.rebalancing.maybe_prepare(group, f"static member {join.instance_id} is back with other protocols")
+        elif group.state is State.STABLE:
+            self._store_replaced(group, join, member, old_id, old_leader, before)
+
+    def _store_replaced(
+        self,
+        group: Group,
+        join: Join,
+        member: Member,
+        old_id: str,
+        old_leader: str | None,
+        before: tuple[Protocols, int, int],
+    ) -> None:
+        """Stores the new id of a static member, then answers it; if it cannot be stored, the old id stays."""
+        instance_id, member_id = join.instance_id or "", member.id
+
+        def done(error: Exception | None) -> None:
+            if group.members.get(member_id) is not member or group.state is State.DEAD:
+                return  # gone, or replaced again, and answered then
+            if error is None:
+                # Before version 9, naming the old leader keeps a leader that is back from assigning in vain.
+                skips = join.may_skip_assignment
+                leader = None if skips else old_leader
+                is_leader = group.leader == member_id
+                if group.state is State.STABLE:
+                    member.answer_join(group.joined(member, leader=leader, skip_assignment=skips and is_leader))
+                return
+            logger.warning("group %s: static member %s could not be stored: %s", group.name, instance_id, error)
+            answer, member.join_done = member.join_done, None
+            refused = replace(group.joined(member, leader=old_leader or ""), member_id="", members=())
+            group.update(member, *before)
+            group.replace_static(instance_id, member_id, old_id)
+            self.rebalancing.expect(group, member)
+            if answer is not None:
+                answer(replace(refused, error=stored_group_code(error)))
+
+        assignments = {each.id: each.assignment for each in group.members.values()}
+        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored(assignments))], done)
+
+    # SyncGroup
+
+    def sync(self, sync: Sync, done: SyncDone) -> None:
+        """Answers with the assignment, when the leader's is stored; errors at once."""
+        error = self._check_sync(sync)
+        if error:
+            done(SyncResult(error))
+            return
+        group = self._groups.by_name[sync.group]
+        member = group.members[sync.member_id]
+        if group.state is State.STABLE:
+            self.rebalancing.note_synced(group, member)
+            done(SyncResult(error, group.protocol_type, group.protocol, member.assignment))
+            self.rebalancing.expect(group, member)
+            return
+        member.sync_done = done
+        self.rebalancing.note_synced(group, member)
+        if group.leader == member.id:
+            self.rebalancing.store_assignment(group, sync.assignments)
+
+    def _check_sync(self, sync: Sync) -> ErrorCode:
+        error = self._groups.check(sync.group)
+        if error is ErrorCode.coordinator_load_in_progress:  # old clients do not expect it, and must join again anyway
+            return ErrorCode.rebalance_in_progress
+        error = error or self._check_member(sync.group, sync.member_id, sync.instance_id, sync.generation)
+        if error:
+            return error
+        group = self._groups.by_name[sync.group]
+        if sync.protocol_type not in (None, group.protocol_type) or sync.protocol not in (None, group.protocol):
+            return ErrorCode.inconsistent_group_protocol
+        if group.state is State.EMPTY:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.rebalance_in_progress if group.state is State.PREPARING_REBALANCE else ErrorCode.none
+
+    def _check_member(self, name: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        group = self._groups.by_name.get(name)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        if group.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        error = group.check_member(member_id, instance_id)
+        return error or (ErrorCode.none if generation == group.generation else ErrorCode.illegal_generation)
+
+    # Heartbeat
+
+    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Returns the answer: whether the member must join again."""
+        error = self._groups.check(name)
+        if error is ErrorCode.coordinator_load_in_progress:
+            return ErrorCode.none  # its session is not known yet, and is renewed when it is
+        error = error or self._check_member(name, member_id, instance_id, generation)
+        if error:
+            return error
+        group = self._groups.by_name[name]
+        if group.state is State.EMPTY:
+            return ErrorCode.unknown_member_id
+        self.rebalancing.expect(group, group.members[member_id])
+        is_preparing = group.state is State.PREPARING_REBALANCE
+        return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
+
+    # LeaveGroup
+
+    def leave(self, name: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, Sequence[ErrorCode]]:
+        """Removes members; returns the error of the whole, and that of each member."""
+        error = self._groups.check(name)
+        if error:
+            return error, ()
+        group = self._groups.by_name.get(name)
+        if group is None:
+            return error, [ErrorCode.unknown_member_id] * len(leaving)
+        if group.state is State.DEAD:
+            return ErrorCode.coordinator_not_available, ()
+        return error, [self._leave(group, each) for each in leaving]
+
+    def _leave(self, group: Group, leaving: Leaving) -> ErrorCode:
+        member_id: str | None = leaving.member_id
+        if not member_id:
+            member_id = group.static_ids.get(leaving.instance_id or "")
+            if member_id is None:
+                return ErrorCode.unknown_member_id
+        elif member_id in group.pending:
+            self.rebalancing.drop_pending(group, member_id)
+            return ErrorCode.none
+        else:
+            error = group.check_member(member_id, leaving.instance_id)
+            if error:
+                return error
+        logger.info("group %s: member %s leaves", group.name, member_id)
+        self.rebalancing.remove_member(group, group.members[member_id])
+        return ErrorCode.none

@@ -1,0 +1,287 @@
+"""Offsets: what groups commit and fetch, and what is deleted of it.
+
+Checks and error codes are those of Kafka 3.9.1 (``GroupCoordinator``, ``GroupMetadataManager``). Offsets are read from
+``__consumer_offsets`` whenever they are asked for: other processes commit there too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ...storage import (
+    CONSUMER,
+    CoordinatedGroups,
+    GroupChange,
+    GroupKey,
+    GroupMetadataKey,
+    GroupValue,
+    LogStoreError,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    Producer,
+    TopicPartition,
+)
+from ..protocol import ErrorCode
+from .expiry import expired_offsets, is_of_sink
+from .group import Group, State
+from .rebalancing import Groups, Rebalancing
+from .store import stored_offset_code
+
+Contents = Mapping[GroupKey, GroupValue]
+Codes = Mapping[TopicPartition, ErrorCode]
+Fetched = Mapping[TopicPartition, OffsetCommitValue | ErrorCode | None]  # None: no offset was committed
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """An OffsetCommit, or a TxnOffsetCommit. ``generation`` -1 without member: of a client outside of the group."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    offsets: Mapping[TopicPartition, OffsetCommitValue]
+
+
+class Offsets:
+    """Commits, fetches and deletes offsets."""
+
+    def __init__(self, groups: Groups, rebalancing: Rebalancing) -> None:
+        self._groups = groups
+        self._rebalancing = rebalancing
+
+    # Committing
+
+    def commit(self, commit: Commit, done: Callable[[Codes], None]) -> None:
+        """Commits offsets, and calls ``done`` with the code of each partition when they are durable, or refused."""
+        group = self._groups.by_name.get(commit.group)
+        error = self._check(commit, group, is_transactional=False)
+        if not error and group is not None and group.state is State.COMPLETING_REBALANCE:
+            error = ErrorCode.rebalance_in_progress
+        if not error and group is not None and group.state is not State.EMPTY:
+            self._rebalancing.expect(group, group.members[commit.member_id])
+        if error:
+            done(dict.fromkeys(commit.offsets, error))
+            return
+        changes = [GroupChange(OffsetCommitKey(commit.group, *each), value) for each, value in self._short(commit)]
+
+        def written(failure: Exception | None) -> None:
+            done(self._codes(commit, ErrorCode.none if failure is None else stored_offset_code(failure)))
+
+        if changes:
+            self._groups.store.write(changes, written)
+        else:
+            written(None)
+
+    def commit_transactional(
+        self, commit: Commit, producer: Producer, check: Callable[[], object], done: Callable[[Codes], None]
+    ) -> None:
+        """Commits offsets in the open transaction of ``producer``; they count once its marker is in the log.
+
+        ``check`` is called in the store's thread, under the lock of the partition of ``__consumer_offsets``; it raises
+        RequestError, with nothing written, if the transaction has ended or does not have that partition.
+        """
+        error = self._check(commit, self._groups.by_name.get(commit.group), is_transactional=True)
+        if error:
+            done(dict.fromkeys(commit.offsets, error))
+            return
+        offsets = dict(self._short(commit))
+        if not offsets:
+            done(self._codes(commit, ErrorCode.none))
+            return
+        self._groups.store.ask(
+            lambda store: store.write_transactional(commit.group, offsets, producer, check),
+            lambda _: done(self._codes(commit, ErrorCode.none)),
+            lambda failure: done(self._codes(commit, stored_offset_code(failure))),
+        )
+
+    def _check(self, commit: Commit, group: Group | None, *, is_transactional: bool) -> ErrorCode:
+        error = self._groups.check(commit.group, may_be_empty=not is_transactional)
+        if error:
+            return error
+        if group is None or group.state is State.EMPTY:
+            if commit.generation < 0:  # a client that is in no group
+                return ErrorCode.none
+            is_unknown = group is not None or is_transactional
+            return ErrorCode.unknown_member_id if is_unknown else ErrorCode.illegal_generation
+        if group.state is State.DEAD:
+            return ErrorCode.coordinator_not_available
+        if commit.generation >= 0 or commit.member_id or commit.instance_id is not None:
+            error = group.check_member(commit.member_id, commit.instance_id)
+            return error or (ErrorCode.none if commit.generation == group.generation else ErrorCode.illegal_generation)
+        # Old transactional clients say nothing of a member.
+        return ErrorCode.none if is_transactional else ErrorCode.unknown_member_id
+
+    def _short(self, commit: Commit) -> list[tuple[TopicPartition, OffsetCommitValue]]:
+        return [(each, value) for each, value in commit.offsets.items() if self._is_short(value)]
+
+    def _is_short(self, value: OffsetCommitValue) -> bool:
+        return len(value.metadata) <= self._groups.config.offset_metadata_max_bytes
+
+    def _codes(self, commit: Commit, error: ErrorCode) -> Codes:
+        """Returns the code of each partition; ``error`` is of those that were written."""
+        return {
+            each: error if self._is_short(value) else ErrorCode.offset_metadata_too_large
+            for each, value in commit.offsets.items()
+        }
+
+    # Fetching
+
+    def fetch(
+        self,
+        name: str,
+        wanted: Collection[TopicPartition] | None,
+        done: Callable[[ErrorCode, Fetched], None],
+        *,
+        require_stable: bool = False,
+    ) -> None:
+        """Calls ``done`` with the committed offsets of partitions; ``wanted`` is None for all that have one.
+
+        With ``require_stable``, a partition with offsets in an open transaction has UNSTABLE_OFFSET_COMMIT.
+        """
+        error = self._groups.check(name, may_be_empty=True)
+        if error:
+            done(error, {})
+            return
+
+        def question(store: CoordinatedGroups) -> Fetched:
+            if wanted is None:
+                records = offsets_among(store.records(name))
+                found: Fetched = {TopicPartition(key.topic, key.partition): value for key, value in records.items()}
+            else:
+                committed = store.offsets(name, wanted)
+                found = {each: committed.get(each) for each in wanted}
+            unstable = store.undecided(name) if require_stable else set()
+            return {
+                each: ErrorCode.unstable_offset_commit if each in unstable else value for each, value in found.items()
+            }
+
+        self._groups.store.ask(
+            question,
+            lambda found: done(ErrorCode.none, found),
+            lambda failure: done(stored_offset_code(failure), {}),
+        )
+
+    # Deleting
+
+    def delete(
+        self, name: str, partitions: Collection[TopicPartition], done: Callable[[ErrorCode, Codes], None]
+    ) -> None:
+        """Deletes offsets of a group; those of topics that its members are subscribed to, and of sinks, are refused."""
+        error = self._groups.check(name)
+        if error:
+            done(error, {})
+            return
+        self._groups.store.ask(
+            lambda store: store.records(name),
+            lambda records: self._delete(name, records, partitions, done),
+            lambda failure: done(stored_offset_code(failure), {}),
+        )
+
+    def _delete(
+        self,
+        name: str,
+        records: Contents,
+        partitions: Collection[TopicPartition],
+        done: Callable[[ErrorCode, Codes], None],
+    ) -> None:
+        group = self._groups.by_name.get(name)
+        is_used = group is not None and group.state is not State.EMPTY
+        if (group is None and not records) or (group is not None and group.state is State.DEAD):
+            done(ErrorCode.group_id_not_found, {})
+            return
+        if group is not None and is_used and group.protocol_type != CONSUMER:
+            done(ErrorCode.non_empty_group, {})
+            return
+        kept = {
+            each
+            for each in partitions
+            if is_of_sink(OffsetCommitKey(name, *each))
+            or (group is not None and is_used and group.is_subscribed(each.topic))
+        }
+        codes = {each: ErrorCode.group_subscribed_to_topic if each in kept else ErrorCode.none for each in partitions}
+        keys = (OffsetCommitKey(name, *each) for each in partitions if each not in kept)
+        changes = [GroupChange(key, None, only_if=records[key]) for key in keys if key in records]
+
+        def written(failure: Exception | None) -> None:
+            if failure is None:
+                done(ErrorCode.none, codes)
+            else:
+                done(stored_offset_code(failure), {})
+
+        if changes:
+            self._groups.store.write(changes, written)
+        else:
+            done(ErrorCode.none, codes)
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Deletes the offsets of all groups in topics that were deleted; fetches from now on do not see them."""
+
+        def question(store: CoordinatedGroups) -> list[Exception]:
+            gone: dict[str, list[GroupChange]] = {}
+            for key, value in offsets_among(store.contents([])).items():
+                if key.topic in topics:
+                    gone.setdefault(key.group, []).append(GroupChange(key, None, only_if=value))
+            return [failure for failure in store.write(list(gone.values())) if failure is not None]
+
+        def done(failures: Collection[Exception]) -> None:
+            for failure in failures:
+                _log_failure("some groups", failure)
+
+        self._groups.store.ask(question, done, partial(_log_failure, "all groups"))
+
+    # Expiring
+
+    def expire(self) -> None:
+        """Deletes what has expired, and groups that are empty and have no offsets."""
+
+        def question(store: CoordinatedGroups) -> tuple[Contents, bool]:
+            failures: list[LogStoreError] = []
+            return store.contents(failures), not failures
+
+        self._groups.store.ask(question, lambda answer: self._expire(*answer), partial(_log_failure, "all groups"))
+
+    def _expire(self, contents: Contents, is_all: bool) -> None:
+        by_group: dict[str, dict[OffsetCommitKey, OffsetCommitValue]] = {name: {} for name in self._groups.by_name}
+        for key, value in offsets_among(contents).items():
+            by_group.setdefault(key.group, {})[key] = value
+        retention_ms = self._groups.config.offsets_retention_minutes * 60_000
+        for name, offsets in by_group.items():
+            group = self._groups.by_name.get(name)
+            if group is not None and (group.state is State.DEAD or not (is_all or offsets)):
+                continue  # in a partition that cannot be read, perhaps
+            expired = expired_offsets(group, offsets, self._groups.clock.now_ms(), retention_ms)
+            changes = [GroupChange(key, None, only_if=value) for key, value in expired.items()]
+            if group is not None and group.state is State.EMPTY and len(expired) == len(offsets):
+                changes.extend(self._forget(group, contents))
+            if changes:
+                logger.info("group %s: %d offsets have expired", name, len(expired))
+                self._groups.store.write(changes, partial(_log_failure, f"group {name}"))
+
+    def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
+        """Ends a group; returns the deletion of its record."""
+        group.enter(State.DEAD)
+        for member_id in list(group.pending):
+            group.drop_pending(member_id)
+        del self._groups.by_name[group.name]
+        key = GroupMetadataKey(group.name)
+        return [GroupChange(key, None, only_if=contents[key])] if key in contents else []
+
+
+def offsets_among(contents: Contents) -> dict[OffsetCommitKey, OffsetCommitValue]:
+    """Returns the committed offsets among records."""
+    return {
+        key: value
+        for key, value in contents.items()
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue)
+    }
+
+
+def _log_failure(which: str, failure: Exception | None) -> None:
+    if failure is not None:
+        logger.warning("offsets of %s were not deleted: %s", which, failure)

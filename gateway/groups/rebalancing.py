@@ -1,0 +1,243 @@
+"""Rebalancing: from a member that comes or goes to the next generation, and the timers on the way.
+
+The rules are those of Kafka 3.9.1 (``GroupCoordinator``, ``DelayedJoin``, ``InitialDelayedJoin``, ``DelayedSync``,
+``DelayedHeartbeat``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from ...storage import Clock, GroupChange, GroupMetadataKey
+from ..config import GatewayConfig
+from ..protocol import ErrorCode
+from ..worker import Timer
+from .group import Group, State
+from .member import JoinResult, Member, SyncResult
+from .store import GroupStore, Home, run_later, stored_group_code
+
+NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for the first JoinGroup of a member, which may retry it and leave this one
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Groups:
+    """What the parts of the coordinator share. It belongs to the coordinator's thread."""
+
+    config: GatewayConfig
+    clock: Clock
+    home: Home
+    store: GroupStore
+    by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation; not those of offsets only
+    is_loading: bool = True
+    is_stopped: bool = False
+
+    def check(self, group: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Returns why nothing can be said of a group; none: it can. Empty names have offsets, but no members."""
+        if not group and not may_be_empty:
+            return ErrorCode.invalid_group_id
+        if self.is_stopped:
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.coordinator_load_in_progress if self.is_loading else ErrorCode.none
+
+
+class Rebalancing:
+    """The steps of a rebalance."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def _later(self, delay_ms: float, task: Callable[[], None]) -> Timer:
+        return run_later(self._groups.home, delay_ms, task)
+
+    # Members that fall silent
+
+    def expect(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+        """Waits anew for something from a member: by default for its session timeout; then removes it."""
+        member.stop_waiting()
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        member.silence = self._later(timeout_ms, partial(self._on_silence, group, member))
+
+    def _on_silence(self, group: Group, member: Member) -> None:
+        if group.state is not State.DEAD and group.members.get(member.id) is member and member.is_expected:
+            logger.info("group %s: member %s is removed, because nothing came from it", group.name, member.id)
+            self.remove_member(group, member)
+
+    def give_out(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        """Waits for a member to join with the id that it was given; then forgets the id."""
+        group.pending[member_id] = self._later(timeout_ms, partial(self.drop_pending, group, member_id))
+
+    def drop_pending(self, group: Group, member_id: str) -> None:
+        """Forgets an id that was given out, for which a rebalance waits no more."""
+        group.drop_pending(member_id)
+        self.try_complete(group)
+
+    def remove_member(self, group: Group, member: Member) -> None:
+        """Removes a member. Its JoinGroup that waits is answered, so that a client that lives tries again."""
+        member.answer_join(JoinResult(ErrorCode.unknown_member_id, ""))
+        group.remove(member.id)
+        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self.prepare(group, f"member {member.id} left")
+        self.try_complete(group)
+
+    # All join
+
+    def maybe_prepare(self, group: Group, reason: str) -> None:
+        """Begins a rebalance, unless one has begun."""
+        if group.can_rebalance:
+            self.prepare(group, reason)
+
+    def prepare(self, group: Group, reason: str) -> None:
+        """Begins a rebalance: waits until all members have joined, or for the largest of their rebalance timeouts.
+
+        The first members of a group wait for others, for ``group.initial.rebalance.delay.ms`` and as much again while
+        more come, but not for longer than the rebalance timeout.
+        """
+        if group.state is State.COMPLETING_REBALANCE:
+            for member in group.members.values():
+                member.assignment = b""
+            self._answer_syncs(group, ErrorCode.rebalance_in_progress)
+        self._end_sync_wait(group)
+        was_empty = group.state is State.EMPTY
+        group.enter(State.PREPARING_REBALANCE)
+        logger.info("group %s, generation %d: rebalance: %s", group.name, group.generation, reason)
+        if was_empty:
+            delay_ms = self._groups.config.group_initial_rebalance_delay_ms
+            self._gather(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        else:
+            self._wait_for_joins(group)
+
+    def _gather(self, group: Group, delay_ms: int, remaining_ms: int) -> None:
+        def on_time() -> None:
+            if group.has_new_member and remaining_ms:
+                group.has_new_member = False
+                next_ms = min(self._groups.config.group_initial_rebalance_delay_ms, remaining_ms)
+                self._gather(group, next_ms, max(remaining_ms - delay_ms, 0))
+            else:
+                self._complete(group)
+
+        group.is_gathering = True
+        group.join_timer = self._later(delay_ms, on_time)
+
+    def _wait_for_joins(self, group: Group) -> None:
+        group.is_gathering = False
+        group.join_timer = self._later(group.rebalance_timeout_ms, partial(self._complete, group))
+        self.try_complete(group)
+
+    def try_complete(self, group: Group) -> None:
+        """Ends the wait for joins, if all have joined."""
+        if group.state is State.PREPARING_REBALANCE and not group.is_gathering and group.has_all_joined:
+            self._complete(group)
+
+    def _complete(self, group: Group) -> None:
+        """Begins the next generation with those that have joined; static members belong to it though they have not."""
+        if group.join_timer is not None:
+            group.join_timer.cancel()
+            group.join_timer = None
+        group.is_gathering = False
+        if group.state is not State.PREPARING_REBALANCE:
+            return
+        for each in [each for each in group.members.values() if each.join_done is None and each.instance_id is None]:
+            logger.info("group %s: member %s is removed, because it did not join again", group.name, each.id)
+            group.remove(each.id)
+        if group.members and not group.elect_joined():
+            logger.error("group %s: the rebalance cannot end, because no member joined", group.name)
+            self._wait_for_joins_again(group)
+            return
+        group.begin_generation()
+        if group.members:
+            self._answer_joins(group)
+        else:
+            self._store_empty(group)
+
+    def _wait_for_joins_again(self, group: Group) -> None:
+        """Waits until session timeouts have removed the silent members, or one of them joins."""
+        group.join_timer = self._later(group.rebalance_timeout_ms, partial(self._complete, group))
+
+    def _answer_joins(self, group: Group) -> None:
+        for member in list(group.members.values()):
+            member.answer_join(group.joined(member))
+            self.expect(group, member)
+            member.is_new = False
+            group.unsynced.add(member.id)
+        logger.info("group %s, generation %d: %d members", group.name, group.generation, len(group.members))
+        group.sync_timer = self._later(
+            group.rebalance_timeout_ms, partial(self._on_sync_timeout, group, group.generation)
+        )
+
+    def _store_empty(self, group: Group) -> None:
+        def done(error: Exception | None) -> None:
+            if error is not None:  # after a crash its last generation is there again, whose members time out
+                logger.warning("group %s: that it is empty could not be stored: %s", group.name, error)
+
+        logger.info("group %s, generation %d: empty", group.name, group.generation)
+        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored({}))], done)
+
+    # All sync
+
+    def note_synced(self, group: Group, member: Member) -> None:
+        """Notes that a member has sent SyncGroup in this generation."""
+        group.unsynced.discard(member.id)
+        if not group.unsynced:
+            self._end_sync_wait(group)
+
+    def _end_sync_wait(self, group: Group) -> None:
+        group.unsynced.clear()
+        if group.sync_timer is not None:
+            group.sync_timer.cancel()
+            group.sync_timer = None
+
+    def _on_sync_timeout(self, group: Group, generation: int) -> None:
+        if generation != group.generation or group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+            return
+        late = group.unsynced & group.members.keys()
+        for member_id in late:
+            group.remove(member_id)
+        if late:
+            self.prepare(group, f"members {sorted(late)} sent no SyncGroup")
+
+    def store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
+        """Stores what the leader assigned, then answers all members and makes the group stable."""
+        generation = group.generation
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+
+        def done(error: Exception | None) -> None:
+            if group.state is not State.COMPLETING_REBALANCE or generation != group.generation:
+                return  # another member has joined since
+            if error is not None:
+                self._answer_syncs(group, stored_group_code(error))
+                self.maybe_prepare(group, f"its assignment could not be stored: {error}")
+                return
+            for member in group.members.values():
+                member.assignment = assignments.get(member.id, b"")
+            group.enter(State.STABLE)
+            self._answer_syncs(group, ErrorCode.none)
+
+        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored(assignments))], done)
+
+    def _answer_syncs(self, group: Group, error: ErrorCode) -> None:
+        is_right = error is ErrorCode.none
+        for member in list(group.members.values()):
+            result = (
+                SyncResult(error, group.protocol_type, group.protocol, member.assignment)
+                if is_right
+                else SyncResult(error)
+            )
+            if member.answer_sync(result):
+                self.expect(group, member)
+
+    # The end
+
+    def give_up(self, group: Group) -> None:
+        """Answers all requests that wait: the coordinator stops."""
+        for member in list(group.members.values()):
+            member.stop_waiting()
+            member.answer_join(JoinResult(ErrorCode.not_coordinator, member.id))
+            member.answer_sync(SyncResult(ErrorCode.not_coordinator))
+        self._end_sync_wait(group)
+        if group.join_timer is not None:
+            group.join_timer.cancel()

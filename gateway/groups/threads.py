@@ -1,0 +1,64 @@
+"""GroupThreads: the coordinator's thread, and the thread in which it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...storage import CoordinatedGroups, LogManager
+from ..config import GatewayConfig
+from ..worker import Worker
+from .coordinator import GroupCoordinator
+from .store import GroupStore
+
+
+class _Disk(Worker):
+    """A worker with a log manager of its own."""
+
+    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+        super().__init__("gateway-offsets")
+        self._open_manager = open_manager
+        self._groups: CoordinatedGroups | None = None
+
+    def ask(self, task: Callable[[CoordinatedGroups], None]) -> None:
+        """Runs ``task`` after those given before. For any thread."""
+        self.run(lambda: task(self._opened()))
+
+    def _opened(self) -> CoordinatedGroups:
+        if self._groups is None:
+            self._groups = CoordinatedGroups(self._open_manager())
+        return self._groups
+
+    def close(self) -> None:
+        """Closes the manager."""
+        if self._groups is not None:
+            self._groups.manager.close()
+
+
+class GroupThreads:
+    """The coordinator of groups in its thread."""
+
+    def __init__(self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager]) -> None:
+        """``manager`` is asked for its clock only; another one is opened in the thread that uses it."""
+        self._home = Worker("gateway-groups")
+        self._disk = _Disk(open_manager)
+        store = GroupStore(self._disk.ask, self._home, config.offsets_commit_timeout_ms)
+        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store)
+
+    def start(self) -> None:
+        """Starts the threads, which load all groups first."""
+        self._disk.start()
+        self._home.start()
+        self.run(lambda coordinator: coordinator.load())
+
+    def run(self, task: Callable[[GroupCoordinator], None]) -> None:
+        """Runs ``task`` in the coordinator's thread, after those given before. For any thread."""
+        self._home.run(lambda: task(self._coordinator))
+
+    def give_up(self) -> None:
+        """Answers all requests that wait, and refuses others. For any thread."""
+        self.run(lambda coordinator: coordinator.stop())
+
+    def stop(self) -> None:
+        """Writes what was given, and ends the threads."""
+        self._disk.stop()
+        self._home.stop()

@@ -1,0 +1,34 @@
+"""Requests about groups: what their members send, what they commit and fetch, and what administrators ask.
+
+Each function answers one kind of request; all of them run in the coordinator's thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .admin import (
+        delete_groups as delete_groups,
+        delete_offsets as delete_offsets,
+        describe_groups as describe_groups,
+        list_groups as list_groups,
+    )
+    from .committed import commit_offsets as commit_offsets, fetch_offsets as fetch_offsets
+    from .members import (
+        heartbeat as heartbeat,
+        join_group as join_group,
+        leave_group as leave_group,
+        sync_group as sync_group,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "admin": ["delete_groups", "delete_offsets", "describe_groups", "list_groups"],
+            "committed": ["commit_offsets", "fetch_offsets"],
+            "members": ["heartbeat", "join_group", "leave_group", "sync_group"],
+        },
+    )

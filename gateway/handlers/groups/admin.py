@@ -1,0 +1,105 @@
+"""Requests of administrators: ListGroups, DescribeGroups, DeleteGroups, OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ....storage import SINK_PREFIX, TopicPartition
+from ...context import Context
+from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
+from ...protocol import ErrorCode
+from ...request import Request
+from ..cluster import NOT_ASKED
+from .asking import ask, by_topic, exists
+
+ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8  # what there is to allow about a group: read, delete, describe
+
+
+def list_groups(request: Request, context: Context) -> None:
+    """Answers with all groups, or those in some states or of some types."""
+
+    def done(error: ErrorCode, groups: Sequence[ListedGroup]) -> None:
+        listed = [
+            {"group_id": name, "protocol_type": protocol_type, "group_state": state, "group_type": type_}
+            for name, protocol_type, state, type_ in groups
+        ]
+        request.answer({"error_code": error, "groups": listed})
+
+    states, types = (getattr(request.body, f"{each}_filter", ()) or () for each in ("states", "types"))
+    ask(request, context, lambda coordinator: coordinator.list(done, states=states, types=types))
+
+
+def describe_groups(request: Request, context: Context) -> None:
+    """Answers with the members of groups; a group that does not exist is Dead."""
+    names = list(dict.fromkeys(request.body.groups))
+    operations = ALL_OPERATIONS if getattr(request.body, "include_authorized_operations", False) else NOT_ASKED
+    answers: dict[str, Mapping[str, Any]] = {}
+
+    def done(name: str, group: DescribedGroup) -> None:
+        answers[name] = {
+            "error_code": group.error,
+            "group_id": name,
+            "group_state": group.state,
+            "protocol_type": group.protocol_type,
+            "protocol_data": group.protocol,
+            "members": [
+                {
+                    "member_id": each.id,
+                    "group_instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "client_host": each.client_host,
+                    "member_metadata": each.metadata,
+                    "member_assignment": each.assignment,
+                }
+                for each in group.members
+            ],
+            "authorized_operations": NOT_ASKED if group.error else operations,
+        }
+        if len(answers) == len(names):
+            request.answer({"groups": [answers[each] for each in names]})
+
+    def describe(coordinator: GroupCoordinator) -> None:
+        if not names:
+            request.answer({"groups": ()})
+        for name in names:
+            coordinator.describe(name, partial(done, name))
+
+    ask(request, context, describe)
+
+
+def delete_groups(request: Request, context: Context) -> None:
+    """Answers, for each group, whether it was deleted."""
+    names = list(dict.fromkeys(request.body.groups_names))
+    codes: dict[str, ErrorCode] = {}
+
+    def done(name: str, code: ErrorCode) -> None:
+        codes[name] = code
+        if len(codes) == len(names):
+            request.answer({"results": [{"group_id": each, "error_code": codes[each]} for each in names]})
+
+    def delete(coordinator: GroupCoordinator) -> None:
+        if not names:
+            request.answer({"results": ()})
+        for name in names:
+            coordinator.delete(name, partial(done, name))
+
+    ask(request, context, delete)
+
+
+def delete_offsets(request: Request, context: Context) -> None:
+    """Answers, for each partition, whether the group's offset was deleted."""
+    body = request.body
+    asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    known = [each for each in asked if each.topic.startswith(SINK_PREFIX) or exists(context, each)]
+
+    def done(error: ErrorCode, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        code_of = {} if error else {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
+        topics = by_topic((each, {"error_code": code}) for each, code in code_of.items())
+        request.answer({"error_code": error, "topics": topics})
+
+    if known:
+        ask(request, context, lambda coordinator: coordinator.offsets.delete(body.group_id, known, done))
+    else:
+        done(ErrorCode.none, {})

@@ -1,0 +1,105 @@
+"""Requests about offsets: OffsetCommit, OffsetFetch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from ....storage import OffsetCommitValue, TopicPartition
+from ...context import Context
+from ...groups import Commit, Fetched, GroupCoordinator
+from ...protocol import ErrorCode
+from ...request import Request
+from .asking import ask, by_topic, exists
+
+NO_OFFSET = -1
+NO_EPOCH = -1
+_OWN_RETENTION = range(2, 5)  # versions of OffsetCommit in which a client can say how long its offsets are kept
+_FETCH_ERROR, _FETCH_SEVERAL = 2, 8  # first versions of OffsetFetch with an error of the whole, with several groups
+
+
+def commit_offsets(request: Request, context: Context) -> None:
+    """Commits offsets; those of partitions that do not exist are refused."""
+    body, now_ms = request.body, context.clock.now_ms()
+    expire_ms = _expire_ms(request, now_ms)
+    asked = {
+        TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
+            each.committed_offset,
+            each.committed_metadata or "",
+            now_ms,
+            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            expire_ms,
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+    known = {each: value for each, value in asked.items() if exists(context, each)}
+    instance_id = getattr(body, "group_instance_id", None)
+    commit = Commit(body.group_id, body.generation_id_or_member_epoch, body.member_id, instance_id, known)
+
+    def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        code_of = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
+        request.answer({"topics": by_topic((each, {"error_code": code}) for each, code in code_of.items())})
+
+    if known:
+        ask(request, context, lambda coordinator: coordinator.offsets.commit(commit, done))
+    else:
+        done({})
+
+
+def _expire_ms(request: Request, now_ms: int) -> int:
+    if request.version not in _OWN_RETENTION:
+        return NO_OFFSET
+    retention_ms: int = request.body.retention_time // timedelta(milliseconds=1)
+    return NO_OFFSET if retention_ms < 0 else now_ms + retention_ms
+
+
+def fetch_offsets(request: Request, context: Context) -> None:
+    """Answers with the committed offsets of groups."""
+    body = request.body
+    groups = body.groups if request.version >= _FETCH_SEVERAL else [body]
+    waiting = len(groups)
+    answers: dict[int, Mapping[str, Any]] = {}
+
+    def done(index: int, error: ErrorCode, found: Fetched) -> None:
+        answers[index] = _fetched(request.version, groups[index], error, found)
+        if len(answers) == waiting:
+            several = [answers[each] for each in sorted(answers)]
+            request.answer({"groups": several} if request.version >= _FETCH_SEVERAL else several[0])
+
+    def fetch(coordinator: GroupCoordinator) -> None:
+        if not groups:
+            request.answer({"groups": ()})
+        for index, group in enumerate(groups):
+            stable = getattr(body, "require_stable", False)
+            coordinator.offsets.fetch(group.group_id, _wanted(group), partial(done, index), require_stable=stable)
+
+    ask(request, context, fetch)
+
+
+def _wanted(group: Any) -> Sequence[TopicPartition] | None:
+    if group.topics is None:
+        return None
+    return [TopicPartition(topic.name, each) for topic in group.topics for each in topic.partition_indexes]
+
+
+def _fetched(version: int, group: Any, error: ErrorCode, found: Fetched) -> Mapping[str, Any]:
+    """Returns the answer for one group. An error of the group is that of each partition, where there is no place."""
+    if error and version < _FETCH_ERROR:
+        found = dict.fromkeys(_wanted(group) or (), error)
+    topics = by_topic((each, _offset(value)) for each, value in found.items())
+    return {"group_id": group.group_id, "topics": topics, "error_code": error}
+
+
+def _offset(value: OffsetCommitValue | ErrorCode | None) -> Mapping[str, Any]:
+    if isinstance(value, OffsetCommitValue):
+        return {
+            "committed_offset": value.offset,
+            "committed_leader_epoch": value.leader_epoch,
+            "metadata": value.metadata,
+            "error_code": ErrorCode.none,
+        }
+    code = ErrorCode.none if value is None else value
+    return {"committed_offset": NO_OFFSET, "committed_leader_epoch": NO_EPOCH, "metadata": "", "error_code": code}
