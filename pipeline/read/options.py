@@ -25,6 +25,7 @@ from ..rows import (
     LATEST,
     LONG_MAX,
     READ_TYPES,
+    VIEW,
     AtEnd,
     AtTimestamp,
     AtTimestamps,
@@ -35,9 +36,11 @@ from ..rows import (
     check_names,
     check_order,
     log_once,
+    missing_path,
     notice_of,
     nullable_as,
     read_schema,
+    refuse_table,
     schema_with,
     timestamps_from_json,
 )
@@ -88,8 +91,6 @@ _REFUSED = {
     "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
     "kafka.interceptor.classes": "there is no consumer to intercept",
 }
-# What Spark gives for CREATE TABLE ... USING commitlog, in place of path.
-_OF_A_TABLE = "location"
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
@@ -194,7 +195,7 @@ class ReadOptions:
         given = Given.of(options)
         path = given.text("path")
         if path is None:
-            raise InvalidConfigError("option path is missing: use .load('/path/to/the/log/directory')")
+            raise missing_path("load", options, VIEW)
         starting, ending = _bounds(given, use)
         return cls(
             directory=local_directory(path),
@@ -228,11 +229,7 @@ class Given:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Given:
         """Returns the options of a read. Raises InvalidConfigError for an option that is unknown or rejected."""
-        if _OF_A_TABLE in options:
-            raise InvalidConfigError(
-                "a topic is no table of Spark's catalog: instead of CREATE TABLE, use CREATE TEMPORARY VIEW name "
-                "USING commitlog OPTIONS (path '/path/to/the/log/directory', subscribe 'topic')"
-            )
+        refuse_table(options)
         check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
         to_batch as to_batch,
         to_records as to_records,
     )
+    from .catalog_tables import (
+        SAVE as SAVE,
+        VIEW as VIEW,
+        missing_path as missing_path,
+        refuse_table as refuse_table,
+    )
     from .columns import (
         IN_RECORDS as IN_RECORDS,
         READ_TYPES as READ_TYPES,
@@ -78,6 +84,7 @@ else:
                 "to_batch",
                 "to_records",
             ],
+            "catalog_tables": ["SAVE", "VIEW", "missing_path", "refuse_table"],
             "columns": ["IN_RECORDS", "READ_TYPES", "read_names", "schema_of"],
             "kafka_options": ["BROKERS", "KAFKAS", "check_names", "log_once", "notice_of"],
             "offsets": [

@@ -27,7 +27,7 @@ from ...storage import (
     TransactionRefusedError,
 )
 from ..read import INT_MAX, Given
-from ..rows import KAFKAS, WriteColumns, check_names
+from ..rows import KAFKAS, SAVE, WriteColumns, check_names, missing_path
 from .answers import Answer
 from .exactly_once.log_ends import check_partitions
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
@@ -62,7 +62,7 @@ class WriteOptions:
         given = {name.lower(): value for name, value in options.items()}
         check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK, *filter(is_producers, given))
         if "path" not in given:
-            raise InvalidConfigError("option path is missing: use .save('/path/to/the/log/directory')")
+            raise missing_path("save", options, SAVE)
         targets = Targets.parse(
             given["path"],
             topic=given.get("topic"),

@@ -164,3 +164,11 @@ def test_path_that_is_not_a_log_directory_is_refused_by_name(
 def test_column_the_source_does_not_have_is_refused(spark: SparkSession, log: str) -> None:
     with pytest.raises(PySparkException, match=r"no column 'vlaue'.*did you mean 'value'"):
         spark.read.schema("vlaue binary").format("commitlog").option("subscribe", "b").load(log).collect()
+
+
+@pytest.mark.parametrize("options", ["", "OPTIONS (path '{log}', subscribe 't')", "LOCATION '{log}'"])
+def test_a_table_of_the_catalog_is_refused_with_the_view_to_create_instead(
+    spark: SparkSession, log_dir: str, options: str
+) -> None:
+    with pytest.raises(PySparkException, match=r"a topic is no table of Spark's catalog.*CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE t USING commitlog {options}".format(log=log_dir))

@@ -178,6 +178,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
     [
         pytest.param({"subscrbe": "b"}, "unknown option 'subscrbe'.*did you mean 'subscribe'", id="nearest name"),
         pytest.param({"location": "file:/x"}, "is no table.*CREATE TEMPORARY VIEW", id="a table of the catalog"),
+        pytest.param({"owner": "root"}, "is no table.*CREATE TEMPORARY VIEW", id="a table without a place"),
         pytest.param({"assign": '{"a": [0]}'}, "exactly one of .* not subscribe and assign", id="two subscriptions"),
         pytest.param(
             {"assign": '{"a": [0]}', "subscribePattern": "a"},
@@ -279,6 +280,11 @@ def test_missing_required_option_is_named(missing: tuple[str, str]) -> None:
     name, told = missing
     with pytest.raises(InvalidConfigError, match=told):
         ReadOptions.parse({key: value for key, value in GIVEN.items() if key != name})
+
+
+def test_a_read_without_any_option_may_be_of_a_table_of_the_catalog() -> None:
+    with pytest.raises(InvalidConfigError, match=r"path is missing: use .load.*is no table.*CREATE TEMPORARY VIEW"):
+        ReadOptions.parse({})
 
 
 def test_options_that_spark_reads_itself_are_accepted() -> None:

@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from pyspark_commitlog.storage import Codec, LogManager, alter_broker_settings
+from pyspark_commitlog.pipeline.write import WriteOptions
+from pyspark_commitlog.storage import Codec, InvalidConfigError, LogManager, alter_broker_settings
 from tests.support.logs.directories import directory_with_internal_topics
 
 # With Delta's jar, its own error comes first.
@@ -197,6 +198,13 @@ def test_wrong_options_are_refused_and_nothing_is_created(
         write(numbers(spark, 0, 1), log_dir, **options)
     with LogManager.open(log_dir) as manager:
         assert "t" not in manager.topics()
+
+
+def test_a_write_without_any_option_may_be_to_a_table_of_the_catalog() -> None:
+    with pytest.raises(InvalidConfigError, match=r"path is missing: use .save.*is no table.*df.write.format"):
+        WriteOptions.parse({})
+    with pytest.raises(InvalidConfigError, match=r"path is missing: use .save[^;]*$"):
+        WriteOptions.parse({"topic": "t"})
 
 
 def test_largest_version_and_longest_name_are_written_and_skipped(spark: SparkSession, log_dir: str) -> None:
