@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -31,6 +32,19 @@ def test_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "quick_start" / "index.html").exists()
+
+
+def test_every_figure_is_drawn_and_described_in_words() -> None:
+    shown = set[Path]()
+    for page in DOCS.rglob("*.md"):
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert len(words) > 80, f"{page.name}: {target} needs an alt text that says what it shows"
+            shown.add((page.parent / target).resolve())
+    assert shown == {*(DOCS / "images").glob("*.svg")}
+    for figure in shown:
+        root = ElementTree.parse(figure).getroot()
+        assert [root.findtext(f"{{*}}{name}") for name in ("title", "desc")] > ["", ""], f"{figure.name} has no title"
+        assert "prefers-color-scheme: dark" in figure.read_text(), f"{figure.name} cannot be read on a dark page"
 
 
 def test_configuration_page_says_what_the_code_says() -> None:
