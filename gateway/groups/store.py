@@ -53,7 +53,13 @@ class Home(Protocol):
 
 def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
     """As :meth:`Home.later`, but the timer can be cancelled until the task begins, also when it is due already."""
-    timer: Timer = home.later(delay_ms / 1000, lambda: None if timer.task is None else task())
+
+    def begin() -> None:
+        if timer.task is not None:
+            timer.task = None  # a timer that is over holds nothing, for there is no collector that finds cycles
+            task()
+
+    timer: Timer = home.later(delay_ms / 1000, begin)
     return timer
 
 
