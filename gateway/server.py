@@ -19,9 +19,10 @@ from .groups import GroupThreads
 from .handlers import HANDLERS
 from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
-from .protocol import APIS, ErrorCode, MalformedRequestError, parse_header, write_answer
+from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
 
+READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -146,6 +147,8 @@ class Gateway:
 
     def _run(self, request: Request) -> None:
         try:
+            if request.key not in READ_BY_HAND:
+                request.body  # noqa: B018  a malformed one must not reach a thread that others wait for
             body = self._handlers[request.key](request, self.context)
             if body is not None:
                 request.answer(body)
@@ -164,8 +167,8 @@ def _may_overlap(frame: bytearray) -> bool:
 
 
 def _unsupported() -> Mapping[str, object]:
-    api = APIS[18]
-    own = {"api_key": 18, "min_version": api.lowest, "max_version": api.highest}
+    api = APIS[ApiKey.API_VERSIONS]
+    own = {"api_key": ApiKey.API_VERSIONS, "min_version": api.lowest, "max_version": api.highest}
     return {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
 
 

@@ -8,9 +8,11 @@ from typing import Any
 from ...storage import LogManager, LogStoreError, TopicExistsError
 from ..context import Context
 from ..partitions import TopicInfo
-from ..protocol import ErrorCode, code_of
+from ..protocol import ErrorCode, MalformedRequestError, code_of
 from ..request import Request
 from .cluster import NOT_ASKED
+
+IDS_FROM = 12  # the first version in which topics may be asked for by id
 
 
 def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
@@ -20,6 +22,8 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
     if asked is None or (request.version == 0 and not asked):
         return _answer(request, context, [_found(topic, context) for topic in context.topics.all().values()])
     names = [_name(each) for each in asked]
+    if None in names and request.version < IDS_FROM:
+        raise MalformedRequestError("a topic has no name")
     creates = context.config.auto_create_topics_enable and getattr(body, "allow_auto_topic_creation", True)
     missing = [name for name in names if name is not None and context.topics.find(name) is None]
     if not missing or not creates:

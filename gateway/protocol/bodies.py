@@ -11,14 +11,14 @@ import io
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.primitive import i16
 
-from .reading import MalformedRequestError
+from .decoding import decode, shape_of
 
 __all__ = ["Body", "ErrorCode", "made", "read_request", "write_answer"]
 
@@ -36,11 +36,7 @@ _EMPTY: Mapping[str, Any] = {
 
 def read_request(key: int, version: int, frame: bytearray, position: int) -> Any:
     """Returns the body of a request, which begins at ``position``. Raises MalformedRequestError."""
-    try:
-        body, _ = _reader(key, version)(bytes(frame), position)
-    except Exception as error:  # kio has no root of its errors
-        raise MalformedRequestError(f"a request of kind {key} and version {version}: {error!r}") from None
-    return body
+    return decode(load_request_schema(key, version), frame, position)
 
 
 def write_answer(key: int, version: int, body: Body) -> bytes:
@@ -49,11 +45,6 @@ def write_answer(key: int, version: int, body: Body) -> bytes:
     with io.BytesIO() as buffer:
         write(buffer, made(entity, body))
         return buffer.getvalue()
-
-
-@cache
-def _reader(key: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]:
-    return entity_reader(load_request_schema(key, version))
 
 
 @cache
@@ -79,13 +70,12 @@ def _fields(entity: Any) -> list[tuple[str, Callable[[Any], Any], Any]]:
 
 
 def _maker(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
-    nested = _nested(hint)
-    kind = one.metadata.get("kafka_type")
-    if nested is not None and _is_array(hint):
-        return lambda items: None if items is None else tuple(made(nested, item) for item in items)
-    if nested is not None:
-        return lambda item: None if item is None else made(nested, item)
-    if _is_array(hint):
+    shape, kind = shape_of(hint), one.metadata.get("kafka_type")
+    if shape.nested is not None and shape.is_array:
+        return lambda items: None if items is None else tuple(made(shape.nested, item) for item in items)
+    if shape.nested is not None:
+        return lambda item: None if item is None else made(shape.nested, item)
+    if shape.is_array:
         return lambda items: None if items is None else tuple(items)
     if kind == "error_code":
         return lambda code: ErrorCode(i16(code))
@@ -95,20 +85,9 @@ def _maker(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
 
 
 def _default(one: dataclasses.Field[Any], hint: Any) -> Any:
+    shape = shape_of(hint)
     if one.default is not dataclasses.MISSING:
         return one.default
-    if type(None) in get_args(hint):
+    if shape.is_nullable:
         return None
-    if _is_array(hint):
-        return ()
-    return _EMPTY.get(one.metadata.get("kafka_type", ""), 0)
-
-
-def _nested(hint: Any) -> Any:
-    """Returns the struct in a field's type; None: it has none."""
-    inner = (hint, *get_args(hint), *(each for outer in get_args(hint) for each in get_args(outer)))
-    return next((each for each in inner if dataclasses.is_dataclass(each)), None)
-
-
-def _is_array(hint: Any) -> bool:
-    return any(getattr(each, "__origin__", None) is tuple for each in (hint, *get_args(hint)))
+    return () if shape.is_array else _EMPTY.get(one.metadata.get("kafka_type", ""), 0)

@@ -72,10 +72,12 @@ class RequestReader:
         length = self._uvarint() - 1 if self._is_flexible else self.int32()
         return None if length < 0 else self._take(length)
 
-    def array(self, read_item: Callable[[], T]) -> list[T]:
-        """Reads an array; null counts as empty. Takes no memory for items that are not there."""
+    def array(self, read_item: Callable[[], T]) -> list[T] | None:
+        """Reads an array; None for null. Takes no memory for items that are not there."""
         length = self._uvarint() - 1 if self._is_flexible else self.int32()
-        return [read_item() for _ in range(length)]
+        if length < -1:
+            raise MalformedRequestError(f"an array of {length} items")
+        return None if length < 0 else [read_item() for _ in range(length)]
 
     def tags(self) -> None:
         """Passes over the tagged fields at the end of a struct, in flexible versions."""
