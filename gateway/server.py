@@ -45,6 +45,16 @@ class Gateway:
         return self.context.listening
 
     @property
+    def bootstrap_servers(self) -> str:
+        """The address as clients take it, ``host:port``; only after :meth:`start`."""
+        return str(self.address)
+
+    @property
+    def log_dir(self) -> str:
+        """The directory that is served."""
+        return self._log_dir
+
+    @property
     def context(self) -> Context:
         """What the handlers work with; only after :meth:`start`."""
         if self._context is None:

@@ -44,6 +44,7 @@ FLOORS = {
         workers rows values
         """,
     "gateway": """
+        pytest_plugin
         server
         handlers
         context

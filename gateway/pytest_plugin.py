@@ -1,0 +1,44 @@
+"""A plugin of pytest: the fixture ``commitlog_gateway``, Kafka for tests without a JVM.
+
+pytest finds it by the package's entry point. It imports the gateway only when a test asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .server import Gateway
+
+# A test's group has its partitions at once: nothing is gained by waiting for members that do not come.
+SETTINGS: Mapping[str, str | int | bool] = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+@pytest.fixture
+def commitlog_gateway_settings() -> Mapping[str, str | int | bool]:
+    """Settings by Kafka's names that :func:`commitlog_gateway` adds to its own: none, until a test overrides this."""
+    return {}
+
+
+@pytest.fixture
+def commitlog_gateway(tmp_path: Path, commitlog_gateway_settings: Mapping[str, str | int | bool]) -> Iterator[Gateway]:
+    """A gateway over an empty directory, on a free port of this machine, for one test.
+
+    ``commitlog_gateway.bootstrap_servers`` is for the settings of clients; ``commitlog_gateway.log_dir`` is the
+    directory, for readers and writers without a client.
+    """
+    try:
+        from .config import GatewayConfig  # noqa: PLC0415  tests without the fixture load nothing of ours
+        from .server import Gateway  # noqa: PLC0415
+    except ImportError as error:
+        pytest.fail(f"{error}: install the extra, pip install 'spark-commitlog[gateway]'")
+    config = GatewayConfig.from_mapping({**SETTINGS, **commitlog_gateway_settings})
+    with Gateway(str(tmp_path / "commitlog"), config, create=True) as gateway:
+        yield gateway

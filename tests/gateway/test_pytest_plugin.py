@@ -1,0 +1,61 @@
+"""The fixture ``commitlog_gateway``, used as a test of its users' would."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from pyspark_commitlog.gateway import Gateway, pytest_plugin
+from pyspark_commitlog.storage import LogManager
+
+TIMEOUT_S = 30.0
+ROOT = Path(__file__).parents[2]
+# Once the package is installed, pytest finds them itself; a checkout may be older than the entry point.
+commitlog_gateway = pytest_plugin.commitlog_gateway
+commitlog_gateway_settings = pytest_plugin.commitlog_gateway_settings
+
+
+@pytest.fixture
+def asked_at_s() -> float:
+    return time.perf_counter()
+
+
+def test_a_test_produces_and_consumes(asked_at_s: float, commitlog_gateway: Gateway) -> None:
+    started_s = time.perf_counter()
+    servers = {"bootstrap.servers": commitlog_gateway.bootstrap_servers}
+    producer = Producer({**servers, "linger.ms": 0})
+    producer.produce("orders", b"one")
+    assert producer.flush(TIMEOUT_S) == 0
+    consumer = Consumer({**servers, "group.id": "test", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    record = consumer.poll(TIMEOUT_S)
+    done_s = time.perf_counter()
+    consumer.close()
+    assert record is not None
+    assert record.value() == b"one"
+    print(f"start {started_s - asked_at_s:.3f} s, produced and consumed after {done_s - asked_at_s:.3f} s")
+
+
+def test_the_next_test_has_a_directory_of_its_own(commitlog_gateway: Gateway) -> None:
+    with LogManager.open(commitlog_gateway.log_dir) as manager:
+        assert manager.topics() == {}
+
+
+class TestWithSettings:
+    @pytest.fixture
+    def commitlog_gateway_settings(self) -> Mapping[str, str | int | bool]:
+        return {"num.partitions": 3}
+
+    def test_a_class_of_tests_has_settings_of_its_own(self, commitlog_gateway: Gateway) -> None:
+        assert commitlog_gateway.config.num_partitions == 3
+        assert commitlog_gateway.config.group_initial_rebalance_delay_ms == 0
+
+
+def test_pytest_finds_the_fixture_in_an_installed_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"commitlog": pytest_plugin.__name__}
