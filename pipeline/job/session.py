@@ -6,11 +6,8 @@ jars set here would be loaded too late.
 
 from __future__ import annotations
 
-import os
-import sys
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ...storage import InvalidConfigError
+from .delta_jars import DELTA_SETTINGS, delta_jars
+from .pythons import run_this_python, warn_of_another_python
 
 # Saves half the time of a short query with Python (docs/decisions/worker_daemon.md).
 WORKER_SETTINGS = {
@@ -30,10 +29,6 @@ WORKER_SETTINGS = {
 _JAVA_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false -XX:G1HeapRegionSize=8m"
 )
-DELTA_SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 SETTINGS = WORKER_SETTINGS | {
     "spark.sql.session.timeZone": "UTC",
     # With fewer rows per Arrow batch, a task starts and finishes earlier; the writer combines many batches.
@@ -49,33 +44,26 @@ def spark_session(
 ) -> SparkSession:
     """Returns a session whose workers run this Python, with our settings, which ``settings`` override.
 
-    With ``delta``, the session reads and writes Delta tables too: Delta's jar is fetched from Maven Central once.
+    With ``delta``, the session reads and writes Delta tables too: Delta's jars are fetched from Maven Central once,
+    unless ``settings`` name them in ``spark.jars`` or ``spark.jars.packages``. Raises InvalidConfigError if they cannot
+    be fetched. Logs a warning if ``PYSPARK_PYTHON`` names another Python, which does not have this package.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    own = dict(settings or {})
+    run_this_python()
+    warn_of_another_python()
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in (SETTINGS | (DELTA_SETTINGS if delta else {}) | dict(settings or {})).items():
+    for key, value in (SETTINGS | (_with_delta(own) if delta else own)).items():
         builder = builder.config(key, value)
-    if not delta:
-        return builder.getOrCreate()
-    from delta import configure_spark_with_delta_pip  # noqa: PLC0415  only this session needs it
-
-    with _no_python_in_jars():
-        return configure_spark_with_delta_pip(builder).getOrCreate()
+    return builder.getOrCreate()
 
 
-@contextmanager
-def _no_python_in_jars() -> Iterator[None]:
-    """Keeps jars that Spark fetches off Python's path, for sessions that are created in the block.
-
-    Spark treats Delta's jars and their dependencies as Python packages too: they would come first on the path, and
-    their list would be sent to every task (docs/tuning.md).
-    """
-    extensions = SparkContext.PACKAGE_EXTENSIONS
-    SparkContext.PACKAGE_EXTENSIONS = [each for each in extensions if each != ".jar"]
-    try:
-        yield
-    finally:
-        SparkContext.PACKAGE_EXTENSIONS = extensions
+def _with_delta(own: Mapping[str, str]) -> dict[str, str]:
+    """Returns settings with those of Delta, and with its jars, unless they are there or a running JVM is without."""
+    given = own.get("spark.jars", "")
+    is_there = "delta-spark" in given + own.get("spark.jars.packages", "")
+    if is_there or SparkContext._active_spark_context is not None:
+        return DELTA_SETTINGS | dict(own)
+    return DELTA_SETTINGS | dict(own) | {"spark.jars": ",".join(filter(None, (given, *delta_jars(own))))}
 
 
 @dataclass(frozen=True)
