@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from .reading import (
         ALL_TIMES as ALL_TIMES,
         FetchData as FetchData,
+        FileSlice as FileSlice,
         Isolation as Isolation,
         LogReader as LogReader,
         LogWatcher as LogWatcher,
@@ -404,6 +405,7 @@ else:
             "reading": [
                 "ALL_TIMES",
                 "FetchData",
+                "FileSlice",
                 "Isolation",
                 "LogReader",
                 "LogWatcher",

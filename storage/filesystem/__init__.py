@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         File as File,
         FileStatus as FileStatus,
         FileSystem as FileSystem,
+        Held as Held,
         Lock as Lock,
         Mount as Mount,
         OpenMode as OpenMode,
@@ -48,6 +49,6 @@ else:
                 "remove_tree",
                 "write_atomically",
             ],
-            "port": ["Buffer", "File", "FileStatus", "FileSystem", "Lock", "Mount", "OpenMode"],
+            "port": ["Buffer", "File", "FileStatus", "FileSystem", "Held", "Lock", "Mount", "OpenMode"],
         },
     )

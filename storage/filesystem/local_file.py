@@ -6,13 +6,14 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 from weakref import ref
 
 import numpy as np
 
 from .open_files import OPEN_FILES, TOO_MANY, advice
-from .port import Buffer, OpenMode
+from .port import Buffer, Held, OpenMode
 
 CLOSED = 2**31 - 1  # no descriptor: the system answers EBADF (Python answers -1 by ValueError), never another file
 _RESTING = 2**31 - 2
@@ -57,13 +58,14 @@ class LocalFile:
     FileNotFoundError. ``_identity`` is the device and inode of a resting file.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_failure", "_identity", "_mode", "_path", "_users")
+    __slots__ = ("__weakref__", "_descriptor", "_failure", "_holders", "_identity", "_mode", "_path", "_users")
 
     def __init__(self, path: str, descriptor: int, mode: OpenMode) -> None:
         self._path = path
         self._mode = mode
         self._descriptor = descriptor
         self._users: list[None] = []  # one element per call that uses the descriptor: append and pop are atomic
+        self._holders = 0  # of the descriptor; changed under OPEN_FILES.lock
         self._failure: OSError | None = None  # of the sync before resting
         OPEN_FILES.files[descriptor] = ref(self)
 
@@ -134,6 +136,20 @@ class LocalFile:
                 raise self._failure
             os.fsync(descriptor)
 
+    def hold(self) -> Held:
+        with OPEN_FILES.lock, AddingContext("open", self._path):
+            descriptor = self._wake() if self._descriptor == _RESTING else self._descriptor
+            if descriptor == CLOSED:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+            self._holders += 1
+        return Held(descriptor, partial(self._let_go, descriptor))
+
+    def _let_go(self, descriptor: int) -> None:
+        with OPEN_FILES.lock:
+            self._holders -= 1
+            if self._descriptor == CLOSED and not self._holders:
+                os.close(descriptor)
+
     def close(self) -> None:
         if self._descriptor == CLOSED:
             return
@@ -141,8 +157,9 @@ class LocalFile:
             descriptor, self._descriptor = self._descriptor, CLOSED
             if descriptor not in (CLOSED, _RESTING):
                 OPEN_FILES.files.pop(descriptor, None)
-                with AddingContext("close", self._path):
-                    os.close(descriptor)
+                if not self._holders:  # else the last one closes it
+                    with AddingContext("close", self._path):
+                        os.close(descriptor)
 
     def rest(self) -> bool:
         """Sync the file and close its descriptor until the next use. Returns False, closing nothing, if it is in use.
@@ -151,7 +168,7 @@ class LocalFile:
         takes the descriptor away before it reads ``_users``.
         """
         descriptor = self._descriptor
-        if descriptor in (CLOSED, _RESTING) or self._failure is not None:
+        if descriptor in (CLOSED, _RESTING) or self._failure is not None or self._holders:
             return False
         self._descriptor = _RESTING
         if self._users:

@@ -9,6 +9,7 @@ repeat a write over a torn one. docs/decisions/file_system_port.md has the reaso
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol, Self
 
 Buffer = bytes | bytearray | memoryview
@@ -22,6 +23,13 @@ class FileStatus(NamedTuple):
     modified_ms: int  # last modification, ms since the epoch
     inode: int  # distinguishes a file from another that took its name
     is_directory: bool
+
+
+class Held(NamedTuple):
+    """An open file's descriptor, for system calls that the port lacks (sendfile); any thread may release it, once."""
+
+    descriptor: int
+    release: Callable[[], None]
 
 
 class File(Protocol):
@@ -69,6 +77,13 @@ class File(Protocol):
         """Wait until data and size are on disk (fsync).
 
         After an OSError it is unknown what is on disk, and a second call may wrongly succeed: the writer must stop.
+        """
+        ...
+
+    def hold(self) -> Held:
+        """Returns the file's descriptor, which stays open until it is released, even after :meth:`close`.
+
+        Raises io.UnsupportedOperation if this file system has no descriptors.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Reading a partition without a lock: :class:`LogReader`, and what it is made of.
 
-``view`` is a log as it was when it was opened, ``marks`` its checkpoint entries, ``fetch`` the result of one read.
+``view`` is a log as it was when it was opened, ``marks`` its checkpoint entries, ``fetch`` the result of one read,
+``slices`` where the batches are for a server that only sends them.
 ``aborted`` finds the records that readers of committed records must not see. ``follower`` and ``watcher`` follow a log
 that grows; ``damaged`` reads the undamaged records of a damaged log.
 """
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .follower import LogFollower as LogFollower
     from .marks import Checkpoints as Checkpoints, KeptInMemory as KeptInMemory, Marks as Marks
     from .reader import LogReader as LogReader
+    from .slices import FileSlice as FileSlice
     from .view import SegmentDescription as SegmentDescription
     from .watcher import LogWatcher as LogWatcher
 else:
@@ -30,6 +32,7 @@ else:
             "follower": ["LogFollower"],
             "marks": ["Checkpoints", "KeptInMemory", "Marks"],
             "reader": ["LogReader"],
+            "slices": ["FileSlice"],
             "view": ["SegmentDescription"],
             "watcher": ["LogWatcher"],
         },

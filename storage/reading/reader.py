@@ -7,7 +7,7 @@ same offset.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,8 +20,9 @@ from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Records
 from ..recovery import Marker, read_markers
 from ..segment import NEVER_COMPACTED, PROBE_BYTES, FoundBatch, Holes, LogSegment, OffsetAndTimestamp, Window
-from .aborted import Isolation, aborted_runs
+from .aborted import AbortedTransaction, Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
+from .slices import FileSlice, aborted_in, whole_end
 from .times import (
     batches_reaching_time,
     end_if_read,
@@ -46,19 +47,61 @@ class LogReader(LogView):
         *,
         max_bytes: int = FETCH_BYTES,
         isolation: Isolation = Isolation.READ_COMMITTED,
+        up_to: int = INT64_MAX,
         min_one_message: bool = True,
     ) -> FetchData | None:
         """Returns batches of one segment, from the one that contains ``start_offset`` or, in a gap, the next one.
 
         Returns at most ``max_bytes``, but at least one complete batch if ``min_one_message``. None if ``isolation``
-        shows no batch there yet.
+        shows no batch there yet. Shows no batch that reaches offset ``up_to``, such as :attr:`Log.high_watermark`.
 
         Raises OffsetOutOfRangeError below the log start and above the log end, MissingSegmentError where offsets are
         missing in a log that was never compacted, and CorruptRecordError with path and position.
         """
         return self.looking_again(
-            lambda: self._read(start_offset, self.end_offset(isolation), isolation, max_bytes, min_one_message)
+            lambda: self._read(
+                start_offset, min(self.end_offset(isolation), up_to), isolation, max_bytes, min_one_message
+            )
         )
+
+    def slice(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = Isolation.READ_COMMITTED,
+        up_to: int = INT64_MAX,
+        min_one_message: bool = True,
+    ) -> FileSlice | None:
+        """Returns where in a file the batches are that :meth:`read` would return, without reading them.
+
+        Checks how the first batch begins, and for ``READ_COMMITTED`` the headers of all: clients check what is sent,
+        as those of a broker do. The caller releases the slice. Raises what :meth:`read` raises, and
+        io.UnsupportedOperation if the file system has no descriptors.
+        """
+        return self.looking_again(
+            lambda: self._slice(
+                start_offset, min(self.end_offset(isolation), up_to), isolation, max_bytes, min_one_message
+            )
+        )
+
+    def _slice(
+        self, start_offset: int, bound: int, isolation: Isolation, max_bytes: int, min_one_message: bool
+    ) -> FileSlice | None:
+        found = self._find_shown(start_offset, bound, isolation, start_offset)
+        if found is None:
+            return None
+        segment, start = found[0], found[1].position
+        end = whole_end(segment, start, self._position_of_bound(segment, bound), max_bytes, min_one=min_one_message)
+        if end.position == start:
+            return None
+        aborted: Sequence[AbortedTransaction] = ()
+        if isolation is Isolation.READ_COMMITTED:
+            aborted, end = aborted_in(self, segment, start, end)
+        next_offset = bound if end.next_offset is None else end.next_offset
+        segment.remember_following(next_offset, end.position)
+        descriptor, release = segment.hold()
+        return FileSlice(descriptor, start, end.position - start, tuple(aborted), release)
 
     def _read(
         self,
@@ -69,18 +112,8 @@ class LogReader(LogView):
         min_one_message: bool = True,
         until: int = INT64_MAX,
     ) -> FetchData | None:
-        if not self._log_start_offset <= start_offset <= self._log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
-                f"{self._log_start_offset} to {self._log_end_offset}"
-            )
-        if start_offset >= bound:
-            self.check_readable_to(start_offset, isolation)
-            return None
-        found = self._find(start_offset, until)
+        found = self._find_shown(start_offset, bound, isolation, until)
         if found is None:
-            self._check_nothing_missing(start_offset)
-            self.check_readable_to(self._log_end_offset, isolation)
             return None
         segment, place = found
         window = place.window
@@ -95,6 +128,27 @@ class LogReader(LogView):
         self._check_below_next(segment, window)
         segment.remember_end(window)
         return replace(self.fetch_data(segment, window, isolation), asked=start_offset)
+
+    def _find_shown(
+        self, start_offset: int, bound: int, isolation: Isolation, until: int
+    ) -> tuple[LogSegment, FoundBatch] | None:
+        """Does what :meth:`_find` does, for an offset below ``bound``; None too if ``isolation`` shows nothing there.
+
+        Raises OffsetOutOfRangeError, MissingSegmentError, and the error of damage at the end of the log.
+        """
+        if not self._log_start_offset <= start_offset <= self._log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
+                f"{self._log_start_offset} to {self._log_end_offset}"
+            )
+        if start_offset >= bound:
+            self.check_readable_to(start_offset, isolation)
+            return None
+        found = self._find(start_offset, until)
+        if found is None:
+            self._check_nothing_missing(start_offset)
+            self.check_readable_to(self._log_end_offset, isolation)
+        return found
 
     def _find(self, offset: int, until: int) -> tuple[LogSegment, FoundBatch] | None:
         """Returns the segment and position of the first batch that reaches ``offset``; None: there is no such batch.

@@ -83,6 +83,11 @@ class OffsetIndex(PairIndex):
         n = self._last_up_to(target_offset)
         return self._entry(n) if n >= 0 else OffsetPosition(self.base_offset, 0)
 
+    def last_below(self, position: int) -> OffsetPosition | None:
+        """The last entry whose position is below ``position``; None if there is none."""
+        n = int(np.searchsorted(self.positions, position, side="left")) - 1
+        return self._entry(n) if n >= 0 else None
+
     def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
         """The first entry whose position is at least ``fetch_bytes`` after ``start``; None if there is none."""
         n = int(np.searchsorted(self.positions, start.position + fetch_bytes, side="left"))

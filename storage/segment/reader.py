@@ -181,7 +181,20 @@ class SegmentReader(SegmentWalk):
 
     def remember_end(self, window: Window) -> None:
         """Remember where this window ends, because the caller will read the batch after it next."""
-        self._last_seen.following = (window.headers.next_offset, window.position + window.headers.end)
+        self.remember_following(window.headers.next_offset, window.position + window.headers.end)
+
+    def remember_following(self, offset: int, position: int) -> None:
+        """Remember where the batch that begins with ``offset`` should be, because the caller will read it next."""
+        self._last_seen.following = (offset, position)
+
+    @property
+    def plain_part(self) -> tuple[int, int]:
+        """Two positions between which there is no transactional batch, as far as is known; forgotten with the file."""
+        return self._last_seen.plain
+
+    @plain_part.setter
+    def plain_part(self, part: tuple[int, int]) -> None:
+        self._last_seen.plain = part
 
     def _follows_last_read(self, offset: int) -> bool:
         """Whether a complete batch that begins with ``offset`` follows the window of :meth:`remember_end`."""

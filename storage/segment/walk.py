@@ -24,7 +24,7 @@ from .. import format as formats
 from ..clock import Clock
 from ..config import INT64_MAX, LogConfig
 from ..errors import CorruptionError, CorruptRecordError, SegmentRemovedError
-from ..filesystem import File, FileStatus, FileSystem
+from ..filesystem import File, FileStatus, FileSystem, Held
 from ..format import StopReason, v2
 from ..format.constants import LENGTH_AT, LOG_OVERHEAD
 from ..format.files import file_names
@@ -77,6 +77,7 @@ class LastSeen:
     decoded: tuple[int, Records | None] = (-1, None)  # position and records, without their columns
     timed: tuple[Window, Int64s] | None = None  # batches, without their bytes, and the times of their records
     following: tuple[int, int] = (-1, -1)  # offset and position of the batch after the last one read
+    plain: tuple[int, int] = (0, 0)  # positions of a part without transactions
 
 
 class SegmentWalk:
@@ -149,6 +150,10 @@ class SegmentWalk:
     def read_bytes(self, position: int, length: int) -> memoryview:
         """Reads ``length`` bytes of the ``.log`` at ``position``; returns fewer only at the end of the file."""
         return self._file.read(position, length)
+
+    def hold(self) -> Held:
+        """Returns the descriptor of the ``.log``, which the caller releases. Raises io.UnsupportedOperation."""
+        return self._file.hold()
 
     # Walking
 

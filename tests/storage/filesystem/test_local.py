@@ -254,3 +254,30 @@ def test_the_lock_of_this_process_does_not_count_as_a_brokers(tmp_path: Path) ->
     with open(path, "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         assert disk.lock_shared_with_broker(path) is None
+
+
+def test_a_held_descriptor_outlives_the_file_and_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"content")
+    file = LocalFileSystem().open(str(path), "read")
+    first, second = file.hold(), file.hold()
+    assert first.descriptor == second.descriptor
+    file.close()
+    path.unlink()
+    first.release()
+    assert os.pread(second.descriptor, 7, 0) == b"content"
+    second.release()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(second.descriptor)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.hold()
+
+
+def test_a_released_descriptor_stays_that_of_the_open_file(tmp_path: Path) -> None:
+    with LocalFileSystem().open(str(tmp_path / "a"), "create") as file:
+        file.write(0, b"x")
+        file.hold().release()
+        assert bytes(file.read(0, 1)) == b"x"
+        held = file.hold()
+        assert os.pread(held.descriptor, 1, 0) == b"x"
+        held.release()

@@ -88,6 +88,25 @@ def test_the_file_of_a_lock_is_closed_for_others_unless_it_is_held(tmp_path: Pat
         file.close()
 
 
+def test_a_held_file_is_not_closed_for_others(tmp_path: Path, few: None) -> None:
+    path = tmp_path / "held"
+    path.write_bytes(b"x")
+    file = LocalFileSystem().open(str(path), "read")
+    held = file.hold()
+    others = [LocalFileSystem().open(str(tmp_path / f"{n:03}"), "create") for n in range(MANY)]
+    assert os.pread(held.descriptor, 1, 0) == b"x"
+    held.release()
+    for _ in range(2):
+        for other in others:
+            other.size()  # so that the file rests
+    again = file.hold()
+    assert os.pread(again.descriptor, 1, 0) == b"x"
+    again.release()
+    for other in (file, *others):
+        other.close()
+    assert open_below(tmp_path) == 0
+
+
 def resting(many: list[File]) -> File:
     """A file that is closed for a while: the first, opened before all others."""
     many[-1].size()

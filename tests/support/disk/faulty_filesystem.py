@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from pyspark_commitlog.storage.filesystem import Buffer, File, FileStatus, FileSystem, Lock, OpenMode
+from pyspark_commitlog.storage.filesystem import Buffer, File, FileStatus, FileSystem, Held, Lock, OpenMode
 
 OperationName = Literal[
     "list", "status", "open", "make_directory", "rename", "link", "remove", "set_modified", "sync_directory", "lock",
@@ -108,6 +108,9 @@ class FaultyFile:
     def sync(self) -> None:
         self._filesystem.meet("sync", self.path)
         self._inner.sync()
+
+    def hold(self) -> Held:
+        return self._inner.hold()
 
     def close(self) -> None:
         self._inner.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import io
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from random import Random
 from typing import Literal, NamedTuple, Self
 
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.filesystem import Buffer, FileStatus, Mount, OpenMode
+from pyspark_commitlog.storage.filesystem import Buffer, FileStatus, Held, Mount, OpenMode
 from tests.support.clock import ManualClock
 from tests.support.disk.disk_model import Crash, DirectoryNode, FileNode, Node, Truncate, Unsynced, Write
 
@@ -148,6 +149,9 @@ class MemoryFile:
     def sync(self) -> None:
         with self._doing("sync"):
             self._node.sync()
+
+    def hold(self) -> Held:
+        raise io.UnsupportedOperation(f"{self._path}: a file in memory has no descriptor")
 
     def close(self) -> None:
         self._closed = True
