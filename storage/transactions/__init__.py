@@ -29,9 +29,19 @@ if TYPE_CHECKING:
     )
     from .idempotent import IdempotentProducer as IdempotentProducer
     from .producer_ids import allot_producer_id as allot_producer_id
-    from .states import TransactionStates as TransactionStates
+    from .states import (
+        TransactionStates as TransactionStates,
+        completed_state as completed_state,
+        empty_state as empty_state,
+        extended_state as extended_state,
+        prepared_state as prepared_state,
+        ungrouped as ungrouped,
+    )
     from .transaction import Transaction as Transaction, TransactionPart as TransactionPart
-    from .transactional_id import check_transactional_id as check_transactional_id
+    from .transactional_id import (
+        TransactionalIdLock as TransactionalIdLock,
+        check_transactional_id as check_transactional_id,
+    )
     from .writer import TransactionalWriter as TransactionalWriter
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -50,9 +60,16 @@ else:
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
             "producer_ids": ["allot_producer_id"],
-            "states": ["TransactionStates"],
+            "states": [
+                "TransactionStates",
+                "completed_state",
+                "empty_state",
+                "extended_state",
+                "prepared_state",
+                "ungrouped",
+            ],
             "transaction": ["Transaction", "TransactionPart"],
-            "transactional_id": ["check_transactional_id"],
+            "transactional_id": ["TransactionalIdLock", "check_transactional_id"],
             "writer": ["TransactionalWriter"],
         },
     )

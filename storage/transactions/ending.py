@@ -14,7 +14,7 @@ from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..writing import Log, Producer
-from .states import PREPARED, UNDECIDED, TransactionStates, completed, prepared, ungrouped
+from .states import PREPARED, UNDECIDED, TransactionStates, completed_state, prepared_state, ungrouped
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Ending:
 
         ``partitions`` are those that will get markers. Raises as :meth:`TransactionStates.replace`.
         """
-        decided = prepared(value, partitions, self._states.manager.clock.now_ms(), commit=commit)
+        decided = prepared_state(value, partitions, self._states.manager.clock.now_ms(), commit=commit)
         self._states.replace(self._transactional_id, value, decided)
         return decided
 
@@ -70,7 +70,7 @@ class Ending:
         Only Complete can follow a decision. If the log has another state by now, another process has written Complete,
         and this call writes nothing.
         """
-        value = completed(decided, self._states.manager.clock.now_ms())
+        value = completed_state(decided, self._states.manager.clock.now_ms())
         with suppress(ProducerFencedError):
             self._states.replace(self._transactional_id, decided, value, sync=False)
         return value

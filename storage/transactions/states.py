@@ -23,18 +23,22 @@ from ..format.internal.internal_topics import (
     decode_transaction_key,
 )
 from ..groups import CoordinatorLogs, keyed_batches
-from ..writing import Log
+from ..writing import Log, Producer
 from .transaction import Transaction
 
-# Which states may follow which (Kafka's TransactionState.validPreviousStates, without what only its clients request).
+# Which states may follow which (Kafka's TransactionState.validPreviousStates). Empty and a second Ongoing are written
+# for clients: a producer of theirs announces itself, and adds partitions one after the other.
+_BEGINNINGS = frozenset({TransactionState.EMPTY, TransactionState.ONGOING})
 LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
-    TransactionState.EMPTY: frozenset({TransactionState.ONGOING}),
-    TransactionState.ONGOING: frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}),
+    TransactionState.EMPTY: _BEGINNINGS,
+    TransactionState.ONGOING: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT}
+    ),
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
     TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
-    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.ONGOING}),
-    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.ONGOING}),
-    TransactionState.DEAD: frozenset({TransactionState.ONGOING}),
+    TransactionState.COMPLETE_COMMIT: _BEGINNINGS,
+    TransactionState.COMPLETE_ABORT: _BEGINNINGS,
+    TransactionState.DEAD: _BEGINNINGS,
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
 }
 UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
@@ -136,6 +140,14 @@ class TransactionStates:
             info = log.append_encoded(batches, sync=sync)
             self._logs.latest(self._partition(transactional_id)).wrote([entry], info)
 
+    def sync(self, transactional_ids: Iterable[str]) -> None:
+        """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
+        logs = {self._partition(each): self._log(each) for each in transactional_ids}
+        for log in logs.values():
+            log.begin_sync()  # of all, before one is waited for
+        for log in logs.values():
+            log.sync_appended()
+
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
         """Writes a tombstone for a transactional id if ``expected`` is its newest state; returns whether it did.
 
@@ -199,6 +211,18 @@ def state_text(value: TransactionLogValue | None) -> str:
 # The states of a transaction
 
 
+def empty_state(producer: Producer, timeout_ms: int, now_ms: int) -> TransactionLogValue:
+    """Returns the state of a producer that has announced itself and has begun no transaction."""
+    return TransactionLogValue(
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        transaction_timeout_ms=timeout_ms,
+        transaction_status=TransactionState.EMPTY,
+        transaction_partitions=None,
+        transaction_last_update_timestamp_ms=now_ms,
+    )
+
+
 def ongoing(transaction: Transaction) -> TransactionLogValue:
     """Returns the Ongoing state of a transaction, to be written before its first record."""
     return TransactionLogValue(
@@ -212,24 +236,45 @@ def ongoing(transaction: Transaction) -> TransactionLogValue:
     )
 
 
-def prepared(
-    before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int, *, commit: bool
+def extended_state(
+    before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int
+) -> TransactionLogValue:
+    """Returns the Ongoing state with ``partitions`` added to those of ``before``; a transaction begins if none is."""
+    is_ongoing = before.transaction_status is TransactionState.ONGOING
+    known = ungrouped(before) if is_ongoing else ()
+    return replace(
+        before,
+        transaction_status=TransactionState.ONGOING,
+        transaction_partitions=grouped([*known, *partitions]),
+        transaction_last_update_timestamp_ms=now_ms,
+        transaction_start_timestamp_ms=before.transaction_start_timestamp_ms if is_ongoing else now_ms,
+    )
+
+
+def prepared_state(
+    before: TransactionLogValue,
+    partitions: Iterable[TopicPartition],
+    now_ms: int,
+    *,
+    commit: bool,
+    raise_epoch: bool = True,
 ) -> TransactionLogValue:
     """Returns the Prepare state, which decides the transaction in state ``before``; ``partitions`` will get markers.
 
-    The state and the markers have an epoch that is one above that of the records.
+    The state and the markers have an epoch that is one above that of the records. Without ``raise_epoch`` they have the
+    records' own, for a client of Kafka that ends its transaction and goes on with its epoch.
     """
     is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
     return replace(
         before,
-        producer_epoch=before.producer_epoch + (not is_fenced),
+        producer_epoch=before.producer_epoch + (raise_epoch and not is_fenced),
         transaction_status=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
         transaction_partitions=grouped(partitions),
         transaction_last_update_timestamp_ms=now_ms,
     )
 
 
-def completed(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
+def completed_state(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
     """Returns the Complete state that follows the Prepare state ``before``, once all markers are written."""
     return replace(
         before,

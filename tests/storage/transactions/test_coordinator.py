@@ -185,14 +185,20 @@ def test_only_a_coordinators_transitions_may_follow(before: TransactionState | N
         return TransactionLogValue(1, 0, 1000, state, (), 0)
 
     legal = {
+        (None, "EMPTY"),
         (None, "ONGOING"),
+        ("EMPTY", "EMPTY"),
         ("EMPTY", "ONGOING"),
+        ("ONGOING", "ONGOING"),
         ("ONGOING", "PREPARE_COMMIT"),
         ("ONGOING", "PREPARE_ABORT"),
         ("PREPARE_COMMIT", "COMPLETE_COMMIT"),
         ("PREPARE_ABORT", "COMPLETE_ABORT"),
+        ("COMPLETE_COMMIT", "EMPTY"),
         ("COMPLETE_COMMIT", "ONGOING"),
+        ("COMPLETE_ABORT", "EMPTY"),
         ("COMPLETE_ABORT", "ONGOING"),
+        ("DEAD", "EMPTY"),
         ("DEAD", "ONGOING"),
         ("PREPARE_EPOCH_FENCE", "PREPARE_ABORT"),
     }

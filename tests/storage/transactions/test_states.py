@@ -1,0 +1,100 @@
+"""States as clients of Kafka cause them: they announce themselves, add partitions in turn, and keep their epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.storage.errors import InvalidProducerEpochError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.format.internal.internal_topics import TransactionLogValue, TransactionState
+from pyspark_commitlog.storage.transactions import (
+    TransactionCoordinator,
+    TransactionStates,
+    completed_state,
+    empty_state,
+    extended_state,
+    open_transactions,
+    prepared_state,
+    ungrouped,
+)
+from pyspark_commitlog.storage.writing import Producer
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.transactions import APP, PARTITIONS, TOPIC, Query, content, encoded, expected, manage
+
+PRODUCER = Producer(7, 3)
+FIRST, SECOND = (TopicPartition(*each) for each in PARTITIONS)
+
+
+def written(states: TransactionStates, before: TransactionLogValue | None, after: TransactionLogValue) -> None:
+    states.replace(APP, before, after, sync=False)
+    states.sync([APP])
+
+
+def begun(disk: MemoryFileSystem, value: bytes = b"a") -> tuple[TransactionStates, TransactionLogValue]:
+    """A transaction with a record in the first partition, and the second one added without any."""
+    states = TransactionStates(manage(disk))
+    before = states.newest(APP) or empty_state(PRODUCER, 1000, now_ms=0)
+    if states.newest(APP) is None:
+        written(states, None, before)
+    for now_ms, partition in ((1, FIRST), (2, SECOND)):
+        after = extended_state(before, [partition], now_ms)
+        written(states, before, after)
+        before = after
+    states.manager.open_log(*FIRST).append_transactional(encoded(value), PRODUCER)
+    return states, before
+
+
+def test_partitions_are_added_to_a_transaction_that_keeps_its_beginning(disk: MemoryFileSystem, query: Query) -> None:
+    states, value = begun(disk)
+    found = states.settled(APP)
+    assert found == value
+    assert ungrouped(value) == (FIRST, SECOND)
+    assert (value.transaction_start_timestamp_ms, value.transaction_last_update_timestamp_ms) == (1, 2)
+    assert extended_state(
+        completed_state(prepared_state(value, [FIRST], 3, commit=True, raise_epoch=False), 4), [SECOND], 5
+    ) == (extended_state(empty_state(PRODUCER, 1000, 0), [SECOND], 5))
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_driver_completes_what_a_client_has_decided(disk: MemoryFileSystem, query: Query, commit: bool) -> None:
+    query.coordinator.close()
+    states, value = begun(disk)
+    decided = prepared_state(value, ungrouped(value), 3, commit=commit, raise_epoch=False)
+    assert decided.producer_epoch == PRODUCER.epoch
+    written(states, value, decided)
+    assert [each.epoch for each in open_transactions(manage(disk))] == [PRODUCER.epoch]
+    query = Query.on(disk).start()
+    assert content(query.manager, 0) == ([b"a"] if commit else [])
+    done = TransactionStates(manage(disk)).newest(APP)
+    assert done is not None
+    assert done.transaction_status.name == ("COMPLETE_COMMIT" if commit else "COMPLETE_ABORT")
+    query.run_batch(0)
+    assert content(query.manager, 1) == expected(1, [0])
+
+
+def test_a_client_writes_transactions_one_after_the_other_in_one_epoch(disk: MemoryFileSystem, query: Query) -> None:
+    query.coordinator.close()
+    for number in range(3):
+        states, value = begun(disk, b"%d" % number)
+        decided = prepared_state(value, ungrouped(value), 3, commit=number != 1, raise_epoch=False)
+        written(states, value, decided)
+        states.manager.open_log(*FIRST).end_transaction(PRODUCER, commit=number != 1)
+        written(states, decided, completed_state(decided, 4))
+    assert content(manage(disk), 0) == [b"0", b"2"]
+
+
+def test_a_driver_aborts_what_a_client_left_open_and_fences_the_client(disk: MemoryFileSystem, query: Query) -> None:
+    query.coordinator.close()
+    states, _ = begun(disk)
+    with TransactionCoordinator.open(manage(disk), APP):
+        pass
+    assert content(states.manager, 0) == []
+    for partition in (0, 1):
+        with pytest.raises(InvalidProducerEpochError):
+            states.manager.open_log(TOPIC, partition).append_transactional(encoded(b"late"), PRODUCER)
+
+
+def test_a_prepare_state_that_fences_has_the_next_epoch() -> None:
+    value = extended_state(empty_state(PRODUCER, 1000, 0), [FIRST], 1)
+    assert prepared_state(value, [FIRST], 2, commit=False).producer_epoch == PRODUCER.epoch + 1
+    assert value.transaction_status is TransactionState.ONGOING
