@@ -65,6 +65,9 @@ class Offsets:
             error = ErrorCode.rebalance_in_progress
         if not error and group is not None and group.state is not State.EMPTY:
             self._rebalancing.expect(group, group.members[commit.member_id])
+        if error is ErrorCode.illegal_generation and group is None:
+            self._refuse_unknown(commit, done)
+            return
         if error:
             done(dict.fromkeys(commit.offsets, error))
             return
@@ -77,6 +80,19 @@ class Offsets:
             self._groups.store.write(changes, written)
         else:
             written(None)
+
+    def _refuse_unknown(self, commit: Commit, done: Callable[[Codes], None]) -> None:
+        """Refuses a member of a group that has none: that only has offsets, or does not exist."""
+
+        def answer(records: Collection[GroupKey]) -> None:
+            error = ErrorCode.unknown_member_id if records else ErrorCode.illegal_generation
+            done(dict.fromkeys(commit.offsets, error))
+
+        self._groups.store.ask(
+            lambda store: store.records(commit.group),
+            answer,
+            lambda failure: done(dict.fromkeys(commit.offsets, stored_offset_code(failure))),
+        )
 
     def commit_transactional(
         self, commit: Commit, producer: Producer, check: Callable[[], object], done: Callable[[Codes], None]
@@ -207,6 +223,8 @@ class Offsets:
         codes = {each: ErrorCode.group_subscribed_to_topic if each in kept else ErrorCode.none for each in partitions}
         keys = (OffsetCommitKey(name, *each) for each in partitions if each not in kept)
         changes = [GroupChange(key, None, only_if=records[key]) for key in keys if key in records]
+        if group is not None and not is_used and len(changes) == len(offsets_among(records)):
+            changes.extend(self._forget(group, records))
 
         def written(failure: Exception | None) -> None:
             if failure is None:

@@ -99,7 +99,4 @@ def delete_offsets(request: Request, context: Context) -> None:
         topics = by_topic((each, {"error_code": code}) for each, code in code_of.items())
         request.answer({"error_code": error, "topics": topics})
 
-    if known:
-        ask(request, context, lambda coordinator: coordinator.offsets.delete(body.group_id, known, done))
-    else:
-        done(ErrorCode.none, {})
+    ask(request, context, lambda coordinator: coordinator.offsets.delete(body.group_id, known, done))

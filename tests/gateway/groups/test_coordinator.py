@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pyspark_commitlog.storage import (
     decode_group_key,
 )
 from tests.cli.in_process import commitlog
+from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench, G
 from tests.support.logs.building import open_reader
 from tests.support.logs.sidecars import SIDECARS
@@ -281,3 +283,50 @@ def test_our_command_shows_what_the_coordinator_stored(tmp_path: Path) -> None:
     bench.manager.close()
     assert a.member_id in commitlog("groups", "--log-dir", tmp_path, "--describe", "--group", G, "--members").stdout
     assert "Stable" in commitlog("groups", "--log-dir", tmp_path, "--describe", "--group", G, "--state").stdout
+
+
+@dataclass
+class Said:
+    """What the coordinator answered before the power went."""
+
+    member: JoinResult | None = None
+    offsets: list[int] = field(default_factory=list)
+    is_deleting: bool = False
+    is_deleted: bool = False
+
+
+def live(disk: MemoryFileSystem, said: Said) -> None:
+    bench = Bench(disk).started()
+    (member,) = bench.stable("a")
+    said.member = member
+    for offset in (5, 6):
+        if bench.commit(offset, member) is ErrorCode.none:
+            said.offsets.append(offset)
+    said.member = None
+    bench.leave(member)
+    said.is_deleting = True
+    said.is_deleted = deleted(bench) is ErrorCode.none
+
+
+def test_whatever_was_answered_is_there_after_a_power_cut_at_any_step(bench: Bench) -> None:
+    bench.manager.close()
+    lives: list[Said] = []
+
+    def program(disk: MemoryFileSystem) -> None:
+        lives.append(Said())
+        live(disk, lives[-1])
+
+    for operation, disk in crash_points(program, bench.disk):
+        said = lives[-1]
+        for seed in range(4):
+            after = Bench(disk.crash(seed)).started()
+            found, expected = after.fetched(), said.offsets[-1] if said.offsets else None
+            if said.is_deleted:
+                assert (found, after.state) == (None, "Dead"), operation
+            elif said.is_deleting:
+                assert found in (None, 6), operation
+            else:
+                assert expected is None or (isinstance(found, int) and found >= expected), operation
+            assert said.member is None or after.heartbeat(said.member) is ErrorCode.none, operation
+    assert lives[-1].is_deleted
+    assert len(lives) > 10
