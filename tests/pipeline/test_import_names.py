@@ -18,15 +18,12 @@ import pytest
 from tests.pipeline.test_deployments import environment
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("storage", "pipeline", "jobs", "cli")
+FOLDERS = ("storage", "gateway", "pipeline", "jobs", "cli")
 
-[README_PROGRAM] = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.M | re.S)
+README_PROGRAM, *_ = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.M | re.S)
 LINES = [f"line {n}" for n in range(100)]
-# What README shows, with what it takes for granted before it, and behind it what came of it.
+# What README shows, and behind it what came of it.
 PROGRAM = f"""
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-spark.sparkContext.setLogLevel("ERROR")
 {README_PROGRAM}
 import pyspark_commitlog
 read = spark.read.format("commitlog").option("subscribe", "lines").load("data/log")
@@ -46,14 +43,14 @@ def foreign(tmp_path: Path) -> Path:
 
 
 def run_in(directory: Path, python: Path, **more: str) -> str:
-    """Returns what PROGRAM prints, run by ``python`` in ``directory`` with its workers' Python and ``more`` set."""
+    """Returns what PROGRAM prints, run by ``python`` in ``directory`` with ``more`` set; no variable names a Python."""
     (directory / "program.py").write_text(PROGRAM)
     (directory / "data" / "flights").mkdir(parents=True)
     (directory / "data" / "flights" / "lines.txt").write_text("\n".join(LINES))
     done = subprocess.run(
         [python, "program.py"],
         cwd=directory,
-        env=environment(PYSPARK_PYTHON=str(python), **more),
+        env={name: value for name, value in environment(**more).items() if not name.endswith("_PYTHON")},
         capture_output=True,
         text=True,
         check=False,
