@@ -1,13 +1,12 @@
 """Run the notebooks and store their output in them: ``python notebooks/render.py`` (make notebooks).
 
-A notebook runs in this folder, in its own kernel. Text, tables and reduced pictures are stored, but not standard error
-or times of execution. A test runs the notebooks too and compares their text with what is stored: it must not vary.
+A notebook runs in this folder, in its own kernel. Text, tables and figures (SVG) are stored, but not standard error or
+times of execution. The metadata of a cell with a figure has its alt text. A test runs the notebooks too and compares
+their text with what is stored: it must not vary.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import re
 import sys
@@ -16,11 +15,11 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
-from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS = sorted(HERE.glob("*.ipynb"))
-COLOURS = 64  # of a picture: lines and text look the same, and the file has a third of the size
+DIGITS = re.compile(r"(\d\.\d\d)\d+")
+MADE = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 CELL_TIMEOUT_S = 600
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal
 
@@ -54,13 +53,10 @@ def text_of(notebook: Any) -> list[str]:
 
 
 def _shrink(data: Any) -> None:
-    """Reduce the colours of a picture."""
-    if "image/png" not in data:
-        return
-    picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB")
-    small = io.BytesIO()
-    picture.quantize(COLOURS).save(small, "PNG", optimize=True)
-    data["image/png"] = base64.b64encode(small.getvalue()).decode()
+    """Rounds the numbers of a figure to hundredths of a pixel, and removes when it was made."""
+    if "image/svg+xml" in data:
+        figure = DIGITS.sub(r"\1", MADE.sub("", data["image/svg+xml"]))
+        data["image/svg+xml"] = "\n".join(line.strip() for line in figure.splitlines())
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ def test_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "quick_start" / "index.html").exists()
+    figures = [tag for page in tmp_path.rglob("*.html") for tag in re.findall(r"<img [^>]{,2000}", page.read_text())]
+    assert len(figures) >= 8
+    assert [tag[:80] for tag in figures if not re.search(r'alt="[^"]{40}', tag)] == []
 
 
 def test_every_figure_is_drawn_and_described_in_words() -> None:
