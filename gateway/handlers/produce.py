@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from threading import Lock
 
-from ...storage import INTERNAL_TOPICS, AppendInfo, RecordValidationError, TopicPartition
+from ...storage import INTERNAL_TOPICS, AppendInfo, CheckedBatch, RecordValidationError, TopicPartition, check_batch
 from ..context import Context
 from ..partitions import Append, LedPartition
 from ..protocol import (
@@ -60,8 +60,8 @@ class _Producing:
             else:
                 self._context.appender.append(Append(led, batch, partial(self._on_appended, index, each, led)))
 
-    def _checked(self, each: ProducePartition) -> tuple[LedPartition, memoryview]:
-        """Returns the partition and the bytes to append. Raises the error that the client is told."""
+    def _checked(self, each: ProducePartition) -> tuple[LedPartition, CheckedBatch]:
+        """Returns the partition and the batch to append. Raises the error that the client is told."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
         led = self._led[TopicPartition(each.topic, each.partition)]
@@ -75,7 +75,7 @@ class _Producing:
         head = check_batch_set(records, self._request.version)
         if head is not None and head.is_transactional:
             self._check_transaction(head, led)
-        return led, records
+        return led, check_batch(records, led.config)
 
     def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
         gate = self._context.transactions

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from ...storage import AppendInfo, LogStoreError
+from ...storage import AppendInfo, CheckedBatch, LogStoreError
 from .led_partition import LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
@@ -29,7 +29,7 @@ class Append:
     """A batch for a partition. ``done`` is called once, when it is synced or refused, by the thread of a syncer."""
 
     led: LedPartition
-    batch: memoryview
+    batch: CheckedBatch
     done: Done
 
 

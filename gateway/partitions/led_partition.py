@@ -1,7 +1,7 @@
 """LedPartition: a partition that this gateway leads: its log, its high watermark, and who waits for it to move.
 
-Everything below the high watermark is synced, and nothing above it is shown. What another process appended is shown
-once this process has synced it.
+Everything below the high watermark is synced, unless the topic's flush settings let it wait, and nothing above it is
+shown. What another process appended is shown once this process has synced it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import numpy as np
 
 from ...storage import (
     AppendInfo,
+    CheckedBatch,
     FetchData,
     Isolation,
     Log,
-    LogStoreError,
+    LogConfig,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
 from ..network import Part
+
+NEVER = 2**63 - 1  # of flush settings
 
 T = TypeVar("T")
 
@@ -42,48 +45,48 @@ class LedPartition:
     """One partition. Its methods may be called by any thread; one of them at a time uses the log."""
 
     def __init__(self, topic: str, partition: int, log: Log) -> None:
-        """``log``: just opened; it is synced, since others may have appended to it without a sync."""
+        """``log``: just opened, which syncs it."""
         self.topic, self.partition = topic, partition
         self.is_gone = False
         self._log = log
         self._lock = Lock()
         self._waiters: set[Callable[[], None]] = set()
-        log.sync_file()
-        self._high_watermark = log.log_end_offset
+        config = log.context.config
+        self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
+        self._has_others = False  # whether what others appended is to be synced
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of the topic, as the log was opened with them."""
+        return self._log.context.config
 
     # Writing
 
-    def append(self, batches: Sequence[memoryview]) -> list[AppendInfo | Exception]:
-        """Appends batches in turn; returns the result of each. They are not shown before :meth:`sync`."""
-        with self._lock:
-            return [self._append(batch) for batch in batches]
+    def append(self, batches: Sequence[CheckedBatch]) -> Sequence[AppendInfo | Exception]:
+        """Appends batches in turn; returns the result of each. They are not shown before :meth:`sync`.
 
-    def _append(self, batch: memoryview) -> AppendInfo | Exception:
-        try:
+        Raises StorageError if the disk failed; then none of them may be acknowledged.
+        """
+        with self._lock:
             self._check_here()
-            return self._log.append(np.frombuffer(batch, dtype=np.uint8))
-        except (LogStoreError, OSError) as error:
-            return error
+            return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due
 
     def catch_up(self) -> None:
         """Reads what others appended. It is not shown before :meth:`sync`. Raises StorageError."""
         with self._lock:
             self._check_here()
             with self._log.exclusively():
-                pass
+                self._has_others = True
 
     def sync(self) -> None:
-        """Syncs what was appended, and shows it. Raises StorageError."""
-        with self._lock:
-            self._check_here()
-            self._log.sync()
-            end = self._log.log_end_offset
-        self._show(end)
+        """Syncs what was appended, and shows it. Raises StorageError. Others may append to the partition during it.
 
-    def _show(self, end: int) -> None:
-        if end != self._high_watermark:
-            self._high_watermark = end
-            self.wake()
+        Also after :meth:`leave`: what was appended before is to be acknowledged.
+        """
+        if self._has_others or not self._is_relaxed:
+            self._has_others = False
+            self._log.sync_appended()
+        self.wake()
 
     # Reading
 
@@ -95,7 +98,7 @@ class LedPartition:
         """
         with self._lock:
             self._check_here()
-            log, shown = self._log, self._high_watermark
+            log, shown = self._log, self._log.high_watermark
             if not log.log_start_offset <= offset <= log.log_end_offset:
                 raise OffsetOutOfRangeError(
                     f"offset {offset} is outside the log, which holds {log.log_start_offset} to {shown}"
@@ -124,14 +127,13 @@ class LedPartition:
         with self._lock:
             self._check_here()
             start = self._log.delete_records(before_offset)
-            end = self._log.log_end_offset
-        self._show(end)  # what was deleted was synced first
+        self.wake()  # what was deleted was synced first
         return start
 
     @property
     def high_watermark(self) -> int:
         """Readers of uncommitted records see what is below it."""
-        return self._high_watermark
+        return self._log.high_watermark
 
     @property
     def log_start_offset(self) -> int:
@@ -151,7 +153,7 @@ class LedPartition:
 
     def end_offset(self, isolation: Isolation) -> int:
         """Returns the offset below which readers of an isolation level see records."""
-        shown = self._high_watermark
+        shown = self._log.high_watermark
         if isolation is Isolation.READ_UNCOMMITTED:
             return shown
         return min(self.ask(lambda log: log.last_stable_offset), shown)
@@ -170,7 +172,7 @@ class LedPartition:
     def wait(self, seen: int, waiter: Callable[[], None]) -> bool:
         """Calls ``waiter`` once, from any thread, when the high watermark moves; False if it is not ``seen`` now."""
         with self._lock:
-            if self.is_gone or self._high_watermark != seen:
+            if self.is_gone or self._log.high_watermark != seen:
                 return False
             self._waiters.add(waiter)
             return True
@@ -187,6 +189,8 @@ class LedPartition:
 
     def wake(self) -> None:
         """Calls those that wait."""
+        if not self._waiters:
+            return
         with self._lock:
             waiters, self._waiters = self._waiters, set()
         for waiter in waiters:

@@ -1,0 +1,120 @@
+"""LedPartition: what is shown when, on a disk that forgets what was not synced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.storage import AppendInfo, Isolation, Log, OffsetOutOfRangeError, check_batch
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs import building
+
+DIRECTORY = "/log/t-0"
+
+
+def opened(filesystem: MemoryFileSystem, **settings: Any) -> LedPartition:
+    return LedPartition("t", 0, building.open_log(DIRECTORY, filesystem=filesystem, **settings))
+
+
+def after_power_cut(disk: MemoryFileSystem) -> MemoryFileSystem:
+    return disk.crash(1, unsynced="lost")
+
+
+def append(led: LedPartition, *values: bytes, **more: Any) -> list[int]:
+    """The first offset of a batch of each value."""
+    batches = [check_batch(building.batch(value, **more).tobytes(), led.config) for value in values]
+    results = led.append(batches)
+    assert all(isinstance(each, AppendInfo) for each in results)
+    return [each.first_offset for each in results if isinstance(each, AppendInfo)]
+
+
+def shown(led: LedPartition, offset: int = 0, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> int:
+    """How many bytes a fetch gets."""
+    return sum(map(len, led.slice(offset, 1 << 20, isolation, min_one_batch=True).records))
+
+
+def test_what_is_not_synced_is_not_shown_and_may_be_lost() -> None:
+    disk = MemoryFileSystem()
+    led = opened(disk)
+    assert append(led, b"one") == [0]
+    led.sync()
+    one = shown(led)
+    assert append(led, b"two", b"three") == [1, 2]
+    assert (led.high_watermark, shown(led)) == (1, one)
+    assert opened(after_power_cut(disk)).high_watermark == 1
+
+
+def test_what_is_shown_survives_a_power_cut() -> None:
+    disk = MemoryFileSystem()
+    led = opened(disk)
+    append(led, b"one", b"two")
+    led.sync()
+    append(led, b"three")
+    size = shown(led)
+    again = opened(after_power_cut(disk))
+    assert (again.high_watermark, shown(again)) == (2, size)
+
+
+def test_a_fetch_between_append_and_sync_ends_at_the_high_watermark() -> None:
+    led = opened(MemoryFileSystem())
+    append(led, b"one")
+    led.sync()
+    append(led, b"two")
+    found = led.slice(1, 1 << 20, Isolation.READ_UNCOMMITTED, min_one_batch=True)
+    assert (found.high_watermark, list(found.records)) == (1, [])
+    with pytest.raises(OffsetOutOfRangeError):
+        led.slice(3, 1 << 20, Isolation.READ_UNCOMMITTED, min_one_batch=True)
+
+
+def test_a_topic_with_relaxed_flush_settings_shows_what_it_acknowledges() -> None:
+    led = opened(MemoryFileSystem(), flush_messages=1000)
+    append(led, b"one")
+    led.sync()
+    assert led.high_watermark == 1
+    assert shown(led)
+
+
+def test_what_another_log_appended_is_shown_once_it_is_synced_here() -> None:
+    disk = MemoryFileSystem()
+    led, other = opened(disk), building.open_log(DIRECTORY, filesystem=disk)
+    other.append_records(building.records([b"by another"]), sync=False)
+    assert led.is_behind
+    led.catch_up()
+    assert led.high_watermark == 0
+    led.sync()
+    assert (led.high_watermark, led.is_behind) == (1, False)
+    assert opened(after_power_cut(disk)).high_watermark == 1
+
+
+def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
+    led = opened(MemoryFileSystem())
+    woken: list[str] = []
+    assert led.wait(0, lambda: woken.append("one"))
+    assert not led.wait(7, lambda: woken.append("behind"))
+    append(led, b"one")
+    assert not woken
+    led.sync()
+    led.sync()
+    assert woken == ["one"]
+
+
+def test_what_was_appended_before_the_partition_was_left_is_acknowledged() -> None:
+    led = opened(MemoryFileSystem())
+    append(led, b"one")
+    log: Log = led.ask(lambda log: log)
+    led.leave()
+    log.close()
+    led.sync()
+    with pytest.raises(Exception, match="not here any more"):
+        append(led, b"two")
+
+
+def test_open_transactions_are_hidden_from_readers_of_committed_records() -> None:
+    led = opened(MemoryFileSystem())
+    append(led, b"plain")
+    append(led, b"open", producer_id=1, base_sequence=0, transactional=True)
+    led.sync()
+    assert shown(led, isolation=Isolation.READ_COMMITTED) < shown(led)
+    assert [led.end_offset(each) for each in (Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED)] == [1, 2]
