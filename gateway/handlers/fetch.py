@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ...storage import Isolation, TopicPartition
 from ..context import Context
+from ..network import release
 from ..partitions import LedPartition, NotOpenError
 from ..protocol import (
     ErrorCode,
@@ -75,6 +76,7 @@ class _Fetching:
             self._is_done = True
             self._request.answer_parts(encode_fetched(answers, self._request.version))
         else:
+            _release(answers)
             self._wait(answers, left_s)
 
     def _wait(self, answers: Sequence[Fetched], left_s: float) -> None:
@@ -105,6 +107,7 @@ class _Fetching:
             try:
                 answer = self._read_one(each, left, min_one_batch=not has_records)
             except NotOpenError:
+                _release(answers)
                 raise
             except Exception as error:
                 answer = Fetched(each.topic, each.partition, code_of(error))
@@ -128,3 +131,10 @@ class _Fetching:
             aborted=found.aborted,
             records=found.records,
         )
+
+
+def _release(answers: Sequence[Fetched]) -> None:
+    """Ends the use of what was found, since it is not sent."""
+    for each in answers:
+        if each.records is not None:
+            release(each.records)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .acceptor import Acceptor as Acceptor, listening as listening
     from .connection import Connection as Connection
     from .exchange import Exchange as Exchange
-    from .file_slice import FileSlice as FileSlice, Part as Part
+    from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
     from .processor import Limits as Limits, Processor as Processor, Serve as Serve
     from .quota import RequestQuota as RequestQuota
@@ -25,7 +25,7 @@ else:
             "acceptor": ["Acceptor", "listening"],
             "connection": ["Connection"],
             "exchange": ["Exchange"],
-            "file_slice": ["FileSlice", "Part"],
+            "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
             "processor": ["Limits", "Processor", "Serve"],
             "quota": ["RequestQuota"],

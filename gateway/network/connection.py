@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from .exchange import Exchange
-from .file_slice import FileSlice, Part
+from .file_slice import FileSlice, Part, release
 from .frames import FrameError, FrameReader
 from .quota import RequestQuota
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FRAMES_A_TURN = 16  # then the other connections of the thread have theirs
 BUFFERS_A_CALL = 64  # of one sendmsg
+MORE: int = getattr(socket, "MSG_MORE", 0)  # the head of an answer goes into one packet with what follows from a file
 OVERLAPPING_MAX = 64  # requests of one connection in progress together
 
 
@@ -139,12 +140,13 @@ class Connection:
         if isinstance(first, FileSlice):
             self._drop_sent(first.send(self.socket))
             return
-        buffers = []
+        buffers, flags = [], 0
         for part in islice(self._outbound, BUFFERS_A_CALL):
             if isinstance(part, FileSlice):
+                flags = MORE
                 break
             buffers.append(part)
-        self._drop_sent(self.socket.sendmsg(buffers))
+        self._drop_sent(self.socket.sendmsg(buffers, (), flags))
 
     def _drop_sent(self, sent: int) -> None:
         while sent:
@@ -153,7 +155,7 @@ class Connection:
                 self._outbound.appendleft(part.after(sent) if isinstance(part, FileSlice) else memoryview(part)[sent:])
                 return
             sent -= len(part)
-            _release(part)
+            release(part)
 
     # End
 
@@ -168,14 +170,9 @@ class Connection:
         for exchange in self._exchanges:
             exchange.park()
             for part in exchange.parts or ():
-                _release(part)
+                release(part)
         for part in self._outbound:
-            _release(part)
+            release(part)
         self._exchanges.clear()
         self._outbound.clear()
         self._waiting = None
-
-
-def _release(part: Part) -> None:
-    if isinstance(part, FileSlice):
-        part.release()

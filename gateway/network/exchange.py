@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .file_slice import Part, release
+
 if TYPE_CHECKING:
     from .connection import Connection
-    from .file_slice import Part
     from .processor import Processor
 
 
@@ -37,7 +38,14 @@ class Exchange:
         """Gives the answer, with its length; no parts: the client wants none."""
         self.parts = parts
         self.park()
-        self.processor.call(self.connection.flush)
+        self.processor.call(self._deliver)
+
+    def _deliver(self) -> None:
+        if self.connection.is_closed:
+            for part in self.parts or ():
+                release(part)
+        else:
+            self.connection.flush()
 
     def close(self) -> None:
         """Closes the connection instead of an answer."""

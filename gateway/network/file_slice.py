@@ -37,3 +37,9 @@ class FileSlice:
 
 
 Part = bytes | bytearray | memoryview | FileSlice  # of an answer
+
+
+def release(part: Part) -> None:
+    """Ends the use of a part that was sent or is not sent any more."""
+    if isinstance(part, FileSlice):
+        part.release()

@@ -11,19 +11,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TypeVar
 
-import numpy as np
-
 from ...storage import (
     AppendInfo,
     CheckedBatch,
-    FetchData,
     Isolation,
     Log,
     LogConfig,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from ..network import Part
+from ..network import FileSlice
 
 NEVER = 2**63 - 1  # of flush settings
 
@@ -38,7 +35,7 @@ class Slice:
     last_stable_offset: int
     log_start_offset: int
     aborted: Sequence[tuple[int, int]] | None  # producer id, first offset; None: for readers of uncommitted records
-    records: Sequence[Part]
+    records: FileSlice | None  # the caller releases it, by sending it or otherwise
 
 
 class LedPartition:
@@ -91,7 +88,7 @@ class LedPartition:
     # Reading
 
     def slice(self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool) -> Slice:
-        """Returns the batches from ``offset`` on, as they are stored, and the marks of the partition.
+        """Returns where the batches from ``offset`` on are stored, and the marks of the partition.
 
         At most ``max_bytes``, but with ``min_one_batch`` at least one. Raises OffsetOutOfRangeError,
         CorruptionError, StorageError.
@@ -104,18 +101,18 @@ class LedPartition:
                     f"offset {offset} is outside the log, which holds {log.log_start_offset} to {shown}"
                 )
             is_committed = isolation is Isolation.READ_COMMITTED
-            stable = min(log.last_stable_offset, shown)
-            bound = stable if is_committed else shown
-            data = None
-            if offset < bound and (max_bytes > 0 or min_one_batch):
-                data = log.read(offset, max_bytes=max(max_bytes, 1), isolation=isolation, min_one_message=min_one_batch)
-            aborted = [] if data is None else [(each.producer_id, each.first_offset) for each in data.aborted]
+            found = None
+            if max_bytes > 0 or min_one_batch:
+                found = log.slice(
+                    offset, max(max_bytes, 1), isolation=isolation, up_to=shown, min_one_message=min_one_batch
+                )
+            aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
             return Slice(
                 shown,
-                stable,
+                min(log.last_stable_offset, shown),
                 log.log_start_offset,
                 aborted if is_committed else None,
-                () if data is None else (_below(data, bound),),
+                None if found is None else FileSlice(found.descriptor, found.position, found.length, found.release),
             )
 
     def delete_records(self, before_offset: int) -> int:
@@ -210,11 +207,3 @@ class LedPartition:
     def _check_here(self) -> None:
         if self.is_gone:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} is not here any more")
-
-
-def _below(data: FetchData, bound: int) -> Part:
-    """Returns the batches of a fetch that end below offset ``bound``."""
-    headers = data.window.headers
-    kept = int(np.searchsorted(headers.table["last_offset"], bound))
-    end = headers[:kept].end if kept else 0
-    return memoryview(data.window.buffer)[:end]

@@ -58,12 +58,12 @@ class Fetched:
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset
-    records: Sequence[Part] = ()
+    records: Part | None = None
 
     @property
     def size(self) -> int:
         """Bytes of records."""
-        return sum(map(len, self.records))
+        return 0 if self.records is None else len(self.records)
 
 
 def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
@@ -139,9 +139,9 @@ def _write_partition(writer: AnswerWriter, answer: Fetched, version: int) -> Non
 
 def _write_records(writer: AnswerWriter, answer: Fetched, parts: list[Part]) -> None:
     writer.length(answer.size)
-    if answer.records:
+    if answer.records is not None:
         _end_part(writer, parts)
-        parts.extend(answer.records)
+        parts.append(answer.records)
 
 
 def _end_part(writer: AnswerWriter, parts: list[Part]) -> None:

@@ -73,6 +73,10 @@ class WireClient:
         """Receives a frame. Raises EOFError if the gateway closes the connection."""
         return self._exactly(struct.unpack(">i", self._exactly(4))[0])
 
+    def receive_some(self) -> None:
+        """Receives the beginning of an answer."""
+        self._exactly(100)
+
     def is_closed(self) -> bool:
         """Waits for the gateway to say something; whether it closes the connection."""
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head, serving
-from tests.support.logs.building import batch
+from tests.support.logs.building import batch, open_files
 
 
 def test_answers_leave_in_the_order_of_the_requests(client: WireClient, topic: str) -> None:
@@ -128,3 +128,16 @@ def test_a_stop_answers_what_was_read_and_closes(tmp_path: Path) -> None:
     assert threading.active_count() < threads
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(gateway.address, timeout=5)
+
+
+def test_files_are_let_go_when_clients_leave_in_the_middle_of_an_answer(gateway: Gateway, topic: str) -> None:
+    with WireClient(gateway) as client:
+        client.ask(0, 8, **produce_fields(topic, batch(b"x" * 900_000).tobytes()))
+    before = open_files(Path(gateway.context.log_dir))
+    for _ in range(10):
+        with WireClient(gateway) as leaving:
+            leaving.send(1, 11, **fetch_fields(topic, 0))
+            leaving.receive_some()
+    with WireClient(gateway) as last:
+        last.ask(18, 0)
+    assert open_files(Path(gateway.context.log_dir)) <= before + 1
