@@ -110,6 +110,16 @@ def test_promtool_accepts_scrape_lines_and_alerts_and_they_fire_when_they_should
     case = yaml.safe_load(Path(__file__).with_name("alerts.yml").read_text())
     cases = tmp_path / "alerts.yml"
     cases.write_text(yaml.safe_dump({**case, "rule_files": [str(RULES)]}))
-    for command in (["check", "config", str(CONFIG)], ["check", "rules", str(RULES)], ["test", "rules", str(cases)]):
+    panels = tmp_path / "panels.yml"  # promtool reads no dashboard, but the same queries as rules
+    recorded = [
+        {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, (query, _) in enumerate(dashboard_queries())
+    ]
+    panels.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    for command in (
+        ["check", "config", str(CONFIG)],
+        ["check", "rules", str(RULES), str(panels)],
+        ["test", "rules", str(cases)],
+    ):
         done = subprocess.run([promtool, *command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
