@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", default="conf/local.toml", help="the settings file (%(default)s)")
     parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the CSV files (%(default)s)")
-    parser.add_argument("--topic", default="flights", help="the topic to write to (%(default)s)")
+    parser.add_argument("-t", "--topic", default="flights", help="the topic to write to (%(default)s)")
     return parser.parse_args()
 
 

@@ -10,13 +10,22 @@ from typing import NoReturn
 from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
 from ..read import local_directory
 
+# What to do instead of a flag of Kafka's tools about brokers.
+_ANSWERS = {
+    "--bootstrap-server": "there is no server; name the log directory with --log-dir",
+    "--replication-factor": "there are no replicas; leave it out",
+}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors show no secrets. As usual, the exit code for wrong usage is 2."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: {masked(message)}\n")
+        answers = [
+            answer for flag, answer in _ANSWERS.items() if message.startswith("unrecognized") and flag in message
+        ]
+        self.exit(2, f"{self.prog}: {'; '.join([masked(message), *answers])}\n")
 
 
 def arguments(description: str | None, *, repeats: bool = False) -> argparse.ArgumentParser:
@@ -25,7 +34,7 @@ def arguments(description: str | None, *, repeats: bool = False) -> argparse.Arg
     add = parser.add_argument
     add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
     add(
-        *("--topics", "--topic"),
+        *("--topics", "--topic", "-t"),
         action="append",
         default=[],
         metavar="NAMES",

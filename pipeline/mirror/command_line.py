@@ -38,7 +38,11 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     add("--bootstrap-servers", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
     add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
     add(
-        "--topics", action="append", required=True, metavar="NAMES", help="topics, separated by commas; may be repeated"
+        *("--topics", "--topic", "-t"),
+        action="append",
+        required=True,
+        metavar="NAMES",
+        help="topics, separated by commas; may be repeated",
     )
     add("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of new topics; may be repeated")
     add(
