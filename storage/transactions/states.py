@@ -183,21 +183,30 @@ def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:
 def check_legal(transactional_id: str, before: TransactionLogValue | None, after: TransactionLogValue) -> None:
     """Raises InvalidTxnStateError if no coordinator changes state ``before`` to ``after``: see :data:`LEGAL`."""
     state = TransactionState.EMPTY if before is None else before.transaction_status
-    if after.transaction_status not in LEGAL[state]:
+    continues = before is None or state is not TransactionState.ONGOING or _continues(before, after)
+    if after.transaction_status not in LEGAL[state] or not continues:
         raise InvalidTxnStateError(
             f"transactional id {transactional_id!r}: {state_text(after)} cannot follow {state_text(before)}"
         )
 
 
+def _continues(before: TransactionLogValue, after: TransactionLogValue) -> bool:
+    """Whether a state after Ongoing is an end of that transaction, or the same one with at least its partitions."""
+    if after.transaction_status is not TransactionState.ONGOING:
+        return True
+    is_its_producer = (before.producer_id, before.producer_epoch) == (after.producer_id, after.producer_epoch)
+    return is_its_producer and set(ungrouped(before)) <= set(ungrouped(after))
+
+
 def _is_same(one: TransactionLogValue | None, other: TransactionLogValue | None) -> bool:
-    """Whether two states are equal in producer id, epoch and status."""
+    """Whether two states are equal in producer id, epoch, status and partitions."""
     if one is None or other is None:
         return one is other
     return _identity(one) == _identity(other)
 
 
-def _identity(value: TransactionLogValue) -> tuple[int, int, TransactionState]:
-    return value.producer_id, value.producer_epoch, value.transaction_status
+def _identity(value: TransactionLogValue) -> tuple[int, int, TransactionState, tuple[TopicPartition, ...]]:
+    return value.producer_id, value.producer_epoch, value.transaction_status, ungrouped(value)
 
 
 def state_text(value: TransactionLogValue | None) -> str:

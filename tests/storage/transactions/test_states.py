@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from pyspark_commitlog.storage.errors import InvalidProducerEpochError
+from pyspark_commitlog.storage.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.transactions import (
@@ -98,3 +101,28 @@ def test_a_prepare_state_that_fences_has_the_next_epoch() -> None:
     value = extended_state(empty_state(PRODUCER, 1000, 0), [FIRST], 1)
     assert prepared_state(value, [FIRST], 2, commit=False).producer_epoch == PRODUCER.epoch + 1
     assert value.transaction_status is TransactionState.ONGOING
+
+
+def test_of_two_that_add_partitions_to_one_state_the_second_is_refused(disk: MemoryFileSystem) -> None:
+    states, other = TransactionStates(manage(disk)), TransactionStates(manage(disk))
+    before = extended_state(empty_state(PRODUCER, 1000, 0), [FIRST], 1)
+    written(states, None, before)
+    written(states, before, extended_state(before, [SECOND], 2))
+    with pytest.raises(ProducerFencedError, match="another coordinator"):
+        other.replace(APP, before, extended_state(before, [TopicPartition(TOPIC, 5)], 2))
+    found = other.newest(APP)
+    assert found is not None
+    assert ungrouped(found) == (FIRST, SECOND)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"producer_epoch": 4}, {"producer_id": 8}, {"transaction_partitions": ()}],
+    ids=["another epoch", "another producer", "without its partitions"],
+)
+def test_an_open_transaction_is_not_replaced_by_another(disk: MemoryFileSystem, change: dict[str, Any]) -> None:
+    states = TransactionStates(manage(disk))
+    before = extended_state(empty_state(PRODUCER, 1000, 0), [FIRST], 1)
+    written(states, None, before)
+    with pytest.raises(InvalidTxnStateError, match="cannot follow"):
+        states.replace(APP, before, replace(before, **change))
