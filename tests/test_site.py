@@ -21,6 +21,7 @@ FROM_ELSEWHERE = {  # Python's and Spark's own
     "Failed to read log file …/sources/0/N. Incomplete log file",
     "No content to map due to end-of-input",
     'The data source "commitlog" cannot be written in the "ErrorIfExists" mode',
+    "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: commitlog",
     "[STREAMING_CHECKPOINT_MISSING_METADATA_FILE]",
     "batch N doesn't exist",
     "…[MALFORMED_LOG_FILE]…",
