@@ -48,8 +48,6 @@ def _assignment(text: str) -> dict[str, list[int]]:
     for numbers in wanted.values():
         if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
             raise InvalidConfigError(f"option assign is {text!r}; it must have the form {form}")
-    if not any(wanted.values()):
-        raise InvalidConfigError(f"option assign is {text!r}; it must name at least one partition")
     return wanted
 
 
