@@ -14,10 +14,19 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
+from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from tests.support.kafka.broker import Broker
 from tests.support.spark.kafka_source import FIRST_MS
 
 Options = dict[str, str]
+
+# Kinds of errors: what Spark's source raises, by the last name of the Java class, and ours.
+WRONG = (
+    r"(IllegalArgument|NumberFormat|NoSuchElement|Config|KafkaIllegalState)Exception|AssertionError",
+    InvalidConfigError,
+)
+UNKNOWN = r"UnknownTopicOrPartitionException", UnknownTopicOrPartitionError
+OUTSIDE = r"OffsetOutOfRangeException|KafkaIllegalStateException", OffsetOutOfRangeError
 
 
 def in_order(row: Row) -> tuple[str, int, int]:

@@ -13,14 +13,26 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from tests.pipeline.read.kafka_sources import Options, Sources, assert_same, at, offsets, times
+from pyspark_commitlog.storage import UnknownTopicOrPartitionError
+from tests.pipeline.read.kafka_sources import (
+    OUTSIDE,
+    UNKNOWN,
+    WRONG,
+    Options,
+    Sources,
+    assert_same,
+    at,
+    offsets,
+    times,
+)
 from tests.support.spark.kafka_source import FIRST_MS
 
 BATCHES: dict[str, Options] = {
     "one topic": {"subscribe": "plain"},
     "two topics, with blanks": {"subscribe": " plain , plain.too"},
     "some partitions of two topics": {"assign": '{"plain": [0, 2], "gap": [1]}'},
+    "no partition of a topic": {"assign": '{"plain": [], "gap": [1]}'},
+    "no partition at all": {"assign": '{"plain": []}'},
     "topics by a pattern": {"subscribePattern": "plain.*|g.p"},
     "names of options in another case": {"SUBSCRIBE": "plain", "includeheaders": "TRUE", "STARTINGoffsets": "Earliest"},
     "headers": {"subscribe": "plain", "includeHeaders": "true"},
@@ -175,14 +187,6 @@ def test_chosen_columns_are_those_of_sparks_kafka_source(sources: Sources) -> No
     kafkas = sources.kafka({**PLAIN, "includeHeaders": "true"})
     assert_same(sources.commitlog({**PLAIN, "columns": ", ".join(names)}), kafkas.select(*names))
 
-
-# Kinds of errors: what Spark's source raises, by the last name of the Java class, and ours.
-WRONG = (
-    r"(IllegalArgument|NumberFormat|NoSuchElement|Config|KafkaIllegalState)Exception|AssertionError",
-    InvalidConfigError,
-)
-UNKNOWN = r"UnknownTopicOrPartitionException", UnknownTopicOrPartitionError
-OUTSIDE = r"OffsetOutOfRangeException|KafkaIllegalStateException", OffsetOutOfRangeError
 
 Kind = tuple[str, type[Exception]]
 PLAIN = {"subscribe": "plain"}
@@ -361,6 +365,20 @@ class TestDifferencesOnPurpose:
         few = {**TOO, "maxRecordsPerPartition": "10"}
         assert tasks(sources.commitlog(few)) == [(0, 0, 10), (0, 10, 10), (0, 20, 10)]
         assert tasks(sources.kafka(few)) == [(0, 0, 30)]
+
+    def test_end_before_the_log_start_reads_nothing_if_data_loss_is_allowed_though_spark_fails(
+        self, sources: Sources
+    ) -> None:
+        before = {"subscribe": "gap", "endingOffsets": offsets("gap", 10, 20), "failOnDataLoss": "false"}
+        with pytest.raises((PySparkException, Py4JJavaError)):
+            sources.kafka(before).collect()
+        assert {row.partition for row in sources.commitlog(before).collect()} == {1}
+
+    def test_few_tasks_are_fewer_than_those_of_spark_if_partitions_are_empty(self, sources: Sources) -> None:
+        """Spark divides if minPartitions is above the number of partitions, empty ones too; we leave these out."""
+        few = {"assign": '{"plain": [0], "empty": [0]}', "minPartitions": "2"}
+        assert tasks(sources.kafka(few)) == [(0, 0, 60)]
+        assert tasks(sources.commitlog(few)) == [(0, 0, 30), (0, 30, 30)]
 
     def test_isolation_level_is_read_committed_by_default(self, sources: Sources) -> None:
         committed = sources.commitlog({"subscribe": "txn", "kafka.isolation.level": "read_committed"})

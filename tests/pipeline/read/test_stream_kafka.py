@@ -19,6 +19,7 @@ from pyspark_commitlog.storage import GroupOffsets, InvalidConfigError, LogManag
 from tests.pipeline.read.kafka_sources import Batches, Options, Sources, at, in_order, offsets, times
 from tests.support.kafka.broker import Broker, ProducerRecord, Topic, create_topics, java_produce
 from tests.support.spark.kafka_source import FIRST_MS, delete_records
+from tests.support.waiting import soon
 
 NAMES = ("kafka", "commitlog")
 EARLIEST = {"startingOffsets": "earliest"}
@@ -272,6 +273,29 @@ class TestWhileTheTopicChanges:
             found[name].run(sources.stream(name, options | {"failOnDataLoss": "false"}), tmp_path / name)
         values = {name: [row.value for rows in batches.rows for row in rows] for name, batches in found.items()}
         assert values["commitlog"] == values["kafka"] == [b"8", b"9", b"10", b"11"]
+
+    def test_topic_made_again_with_fewer_records_is_read_from_its_start_if_data_loss_is_allowed_though_spark_skips_them(
+        self, sources: Sources, tmp_path: Path
+    ) -> None:
+        """On purpose: they are other records than those that were read."""
+        broker, options = sources.broker, {"subscribe": "again", **EARLIEST}
+        self.make(broker, "again")
+        self.write(broker, "again", *[b"%d" % number for number in range(5)])
+        found = {name: Batches() for name in NAMES}
+        for name, batches in found.items():
+            batches.run(sources.stream(name, options), tmp_path / name)
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        admin.delete_topics(["again"])
+        admin.close()
+        soon(lambda: not list(broker.log_dir.glob("again-0")))
+        self.make(broker, "again")
+        self.write(broker, "again", b"new 0", b"new 1", b"new 2")
+        for name, batches in found.items():
+            with pytest.raises(StreamingQueryException):
+                batches.run(sources.stream(name, options), tmp_path / name)
+            batches.run(sources.stream(name, options | {"failOnDataLoss": "false"}), tmp_path / name)
+        values = {name: [row.value for rows in batches.rows[1:] for row in rows] for name, batches in found.items()}
+        assert values == {"kafka": [], "commitlog": [b"new 0", b"new 1", b"new 2"]}
 
     def test_topic_that_vanishes_while_a_query_runs_ends_it(self, sources: Sources, tmp_path: Path) -> None:
         broker = sources.broker
