@@ -90,6 +90,7 @@ SPARK = (
     "tests/pipeline/",
     "tests/jobs/",
     "tests/conftest.py",
+    "tests/torture/beside_spark/",
     "tests/torture/damage/queries.py",
     "benchmarks/",
 )

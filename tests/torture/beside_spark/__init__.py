@@ -1,0 +1,1 @@
+"""Random queries and streams beside Spark's Kafka source, over one broker and its directory."""
