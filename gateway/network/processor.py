@@ -162,9 +162,11 @@ class Processor:
         return max(0.0, min(due_s, IDLE_LOOK_S))
 
     def _on_wake(self) -> None:
-        self._is_woken = False  # before the calls are looked at: a later call wakes again
         with suppress(BlockingIOError):
             self._wake_in.recv(64)
+        # After the byte was taken, or the next one could be taken with it; before the calls are looked at, since a call
+        # that comes until here wakes nobody.
+        self._is_woken = False
 
     def _guarded(self, task: Callable[[], None]) -> None:
         """Calls ``task``; an error of ours must not end the thread of all its connections."""

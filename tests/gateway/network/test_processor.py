@@ -1,0 +1,76 @@
+"""Processor: calls from other threads and timers, without a connection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_commitlog.gateway.network import Limits, Processor, RequestQuota, processor as module
+
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture
+def processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processor]:
+    """A processor that wakes only when it is woken."""
+    monkeypatch.setattr(module, "IDLE_LOOK_S", 3600.0)
+    made = Processor("test", lambda _: None, lambda _: False, Limits(100, None, RequestQuota(10)))
+    made.start()
+    yield made
+    made.stop()
+
+
+def is_run(processor: Processor) -> bool:
+    done = threading.Event()
+    processor.call_soon(done.set)
+    return done.wait(TIMEOUT_S)
+
+
+def test_a_call_of_another_thread_is_run(processor: Processor) -> None:
+    assert all(is_run(processor) for _ in range(100))
+
+
+def test_a_call_that_comes_while_a_wake_is_taken_does_not_lose_the_next_one(processor: Processor) -> None:
+    between = threading.Event()
+
+    class Interrupted:
+        """The socket of wakes; another thread calls just before the bytes are taken."""
+
+        def __init__(self, real: socket.socket) -> None:
+            self._real = real
+
+        def recv(self, size: int) -> bytes:
+            if not between.is_set():
+                caller = threading.Thread(target=processor.call_soon, args=(between.set,))
+                caller.start()
+                caller.join()
+            return self._real.recv(size)
+
+        def close(self) -> None:
+            self._real.close()
+
+    processor._wake_in = Interrupted(processor._wake_in)  # type: ignore[assignment]
+    assert is_run(processor)
+    assert between.wait(TIMEOUT_S)
+    assert is_run(processor)
+
+
+def test_timers_run_in_order_and_early_if_it_stops(processor: Processor) -> None:
+    ran: list[str] = []
+    ended = threading.Event()
+    processor.call_soon(lambda: processor.call_later(3600, lambda: ran.append("late")))
+    processor.call_soon(lambda: processor.call_later(0.01, lambda: ran.append("second")))
+    processor.call_soon(lambda: processor.call_later(0, lambda: ran.append("first")))
+    processor.call_soon(lambda: processor.call_later(0.02, ended.set))
+    assert ended.wait(TIMEOUT_S)
+    assert ran == ["first", "second"]
+    processor.stop()
+    assert ran == ["first", "second", "late"]
+
+
+def test_an_error_in_a_call_does_not_end_the_thread(processor: Processor) -> None:
+    processor.call_soon(lambda: 1 / 0)
+    assert is_run(processor)
