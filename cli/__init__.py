@@ -40,6 +40,7 @@ COMMANDS = {  # command name to module
     "metrics": ".metrics",
     "dump-log": ".reading.dump_log",
     "gateway": ".gateway",
+    "users": ".admin.users",
 }
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}

@@ -25,7 +25,10 @@ Conf = Annotated[
     Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
 ]
 Listen = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Where to listen; default: 127.0.0.1:9092. Port 0: a free one.")
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Where to listen, such as 127.0.0.1:9092, the default, or SASL_SSL://0.0.0.0:9093."
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
 Config = Annotated[
@@ -44,7 +47,8 @@ def gateway(
     """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
 
     Prints the address once it listens. An append is answered when it is synced. SIGTERM or Ctrl-C let it answer what
-    it has read, and close the logs. There is no access control yet: by default only this machine can connect.
+    it has read, and close the logs. By default only this machine can connect: a listener for others needs TLS and
+    logins (SASL_SSL; commitlog users).
     """
     try:
         from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
@@ -71,7 +75,8 @@ def settings(conf: Path | None, listen: str | None, config: list[str] | None) ->
     given: dict[str, Any] = dict(_file(conf)) if conf is not None else {}
     given |= parse_pairs("--config", config or ())
     if listen is not None:
-        given["listeners"] = f"PLAINTEXT://{listen}"
+        protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"
+        given["listeners"] = listen if "://" in listen else f"{protocol}://{listen}"
     return GatewayConfig.from_mapping(given)
 
 

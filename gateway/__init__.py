@@ -1,9 +1,9 @@
 """The gateway: a server that speaks Kafka's protocol over a log directory, while Spark writes and reads it too.
 
 :class:`Gateway` is the server, :class:`GatewayConfig` its settings. Rooms: ``network/`` has the sockets and knows no
-protocol; ``protocol/`` turns bytes into requests and answers into bytes; ``partitions/`` appends, syncs and finds what
-others appended; ``handlers/`` answer requests. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs
-the extra ``[gateway]``.
+protocol; ``protocol/`` turns bytes into requests and answers into bytes; ``security/`` says who clients are;
+``partitions/`` appends, syncs and finds what others appended; ``groups/`` coordinates consumers; ``handlers/`` answer
+requests. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ import lazy_loader
 if TYPE_CHECKING:
     from .config import GatewayConfig as GatewayConfig
     from .process import prepare_process as prepare_process
+    from .security import UsersFile as UsersFile
     from .server import Gateway as Gateway
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
-        submod_attrs={"config": ["GatewayConfig"], "process": ["prepare_process"], "server": ["Gateway"]},
+        submod_attrs={
+            "config": ["GatewayConfig"],
+            "process": ["prepare_process"],
+            "security": ["UsersFile"],
+            "server": ["Gateway"],
+        },
     )

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from typing import Any, NamedTuple, Self
 
-from ..storage import ANYTHING, BOOLEAN, INT, LONG, STRING, Between, InvalidConfigError, Key, did_you_mean
+from ..storage import (
+    ANYTHING,
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    Between,
+    InvalidConfigError,
+    Key,
+    OneOf,
+    did_you_mean,
+)
 
 INT32_MAX = 2**31 - 1
+SECRETS = ("ssl.key.password",)  # shown to nobody
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str) -> Any:
     return field(default=default, metadata={"key": Key(name, kind, default, bounds, doc)})
+
+
+def _secret(name: str, doc: str) -> Any:
+    return field(default="", repr=False, metadata={"key": Key(name, STRING, "", ANYTHING, doc)})
 
 
 class Address(NamedTuple):
@@ -34,9 +53,30 @@ class GatewayConfig:
     node_id: int = _key("node.id", INT, 1, Between(0),
         "The id of this node, which clients see as the leader of all partitions.")
     listeners: str = _key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", ANYTHING,
-        "Where the gateway listens. Port 0: a free one.")
+        "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Port 0: a free one.")
     advertised_listeners: str = _key("advertised.listeners", STRING, "", ANYTHING,
         "The address that clients are told to connect to; empty: where the gateway listens.")
+    ssl_keystore_location: str = _key("ssl.keystore.location", STRING, "", ANYTHING,
+        "A PEM file with the gateway's private key and its chain of certificates, for SSL and SASL_SSL.")
+    ssl_key_password: str = _secret("ssl.key.password",
+        "The password of the private key, if it has one.")
+    ssl_truststore_location: str = _key("ssl.truststore.location", STRING, "", ANYTHING,
+        "A PEM file with the authorities whose certificates clients may have.")
+    ssl_client_auth: str = _key("ssl.client.auth", STRING, "none", OneOf(("none", "requested", "required")),
+        "Whether clients show a certificate.")
+    ssl_enabled_protocols: frozenset[str] = _key("ssl.enabled.protocols", LIST, frozenset({"TLSv1.2", "TLSv1.3"}),
+        OneOf(("TLSv1.2", "TLSv1.3")), "The versions of TLS.")
+    sasl_enabled_mechanisms: frozenset[str] = _key("sasl.enabled.mechanisms", LIST,
+        frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}), OneOf(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        "How clients may log in, for SASL_SSL and SASL_PLAINTEXT.")
+    sasl_server_max_receive_size: int = _key("sasl.server.max.receive.size", INT, 524_288, ANYTHING,
+        "The largest request of a client that has not logged in yet.")
+    connection_failed_authentication_delay_ms: int = _key("connection.failed.authentication.delay.ms", INT, 100,
+        Between(0), "How long the answer to a failed login is held back.")
+    commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
+        "The file of users that may log in; commitlog users writes it.")
+    commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
+        "Whether the gateway may listen for other machines without TLS or without logins.")
     num_network_threads: int = _key("num.network.threads", INT, 2, Between(1),
         "Threads that read requests and write answers, each with its share of the connections.")
     num_io_threads: int = _key("num.io.threads", INT, 4, Between(1),
@@ -88,6 +128,26 @@ class GatewayConfig:
         parse_listener("listeners", self.listeners)
         if self.advertised_listeners:
             parse_listener("advertised.listeners", self.advertised_listeners)
+        self._check_security()
+
+    def _check_security(self) -> None:
+        if self.has_tls and not self.ssl_keystore_location:
+            raise InvalidConfigError(f"listeners = {self.listeners!r}: needs a certificate: set ssl.keystore.location")
+        if self.has_sasl and not self.commitlog_users_file:
+            raise InvalidConfigError(f"listeners = {self.listeners!r}: needs users: set commitlog.users.file")
+        if self.ssl_client_auth != "none" and self.has_tls and not self.ssl_truststore_location:
+            raise InvalidConfigError(
+                f"ssl.client.auth = {self.ssl_client_auth!r}: needs the authorities of clients: "
+                "set ssl.truststore.location"
+            )
+        knows_clients = self.has_sasl or self.ssl_client_auth == "required"
+        is_secure = self.has_tls and knows_clients
+        if not (is_secure or is_loopback(self.listener.host) or self.commitlog_insecure_listeners):
+            raise InvalidConfigError(
+                f"listeners = {self.listeners!r}: other machines could connect "
+                f"{'without a login' if self.has_tls else 'and be listened to'}: use SASL_SSL, or set "
+                "commitlog.insecure.listeners = true"
+            )
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
@@ -107,6 +167,16 @@ class GatewayConfig:
         return parse_listener("listeners", self.listeners)
 
     @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return parse_protocol("listeners", self.listeners).endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients must log in."""
+        return parse_protocol("listeners", self.listeners).startswith("SASL_")
+
+    @property
     def advertised(self) -> Address | None:
         """What clients are told to connect to; None: where the gateway listens."""
         given = self.advertised_listeners
@@ -118,12 +188,29 @@ def keys_of_gateway() -> dict[str, Key]:
     return {one.name: one.metadata["key"] for one in fields(GatewayConfig)}
 
 
+def parse_protocol(key: str, given: str) -> str:
+    """Returns the protocol in ``SASL_SSL://HOST:PORT``. Raises InvalidConfigError, which names ``key``."""
+    protocol = given.partition("://")[0].upper()
+    if protocol not in PROTOCOLS or "," in given:
+        raise InvalidConfigError(
+            f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092; protocols are "
+            f"{', '.join(PROTOCOLS)}"
+        )
+    return protocol
+
+
 def parse_listener(key: str, given: str) -> Address:
     """Returns the address in ``PLAINTEXT://HOST:PORT``. Raises InvalidConfigError, which names ``key``."""
-    protocol, _, address = given.partition("://")
-    if protocol.upper() != "PLAINTEXT":
-        raise InvalidConfigError(f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092")
-    return parse_address(key, address)
+    parse_protocol(key, given)
+    return parse_address(key, given.partition("://")[2])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a listener on ``host``."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.lower() == "localhost"
 
 
 def parse_address(key: str, given: str) -> Address:

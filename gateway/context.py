@@ -80,6 +80,7 @@ class Context:
     appender: Appender
     admin: ManagerWorker  # changes topics
     lookups: ManagerWorker  # searches by time
+    logins: Worker  # checks passwords
     groups: GroupThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
     transactions: TransactionGate = field(default_factory=NoTransactions)

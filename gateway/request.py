@@ -10,6 +10,7 @@ from typing import Any
 
 from .network import Exchange, Part
 from .protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
+from .security import Session
 
 _LENGTH = struct.Struct(">i")
 
@@ -33,6 +34,17 @@ class Request:
     def body_at(self) -> int:
         """Where the body begins in the frame."""
         return self._header.body_at
+
+    @property
+    def session(self) -> Session:
+        """The login of the connection."""
+        session: Session = self.exchange.connection.session
+        return session
+
+    @property
+    def principal(self) -> str:
+        """Who asks, such as ``User:alice``."""
+        return self.session.principal
 
     @property
     def client_host(self) -> str:

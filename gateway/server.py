@@ -16,11 +16,13 @@ from ..storage import LogManager, load_kernels
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .groups import GroupThreads
-from .handlers import HANDLERS
+from .handlers import HANDLERS, check_login, take_raw_token
 from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
+from .security import Security, Stage, made_security
+from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
@@ -38,6 +40,7 @@ class Gateway:
         self._handlers: Mapping[int, Handler] = HANDLERS
         self._stopping = ExitStack()
         self._context: Context | None = None
+        self._security = Security(None, None, ())  # until it is started
 
     @property
     def address(self) -> Address:
@@ -77,13 +80,14 @@ class Gateway:
         own = managers()
         starting.callback(own.close)
         own.check_writable()
+        self._security = made_security(config)
         topics = Topics(managers())
         starting.callback(topics.close)
         partitions = Partitions(managers(), topics)
         appender = Appender(config.num_io_threads)
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
-        groups = GroupThreads(config, own, managers)
-        for part in (partitions, appender, admin, lookups, groups, Follower(partitions, topics, appender)):
+        groups, logins = GroupThreads(config, own, managers), Worker("gateway-logins")
+        for part in (partitions, appender, admin, lookups, groups, logins, Follower(partitions, topics, appender)):
             part.start()
             starting.callback(part.stop)
         partitions.run(load_kernels)  # before it opens the first log, which needs them
@@ -107,6 +111,7 @@ class Gateway:
             appender=appender,
             admin=admin,
             lookups=lookups,
+            logins=logins,
             groups=groups,
         )
         idle_ms = config.connections_max_idle_ms
@@ -114,6 +119,8 @@ class Gateway:
             request_bytes_max=config.socket_request_max_bytes,
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
             quota=RequestQuota(config.queued_max_requests),
+            login_bytes_max=config.sasl_server_max_receive_size if config.has_sasl else None,
+            tls=self._security.tls,
         )
         processors = [
             Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
@@ -143,6 +150,12 @@ class Gateway:
     # Requests
 
     def _serve(self, exchange: Exchange) -> None:
+        connection = exchange.connection
+        if connection.session is None:
+            connection.session = self._security.session(connection.certificate)
+        if connection.session.stage is Stage.RAW_TOKENS:
+            take_raw_token(exchange, self.context)
+            return
         try:
             header = parse_header(exchange.frame)
         except MalformedRequestError as error:
@@ -157,6 +170,7 @@ class Gateway:
 
     def _run(self, request: Request) -> None:
         try:
+            check_login(request)
             if request.key not in READ_BY_HAND:
                 request.body  # noqa: B018  a malformed one must not reach a thread that others wait for
             body = self._handlers[request.key](request, self.context)

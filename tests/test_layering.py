@@ -51,7 +51,7 @@ FLOORS = {
         request producer_ids
         partitions groups
         protocol
-        network
+        network security
         config worker process
         """,
     "cli": """

@@ -16,7 +16,7 @@ from ...storage import (
     alter_configs as alter_topic_configs,
     keys_of,
 )
-from ..config import GatewayConfig, keys_of_gateway
+from ..config import SECRETS, GatewayConfig, keys_of_gateway
 from ..context import Context
 from ..protocol import ErrorCode, RequestError, code_of, message_of
 from ..request import Request
@@ -123,7 +123,8 @@ def _of_node(config: GatewayConfig) -> Sequence[Mapping[str, Any]]:
     for field, key in keys_of_gateway().items():
         value = getattr(config, field)
         source = Source.DEFAULT if value == key.default else Source.STATIC_BROKER
-        found.append({**_one(key.name, key.kind.render(value), source, key), "read_only": True})
+        shown = {**_one(key.name, key.kind.render(value), source, key), "read_only": True}
+        found.append({**shown, "value": None, "synonyms": (), "is_sensitive": True} if key.name in SECRETS else shown)
     return found
 
 

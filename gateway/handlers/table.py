@@ -21,6 +21,7 @@ from .groups import (
     list_groups,
     sync_group,
 )
+from .logins import sasl_authenticate, sasl_handshake
 from .metadata import metadata
 from .offsets import list_offsets, offset_for_leader_epoch
 from .produce import produce
@@ -41,6 +42,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.SYNC_GROUP: sync_group,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.LIST_GROUPS: list_groups,
+    ApiKey.SASL_HANDSHAKE: sasl_handshake,
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.DELETE_TOPICS: delete_topics,
@@ -50,6 +52,7 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
+    ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.DELETE_GROUPS: delete_groups,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,

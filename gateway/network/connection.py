@@ -8,15 +8,18 @@ read, so a client that does not read its answers takes the memory of one of them
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .exchange import Exchange
 from .file_slice import FileSlice, Part, release
 from .frames import FrameError, FrameReader
 from .quota import RequestQuota
+from .tls_socket import TlsSocket
 
 if TYPE_CHECKING:
     from .processor import Processor
@@ -32,15 +35,22 @@ class Connection:
 
     def __init__(self, processor: Processor, client: socket.socket, host: str) -> None:
         self.processor = processor
-        self.socket = client
+        tls = processor.limits.tls
+        self._tls = None if tls is None else TlsSocket(client, tls)
+        self.socket = self._tls or client
         self.client_host = host
+        self.session: Any = None  # what the server keeps with the connection
         self.quota: RequestQuota = processor.limits.quota
         self.last_active_s = processor.now_s()
         self.is_closed = False
         self._reader = FrameReader(processor.limits.request_bytes_max)
+        if processor.limits.login_bytes_max is not None:
+            self._reader = FrameReader(processor.limits.login_bytes_max, "sasl.server.max.receive.size")
         self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps
+        self._reads_on = False  # a call that reads what TLS has decrypted is on its way
+        self._ends = False  # closes once everything is sent
 
     @property
     def is_busy(self) -> bool:
@@ -51,6 +61,15 @@ class Connection:
     def owes(self) -> bool:
         """Whether the client is to get an answer to what was read."""
         return self.is_busy or self._waiting is not None
+
+    def trust(self) -> None:
+        """Lets the client send larger requests, after it has logged in. Only between two frames."""
+        self._reader = FrameReader(self.processor.limits.request_bytes_max)
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The certificate that the client showed; None: it showed none."""
+        return None if self._tls is None else self._tls.certificate
 
     @property
     def local_host(self) -> str:
@@ -68,9 +87,14 @@ class Connection:
                     return
                 frame = self._reader.read(self.socket)
                 if frame is None:
+                    if self._tls is not None:  # its handshake may wait to write
+                        self.processor.watch(self)
                     return
                 self._waiting = frame, self.processor.may_overlap(frame)
                 self._serve_waiting()
+        except ssl.SSLError as error:
+            self.processor.log_hostile(self, OSError(f"TLS: {error.reason or error}"))
+            self.close()
         except (EOFError, OSError):
             self.close()
         except FrameError as error:
@@ -80,7 +104,18 @@ class Connection:
     @property
     def may_read(self) -> bool:
         """Whether the socket is to be read: nothing that was read before waits."""
-        return not self.is_closed and self._waiting is None and not self.processor.is_stopping
+        return not (self.is_closed or self._ends or self._waiting is not None or self.processor.is_stopping)
+
+    def _read_on(self) -> None:
+        """Reads what TLS has decrypted already, after the other connections of the thread had their turn."""
+        if self._tls is not None and self.may_read and not self._reads_on and self._tls.has_read_ahead:
+            self._reads_on = True
+            self.processor.call_soon(self._go_on_reading)
+
+    def _go_on_reading(self) -> None:
+        self._reads_on = False
+        if self.may_read:
+            self.on_readable()
 
     def _serve_waiting(self) -> None:
         """Serves the frame that waits, if it may be served now; otherwise its answer's turn calls this again."""
@@ -95,6 +130,7 @@ class Connection:
             self._exchanges.append(exchange)
             self.processor.watch(self)
             self.processor.serve(exchange)
+            self._read_on()
         else:
             self.processor.watch(self)
 
@@ -113,11 +149,15 @@ class Connection:
         if self.is_closed:
             return
         while self._exchanges and self._exchanges[0].parts is not None:
-            self._outbound.extend(filter(len, self._exchanges.popleft().parts or ()))
+            exchange = self._exchanges.popleft()
+            self._outbound.extend(filter(len, exchange.parts or ()))
+            self._ends = self._ends or exchange.is_last
         self.on_writable()
 
     def on_writable(self) -> None:
         """Sends what the socket takes."""
+        if self._tls is not None and self._tls.wants_to_write:  # its handshake does
+            self.on_readable()
         try:
             while self._outbound:
                 self._send_some()
@@ -126,13 +166,16 @@ class Connection:
         except OSError:
             self.close()
             return
+        if self._ends and not self._outbound:
+            self.close()
+            return
         self.processor.watch(self)
         self._serve_waiting()
 
     @property
     def wants_to_write(self) -> bool:
         """Whether bytes wait for the socket."""
-        return bool(self._outbound)
+        return bool(self._outbound) or (self._tls is not None and self._tls.wants_to_write)
 
     def _send_some(self) -> None:
         first = self._outbound[0]

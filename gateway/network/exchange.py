@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 class Exchange:
     """A request on its way. Any thread may answer it, once; the answer leaves when those before it have left."""
 
-    __slots__ = ("_has_place", "connection", "frame", "overlaps", "parts")
+    __slots__ = ("_has_place", "connection", "frame", "is_last", "overlaps", "parts")
 
     def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool) -> None:
         self.connection = connection
         self.frame = frame  # without its length
         self.overlaps = overlaps  # whether requests of this kind may be in progress together
         self.parts: Sequence[Part] | None = None  # None: not answered yet
+        self.is_last = False  # the connection ends with its answer
         self._has_place = True  # in the quota of requests in progress
 
     @property
@@ -46,6 +47,11 @@ class Exchange:
                 release(part)
         else:
             self.connection.flush()
+
+    def answer_last(self, parts: Sequence[Part]) -> None:
+        """Gives the answer, and closes the connection when it is sent."""
+        self.is_last = True
+        self.answer(parts)
 
     def close(self) -> None:
         """Closes the connection instead of an answer."""

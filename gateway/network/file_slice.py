@@ -1,4 +1,4 @@
-"""FileSlice: bytes of a file that go to a socket without a copy through this process (sendfile)."""
+"""FileSlice: bytes of a file that go to a socket without a copy through this process (sendfile), unless by TLS."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from .tls_socket import CHUNK_BYTES, TlsSocket
 
 
 def _nothing() -> None:
@@ -24,9 +26,13 @@ class FileSlice:
     def __len__(self) -> int:
         return self.length
 
-    def send(self, connection: socket.socket) -> int:
+    def send(self, connection: socket.socket | TlsSocket) -> int:
         """Sends what the socket takes now; returns how many bytes. Raises OSError if the file became shorter."""
-        sent = os.sendfile(connection.fileno(), self.descriptor, self.position, self.length)
+        if isinstance(connection, TlsSocket):
+            data = os.pread(self.descriptor, min(self.length, CHUNK_BYTES), self.position)
+            sent = connection.sendmsg([data]) if data else 0
+        else:
+            sent = os.sendfile(connection.fileno(), self.descriptor, self.position, self.length)
         if not sent:
             raise OSError("a segment became shorter while it was sent")
         return sent

@@ -21,8 +21,9 @@ class Source(Protocol):
 class FrameReader:
     """Reads the frames of a connection. Takes memory for bytes that arrived, not for those that a length claims."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int, setting: str = "socket.request.max.bytes") -> None:
+        """``setting``: what the limit is called."""
+        self._max_bytes, self._setting = max_bytes, setting
         self._length = bytearray(LENGTH_BYTES)
         self._frame: bytearray | None = None  # None: the length is being read
         self._size = 0  # of the frame, as its length says
@@ -51,7 +52,7 @@ class FrameReader:
             return
         self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
         if not 0 <= self._size <= self._max_bytes:
-            raise FrameError(f"a request of {self._size} bytes, but socket.request.max.bytes is {self._max_bytes}")
+            raise FrameError(f"a request of {self._size} bytes, but {self._setting} is {self._max_bytes}")
         self._frame = bytearray(min(self._size, FIRST_BYTES))
 
     def _read_body(self, source: Source, frame: bytearray) -> None:

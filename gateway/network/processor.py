@@ -6,6 +6,7 @@ import heapq
 import logging
 import selectors
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +32,8 @@ class Limits(NamedTuple):
     request_bytes_max: int
     idle_s: float | None  # None: no limit
     quota: RequestQuota
+    login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
+    tls: ssl.SSLContext | None = None  # None: bytes are sent as they are
 
 
 class Processor:

@@ -26,6 +26,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -35,6 +36,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -65,6 +67,7 @@ APIS: Mapping[int, Api] = {
     ApiKey.SYNC_GROUP: Api(0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: Api(0, 5, 5),
     ApiKey.LIST_GROUPS: Api(0, 5, 3),
+    ApiKey.SASL_HANDSHAKE: Api(0, 1, 2),
     ApiKey.API_VERSIONS: Api(0, 4, 3),
     ApiKey.CREATE_TOPICS: Api(2, 7, 5),
     ApiKey.DELETE_TOPICS: Api(1, 6, 4),
@@ -74,6 +77,7 @@ APIS: Mapping[int, Api] = {
     ApiKey.DESCRIBE_CONFIGS: Api(1, 4, 4),
     ApiKey.ALTER_CONFIGS: Api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Api(1, 4, 2),
+    ApiKey.SASL_AUTHENTICATE: Api(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: Api(0, 3, 2),
     ApiKey.DELETE_GROUPS: Api(0, 2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, 1),

@@ -32,7 +32,14 @@ def test_settings_may_be_text() -> None:
         ({"num.network.thread": 1}, r"num\.network\.thread \(did you mean 'num\.network\.threads'"),
         ({"num.network.threads": 0}, r"num\.network\.threads = 0: must be a whole number of 32 bits, at least 1"),
         ({"listeners": "127.0.0.1:9092"}, "must be one listener like PLAINTEXT://127.0.0.1:9092"),
-        ({"listeners": "SSL://127.0.0.1:9092"}, "must be one listener like PLAINTEXT"),
+        ({"listeners": "TLS://127.0.0.1:9092"}, "protocols are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ({"listeners": "SSL://127.0.0.1:9092"}, r"needs a certificate: set ssl\.keystore\.location"),
+        ({"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}, r"needs users: set commitlog\.users\.file"),
+        ({"listeners": "PLAINTEXT://:9092"}, "other machines could connect and be listened to: use SASL_SSL"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "other machines could connect"),
+        ({"listeners": "SSL://10.0.0.1:9092", "ssl.keystore.location": "k.pem"}, "could connect without a login"),
+        ({"listeners": "SASL_PLAINTEXT://[::]:9092", "commitlog.users.file": "u"}, "and be listened to"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ({"listeners": "PLAINTEXT://:70000"}, "must be HOST:PORT"),
         ({"advertised.listeners": "PLAINTEXT://here"}, r"advertised\.listeners = .* must be HOST:PORT"),
     ],
@@ -40,6 +47,28 @@ def test_settings_may_be_text() -> None:
 def test_a_wrong_setting_is_named_with_what_is_right(given: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidConfigError, match=said):
         GatewayConfig.from_mapping(given)
+
+
+TLS = {"ssl.keystore.location": "key.pem"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"listeners": "SASL_SSL://0.0.0.0:9093", "commitlog.users.file": "users.json", **TLS},
+        {"listeners": "SSL://:9093", "ssl.client.auth": "required", "ssl.truststore.location": "ca.pem", **TLS},
+        {"listeners": "PLAINTEXT://0.0.0.0:9092", "commitlog.insecure.listeners": "true"},
+        {"listeners": "PLAINTEXT://localhost:9092"},
+        {"listeners": "PLAINTEXT://127.9.9.9:9092"},
+        {"listeners": "PLAINTEXT://[::1]:9092"},
+    ],
+)
+def test_a_listener_that_others_reach_is_encrypted_and_asks_who_they_are(given: dict[str, object]) -> None:
+    GatewayConfig.from_mapping(given)
+
+
+def test_the_password_of_the_key_is_not_shown() -> None:
+    assert "hush" not in repr(GatewayConfig.from_mapping({"ssl.key.password": "hush"}))
 
 
 def test_an_address_may_be_of_ipv6() -> None:

@@ -72,7 +72,8 @@ def test_clients_are_told_the_advertised_address(tmp_path: Any) -> None:
 
 
 def test_a_gateway_that_listens_everywhere_names_the_address_that_the_client_found(tmp_path: Any) -> None:
-    with serving(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as gateway, WireClient(gateway) as client:
+    everywhere = {"listeners": "PLAINTEXT://0.0.0.0:0", "commitlog_insecure_listeners": True}
+    with serving(tmp_path, **everywhere) as gateway, WireClient(gateway) as client:
         assert client.ask(3, 8, topics=()).brokers[0].host == "127.0.0.1"
 
 

@@ -1,0 +1,108 @@
+"""Logins: SaslHandshake, SaslAuthenticate, and the frames without headers that follow an old SaslHandshake.
+
+A client that cannot prove who it is gets Kafka's answer after a while, and its connection is closed. Passwords are
+checked in a thread of their own, since that takes milliseconds on purpose. Nothing of a token is ever logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..context import Context
+from ..network import Exchange
+from ..protocol import ApiKey, ErrorCode, MalformedRequestError
+from ..request import Request
+from ..security import LoginError, Session, Stage
+
+_RAW_HANDSHAKE = 0  # the version after which tokens come without headers
+_BEFORE_LOGIN = {  # what a client may ask at each stage
+    Stage.HANDSHAKE: {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
+    Stage.TOKENS: {ApiKey.SASL_AUTHENTICATE},
+}
+
+logger = logging.getLogger(__name__)
+
+
+def check_login(request: Request) -> None:
+    """Raises MalformedRequestError for a request that must not come before the client has logged in."""
+    session = request.session
+    if session.stage is not Stage.DONE and request.key not in _BEFORE_LOGIN.get(session.stage, ()):
+        raise MalformedRequestError(f"a request of kind {request.key} before a login")
+
+
+def sasl_handshake(request: Request, context: Context) -> Mapping[str, Any] | None:
+    """Begins a login by a mechanism; a mechanism that is not enabled ends the connection."""
+    session, mechanism = request.session, request.body.mechanism
+    enabled = tuple(session.mechanisms)
+    if session.stage is Stage.DONE:  # or there are no logins here
+        return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": enabled}
+    if session.begin(mechanism, is_raw=request.version == _RAW_HANDSHAKE):
+        return {"error_code": ErrorCode.none, "mechanisms": enabled}
+    request.exchange.is_last = True
+    return {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": enabled}
+
+
+def sasl_authenticate(request: Request, context: Context) -> Mapping[str, Any] | None:
+    """Takes a token of the client, and answers with the next one of ours."""
+    session, exchange = request.session, request.exchange
+    if session.stage is Stage.DONE:
+        message = "SaslAuthenticate request received after successful authentication"
+        return {"error_code": ErrorCode.illegal_sasl_state, "error_message": message}
+
+    def refuse(error: LoginError) -> None:
+        body = {"error_code": ErrorCode.sasl_authentication_failed, "error_message": str(error)}
+        exchange.is_last = True
+        request.answer(body)
+
+    _in_thread(
+        exchange,
+        context,
+        session,
+        request.body.auth_bytes,
+        lambda answer: request.answer({"auth_bytes": answer}),
+        refuse,
+    )
+    return None
+
+
+def take_raw_token(exchange: Exchange, context: Context) -> None:
+    """Takes a token that is a whole frame, and answers with one; a client that is refused learns it by the close."""
+    session: Session = exchange.connection.session
+
+    def answer(token: bytes) -> None:
+        exchange.answer([len(token).to_bytes(4, "big") + token])
+
+    _in_thread(exchange, context, session, bytes(exchange.frame), answer, lambda _: exchange.close())
+
+
+def _in_thread(
+    exchange: Exchange,
+    context: Context,
+    session: Session,
+    token: bytes,
+    answer: Callable[[bytes], None],
+    refuse: Callable[[LoginError], None],
+) -> None:
+    """Checks a token in the thread of logins, then answers or refuses."""
+
+    def fail(error: LoginError) -> None:
+        logger.warning("%s: a login failed: %s; the connection is closed", exchange.connection.client_host, error)
+        delay_s = context.config.connection_failed_authentication_delay_ms / 1000
+        exchange.processor.call_soon(lambda: exchange.later(delay_s, lambda: refuse(error)))
+
+    def run() -> None:
+        try:
+            reply = session.answer(token)
+        except LoginError as error:
+            fail(error)
+        except Exception as error:  # the file of users is gone, say
+            logger.error("logins cannot be checked: %s", error)
+            fail(LoginError("Authentication failed: the server cannot check it now"))
+        else:
+            if session.stage is Stage.DONE:
+                exchange.processor.call_soon(exchange.connection.trust)
+            exchange.processor.call_soon(lambda: answer(reply))
+
+    context.logins.run(run)

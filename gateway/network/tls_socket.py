@@ -1,0 +1,65 @@
+"""TlsSocket: an encrypted connection that does not block, with the methods of a socket that a connection uses."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+CHUNK_BYTES = 64 << 10  # encrypted at once
+
+
+class TlsSocket:
+    """The server's side. The handshake is part of the first reads."""
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext) -> None:
+        """``plain``: does not block; it belongs to this from now on."""
+        self._tls = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        self.wants_to_write = False  # before it can read on
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Reads as a socket does; raises BlockingIOError if nothing has arrived, and OSError for what is no TLS."""
+        self.wants_to_write = False
+        try:
+            return self._tls.recv_into(buffer)
+        except ssl.SSLWantReadError:
+            raise BlockingIOError from None
+        except ssl.SSLWantWriteError:
+            self.wants_to_write = True
+            raise BlockingIOError from None
+
+    def sendmsg(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Sends some of the first bytes; returns how many. After a BlockingIOError it wants the same bytes again."""
+        chunk = bytearray()
+        for each in buffers:
+            chunk += memoryview(each)[: CHUNK_BYTES - len(chunk)]
+        try:
+            return self._tls.send(chunk)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    @property
+    def has_read_ahead(self) -> bool:
+        """Whether bytes were decrypted that nobody has read: the system does not show the socket as readable then."""
+        return self._tls.pending() > 0
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What the client showed, once the handshake is over; None: no certificate."""
+        return self._tls.getpeercert()
+
+    def fileno(self) -> int:
+        """The descriptor, for a selector."""
+        return self._tls.fileno()
+
+    def getsockname(self) -> Any:
+        """The address of ours."""
+        return self._tls.getsockname()
+
+    def close(self) -> None:
+        """Says goodbye, if there is room for it, and closes."""
+        with suppress(OSError, ValueError):
+            self._tls.unwrap()
+        self._tls.close()

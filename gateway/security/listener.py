@@ -1,0 +1,45 @@
+"""Security: what a listener asks of its clients."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import GatewayConfig
+from .certificates import principal_of, tls_context
+from .session import ANONYMOUS, Session
+from .users import UsersFile
+
+
+@dataclass(frozen=True)
+class Security:
+    """TLS, and logins."""
+
+    tls: ssl.SSLContext | None  # None: bytes are sent as they are
+    users: UsersFile | None  # None: clients need not log in
+    mechanisms: Sequence[str]
+
+    def session(self, certificate: Mapping[str, Any] | None) -> Session:
+        """Returns the session of a new connection, whose client showed ``certificate``; None: it showed none."""
+        if self.users is not None:
+            return Session(None, self.mechanisms, self.users.find)
+        return Session(principal_of(certificate) or ANONYMOUS, (), None)
+
+
+def made_security(config: GatewayConfig) -> Security:
+    """Returns what the settings ask. Raises InvalidConfigError and OSError for files that cannot be used."""
+    tls = users = None
+    if config.has_tls:
+        tls = tls_context(
+            keystore=config.ssl_keystore_location,
+            key_password=config.ssl_key_password,
+            truststore=config.ssl_truststore_location,
+            client_auth=config.ssl_client_auth,
+            versions=sorted(config.ssl_enabled_protocols),
+        )
+    if config.has_sasl:
+        users = UsersFile(config.commitlog_users_file)
+        users.read()  # so that a mistake is seen now
+    return Security(tls, users, sorted(config.sasl_enabled_mechanisms))

@@ -1,0 +1,40 @@
+"""PLAIN (RFC 4616): the client sends its password, which is compared with what is stored for SCRAM."""
+
+from __future__ import annotations
+
+from .scram import OTHER_ID, Finding, LoginError, has_password, made_credential
+
+WRONG = "Authentication failed: Invalid username or password"
+_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+_NOBODY = made_credential(_MECHANISMS[0], "")  # compared for a user that does not exist, which then takes as long
+
+
+class PlainExchange:
+    """One login by PLAIN, which is one message."""
+
+    def __init__(self, find: Finding) -> None:
+        self.user: str | None = None  # once it has proved itself
+        self._find = find
+
+    def answer(self, message: bytes) -> bytes:
+        """Returns the next message to the client, which is empty. Raises LoginError if it has not proved itself."""
+        try:
+            authorization_id, user, password = message.decode().split("\0")
+        except ValueError:
+            raise LoginError("Invalid SASL/PLAIN response: expected 3 tokens") from None
+        if not user or not password:
+            raise LoginError(f"Authentication failed: {'password' if user else 'username'} not specified")
+        if not self._is_right(user, password):
+            raise LoginError(WRONG)
+        if authorization_id not in ("", user):
+            raise LoginError(OTHER_ID)
+        self.user = user
+        return b""
+
+    def _is_right(self, user: str, password: str) -> bool:
+        for mechanism in _MECHANISMS:
+            credential = self._find(user, mechanism)
+            if credential is not None:
+                return has_password(mechanism, credential, password)
+        has_password(_MECHANISMS[0], _NOBODY, password)
+        return False

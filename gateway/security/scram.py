@@ -1,0 +1,130 @@
+"""SCRAM (RFC 5802, 7677), the server's side: what is stored of a password, and the exchange that proves it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Protocol
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ITERATIONS = ITERATIONS_MIN = 4096  # of RFC 7677 and of Kafka; clients refuse fewer
+SALT_BYTES = 20
+NONCE_BYTES = 24
+
+WRONG = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+OTHER_ID = "Authentication failed: Client requested an authorization id that is different from username"
+
+_NONCE = r"r=(?P<nonce>[!-+\--~]+)"  # printable, without a comma
+_FIRST = re.compile(rf"(?P<head>[ny],(?:a=(?P<authzid>[^,]+))?,)(?P<bare>n=(?P<name>[^,]+),{_NONCE}(?:,.*)?)")
+_FINAL = re.compile(rf"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]*),{_NONCE}(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)")
+
+
+class LoginError(Exception):
+    """A client is not who it says. The message is Kafka's: no secret, nor whether there is such a user."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What is stored of a password for one mechanism. None of it is the password, nor can prove to be a client's."""
+
+    salt: bytes = field(repr=False)
+    iterations: int
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+
+
+class Finding(Protocol):
+    """Finds what is stored of a user's password."""
+
+    def __call__(self, user: str, mechanism: str) -> Credential | None: ...
+
+
+def made_credential(mechanism: str, password: str, iterations: int = ITERATIONS) -> Credential:
+    """Returns what to store of a password, with a new salt."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    stored, server = _keys(mechanism, password, salt, iterations)
+    return Credential(salt, iterations, stored, server)
+
+
+def has_password(mechanism: str, credential: Credential, password: str) -> bool:
+    """Whether a credential was made of this password. Takes milliseconds, as it should."""
+    stored, _ = _keys(mechanism, password, credential.salt, credential.iterations)
+    return hmac.compare_digest(stored, credential.stored_key)
+
+
+def _keys(mechanism: str, password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
+    name = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    return hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name)
+
+
+class ScramExchange:
+    """One login by SCRAM: :meth:`answer` is called with each message of the client."""
+
+    def __init__(self, mechanism: str, find: Finding) -> None:
+        self.user: str | None = None  # once it has proved itself
+        self._mechanism, self._find = mechanism, find
+        self._name = self._head = self._nonce = self._said = ""
+        self._credential: Credential | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        """Returns the next message to the client. Raises LoginError if it has not proved itself."""
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise self._refused() from None
+        return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
+
+    def _first(self, text: str) -> str:
+        found = _FIRST.fullmatch(text)
+        if found is None:
+            raise self._refused()
+        self._name = _unescaped(found["name"])
+        if found["authzid"] not in (None, found["name"]):
+            raise LoginError(OTHER_ID)
+        credential = self._find(self._name, self._mechanism)
+        if credential is None:
+            raise self._refused()
+        self._head, self._nonce = found["head"], found["nonce"] + secrets.token_urlsafe(NONCE_BYTES)
+        salt = base64.b64encode(credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={credential.iterations}"
+        self._credential, self._said = credential, f"{found['bare']},{answer}"
+        return answer
+
+    def _final(self, text: str, credential: Credential) -> str:
+        found = _FINAL.fullmatch(text)
+        if found is None or self.user is not None:
+            raise self._refused()
+        is_bound = _decoded(found["binding"]) == self._head.encode()
+        if not is_bound or not hmac.compare_digest(found["nonce"], self._nonce):
+            raise self._refused()
+        name = HASHES[self._mechanism]
+        said = f"{self._said},{found['without']}".encode()
+        signature = hmac.digest(credential.stored_key, said, name)
+        proof = _decoded(found["proof"])
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=False))
+        is_proved = hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key)
+        if len(proof) != len(signature) or not is_proved:
+            raise self._refused()
+        self.user = self._name
+        return "v=" + base64.b64encode(hmac.digest(credential.server_key, said, name)).decode()
+
+    def _refused(self) -> LoginError:
+        return LoginError(f"{WRONG} {self._mechanism}")
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,121 @@
+"""UsersFile: who may log in, with what SCRAM needs to know of each password. ``commitlog users`` writes it."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from ...storage import InvalidConfigError
+from .scram import HASHES, ITERATIONS, ITERATIONS_MIN, Credential, made_credential
+
+VERSION = 1
+_OWNER_ONLY = 0o600
+
+Users = Mapping[str, Mapping[str, Credential]]  # by name, then by mechanism
+
+
+class UsersFile:
+    """The file; each change replaces it whole. :meth:`find` reads it again when it has changed. For any thread."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = Lock()
+        self._users: Users = {}
+        self._seen: object = None  # what the file was when it was read
+
+    def find(self, user: str, mechanism: str) -> Credential | None:
+        """Returns what is stored for a user; None: there is no such user. Raises what :meth:`read` raises."""
+        with self._lock:
+            found = os.stat(self.path)
+            seen = found.st_ino, found.st_mtime_ns, found.st_size
+            if seen != self._seen:
+                self._users, self._seen = self.read(), seen
+            return self._users.get(user, {}).get(mechanism)
+
+    def read(self) -> Users:
+        """Returns all users. Raises OSError if there is no file, and InvalidConfigError if it is not one of users."""
+        with open(self.path, encoding="utf-8") as file:
+            text = file.read()
+        try:
+            document = json.loads(text)
+            if document["version"] != VERSION:
+                raise ValueError
+            return {
+                user: {mechanism: _read(each) for mechanism, each in of_user.items() if mechanism in HASHES}
+                for user, of_user in document["users"].items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError):  # the text of the error could have a part of the file
+            raise InvalidConfigError(f"{self.path}: not a file of users, as `commitlog users` writes it") from None
+
+    def add(self, user: str, password: str, iterations: int = ITERATIONS) -> bool:
+        """Adds a user, or gives it another password; returns whether it is new. Raises InvalidConfigError."""
+        if not user or not user.isprintable():
+            raise InvalidConfigError(f"a user cannot be named {user!r}")
+        if not password:
+            raise InvalidConfigError("the password is empty")
+        if iterations < ITERATIONS_MIN:
+            raise InvalidConfigError(f"{iterations} iterations: clients want at least {ITERATIONS_MIN}")
+        made = {mechanism: made_credential(mechanism, password, iterations) for mechanism in HASHES}
+        with self._changing() as users:
+            is_new = user not in users
+            users[user] = made
+        return is_new
+
+    def remove(self, user: str) -> None:
+        """Removes a user. Raises InvalidConfigError if there is none of that name."""
+        with self._changing() as users:
+            if users.pop(user, None) is None:
+                raise InvalidConfigError(f"{self.path}: there is no user {user!r}")
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
+        """Gives the users for changes, and replaces the file, which is whole and synced at every moment."""
+        with open(self.path + ".lock", "a", opener=_private) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            users = dict(self.read()) if os.path.exists(self.path) else {}
+            yield users
+            temporary = self.path + ".tmp"
+            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+                json.dump({"version": VERSION, "users": _document(users)}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+            _sync_folder(self.path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, _OWNER_ONLY)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _document(users: Users) -> Mapping[str, Any]:
+    return {user: {name: _written(each) for name, each in of_user.items()} for user, of_user in sorted(users.items())}
+
+
+def _written(credential: Credential) -> Mapping[str, Any]:
+    return {
+        "salt": base64.b64encode(credential.salt).decode(),
+        "iterations": credential.iterations,
+        "stored_key": base64.b64encode(credential.stored_key).decode(),
+        "server_key": base64.b64encode(credential.server_key).decode(),
+    }
+
+
+def _read(document: Mapping[str, Any]) -> Credential:
+    salt, stored, server = (
+        base64.b64decode(document[name], validate=True) for name in ("salt", "stored_key", "server_key")
+    )
+    return Credential(salt, int(document["iterations"]), stored, server)

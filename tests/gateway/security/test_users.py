@@ -1,0 +1,66 @@
+"""The file of users."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security.scram import HASHES, has_password
+from pyspark_commitlog.storage import InvalidConfigError
+
+
+def test_a_user_is_found_with_the_last_password(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    writer, reader = UsersFile(str(path)), UsersFile(str(path))
+    assert writer.add("alice", "first")
+    assert reader.find("bob", "SCRAM-SHA-256") is None
+    assert not writer.add("alice", "second")
+    assert writer.add("bob", "third")
+    for mechanism in HASHES:
+        for user, password in (("alice", "second"), ("bob", "third")):
+            credential = reader.find(user, mechanism)
+            assert credential is not None
+            assert has_password(mechanism, credential, password)
+    writer.remove("alice")
+    assert reader.find("alice", "SCRAM-SHA-256") is None
+    assert list(reader.read()) == ["bob"]
+
+
+def test_the_file_has_no_password_and_is_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    UsersFile(str(path)).add("alice", "a password to search for")
+    assert "search for" not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = json.loads(path.read_text())["users"]["alice"]
+    assert set(found) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
+    assert set(found["SCRAM-SHA-256"]) == {"salt", "iterations", "stored_key", "server_key"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "secret", "[]", '{"version": 2, "users": {}}', '{"version": 1, "users": {"a": {"SCRAM-SHA-256": {}}}}']
+)
+def test_a_file_of_something_else_is_named_without_its_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "users.json"
+    path.write_text(text)
+    with pytest.raises(InvalidConfigError, match=r"users\.json: not a file of users") as error:
+        UsersFile(str(path)).read()
+    assert error.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "said"),
+    [("", "x", "cannot be named"), ("a\0b", "x", "cannot be named"), ("a", "", "is empty")],
+)
+def test_a_user_that_could_not_log_in_is_refused(tmp_path: Path, user: str, password: str, said: str) -> None:
+    with pytest.raises(InvalidConfigError, match=said):
+        UsersFile(str(tmp_path / "users.json")).add(user, password)
+    assert not (tmp_path / "users.json").exists()
+
+
+def test_removing_nobody_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="there is no user 'alice'"):
+        UsersFile(str(tmp_path / "users.json")).remove("alice")
