@@ -120,6 +120,11 @@ class GatewayConfig:
         "Spark's sinks never expires.")
     offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", LONG, 600_000, Between(1),
         "How often expired offsets are deleted.")
+    transaction_max_timeout_ms: int = _key("transaction.max.timeout.ms", INT, 900_000, Between(1),
+        "The longest time that a client may ask for its transactions; one that takes longer is aborted.")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, Between(1),
+        "How often the gateway looks for transactions that took longer than their time.")
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ..storage import Clock, LogManager
 from .config import Address, GatewayConfig
 from .groups import GroupThreads
-from .partitions import Appender, LedPartition, Partitions, Topics
+from .partitions import Appender, Partitions, Topics
 from .producer_ids import ProducerIds
-from .protocol import ErrorCode, RequestError
 from .request import Request
+from .transactions import TransactionThreads
 from .worker import Worker
 
 
@@ -50,22 +50,6 @@ class ManagerWorker(Worker):
             self._manager.close()
 
 
-class TransactionGate(Protocol):
-    """Whether a transactional batch may be appended."""
-
-    def check(self, transactional_id: str | None, producer_id: int, producer_epoch: int, led: LedPartition) -> None:
-        """Raises RequestError if the producer's transaction is not open, or the partition was not added to it."""
-        ...
-
-
-class NoTransactions:
-    """The gate of a gateway that has no transactions: closed."""
-
-    def check(self, transactional_id: str | None, producer_id: int, producer_epoch: int, led: LedPartition) -> None:
-        """Raises RequestError."""
-        raise RequestError(ErrorCode.invalid_txn_state, "no transaction is open for this producer")
-
-
 @dataclass
 class Context:
     """What handlers share. All of it is for any thread."""
@@ -82,8 +66,8 @@ class Context:
     lookups: ManagerWorker  # searches by time
     logins: Worker  # checks passwords
     groups: GroupThreads
+    transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
-    transactions: TransactionGate = field(default_factory=NoTransactions)
 
     def address_for(self, request: Request) -> Address:
         """Returns the address that a client is told to connect to."""

@@ -22,6 +22,7 @@ from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
 from .security import Security, Stage, made_security
+from .transactions import TransactionThreads
 from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
@@ -91,6 +92,9 @@ class Gateway:
             part.start()
             starting.callback(part.stop)
         partitions.run(load_kernels)  # before it opens the first log, which needs them
+        transactions = TransactionThreads(config, own.clock, managers, partitions, appender)
+        transactions.start()
+        starting.callback(transactions.stop)
         host, port = config.listener
         listener = listening(
             host,
@@ -113,6 +117,7 @@ class Gateway:
             lookups=lookups,
             logins=logins,
             groups=groups,
+            transactions=transactions,
         )
         idle_ms = config.connections_max_idle_ms
         limits = Limits(
@@ -130,6 +135,7 @@ class Gateway:
             processor.start()
             starting.callback(processor.stop)
         starting.callback(groups.give_up)  # so that members whose requests wait get an answer
+        starting.callback(transactions.give_up)
         acceptor = Acceptor(listener, processors, connections_max=config.max_connections)
         acceptor.start()
         starting.callback(acceptor.stop)

@@ -243,6 +243,7 @@ if TYPE_CHECKING:
         prepared_state as prepared_state,
         resolve_dead_transactions as resolve_dead_transactions,
         ungrouped as ungrouped,
+        write_marker as write_marker,
     )
     from .writing import (
         AppendInfo as AppendInfo,
@@ -481,6 +482,7 @@ else:
                 "prepared_state",
                 "resolve_dead_transactions",
                 "ungrouped",
+                "write_marker",
             ],
             "writing": [
                 "AppendInfo",

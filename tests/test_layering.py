@@ -48,6 +48,7 @@ FLOORS = {
         server
         handlers
         context
+        transactions
         request producer_ids
         partitions groups
         protocol

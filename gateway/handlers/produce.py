@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from threading import Lock
 
-from ...storage import INTERNAL_TOPICS, AppendInfo, CheckedBatch, RecordValidationError, TopicPartition, check_batch
+from ...storage import (
+    INTERNAL_TOPICS,
+    AppendInfo,
+    Producer,
+    RecordValidationError,
+    TopicPartition,
+    check_batch,
+)
 from ..context import Context
 from ..partitions import Append, LedPartition
 from ..protocol import (
@@ -21,9 +28,11 @@ from ..protocol import (
     parse_produce,
 )
 from ..request import Request
+from ..transactions import known_before
 from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
+_ABORTABLE = 11  # the first version of Produce that knows TRANSACTION_ABORTABLE
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broker
 
 
@@ -31,7 +40,12 @@ def produce(request: Request, context: Context) -> None:
     """Answers when every partition's batch is synced or refused; with acks 0 not at all, and closes on an error."""
     asked = parse_produce(request.exchange.frame, request.body_at, request.version)
     wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
-    _Producing(request, context, asked, context.partitions.led(wanted)).start()
+    producing = _Producing(request, context, asked, context.partitions.led(wanted))
+    name = asked.transactional_id
+    if name is None or context.transactions.gate.knows(name):
+        producing.start()
+    else:  # a producer goes on after a restart
+        context.transactions.run(lambda coordinator: coordinator.load(name, producing.start_soon))
 
 
 class _Producing:
@@ -47,21 +61,27 @@ class _Producing:
         self._request, self._context, self._asked, self._led = request, context, asked, led
         self._answers: list[Produced | None] = [None] * len(asked.partitions)
         self._missing = len(asked.partitions)
+        self._refused_by = ErrorCode.none
         self._lock = Lock()
+
+    def start_soon(self, refused_by: ErrorCode) -> None:
+        """Starts in the thread of the connection; ``refused_by``: why no transactional batch may be appended."""
+        self._refused_by = refused_by
+        self._request.exchange.processor.call_soon(self.start)
 
     def start(self) -> None:
         if not self._missing:
             self._finish()
         for index, each in enumerate(self._asked.partitions):
             try:
-                led, batch = self._checked(each)
+                job = self._checked(index, each)
             except Exception as error:
                 self._answered(index, refused(each, error))
             else:
-                self._context.appender.append(Append(led, batch, partial(self._on_appended, index, each, led)))
+                self._context.appender.append(job)
 
-    def _checked(self, each: ProducePartition) -> tuple[LedPartition, CheckedBatch]:
-        """Returns the partition and the batch to append. Raises the error that the client is told."""
+    def _checked(self, index: int, each: ProducePartition) -> Append:
+        """Returns what is to be appended. Raises the error that the client is told."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
         led = self._led[TopicPartition(each.topic, each.partition)]
@@ -73,13 +93,20 @@ class _Producing:
             )
         records = memoryview(b"") if each.records is None else each.records
         head = check_batch_set(records, self._request.version)
-        if head is not None and head.is_transactional:
-            self._check_transaction(head, led)
-        return led, check_batch(records, led.config)
+        batch, done = check_batch(records, led.config), partial(self._on_appended, index, each, led)
+        if head is None or not head.is_transactional:
+            return Append(led, batch, done)
+        if self._refused_by:
+            raise RequestError(self._refused_by)
+        return Append(led, batch, done, partial(self._check_transaction, head, led))
 
     def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
-        gate = self._context.transactions
-        gate.check(self._asked.transactional_id, head.producer_id, head.producer_epoch, led)
+        producer = Producer(head.producer_id, head.producer_epoch)
+        partition = TopicPartition(led.topic, led.partition)
+        try:
+            self._context.transactions.gate.check(self._asked.transactional_id, producer, partition)
+        except RequestError as error:
+            raise error if self._request.version >= _ABORTABLE else known_before(error) from None
 
     def _on_appended(
         self, index: int, each: ProducePartition, led: LedPartition, result: AppendInfo | Exception

@@ -1,4 +1,4 @@
-"""InitProducerId without a transactional id, and DescribeProducers."""
+"""InitProducerId, and DescribeProducers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 from ...storage import Log, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
-from ..protocol import ErrorCode, RequestError, code_of, message_of
+from ..protocol import code_of, message_of
 from ..request import Request
+from .transactions import init_transactions
 
 
 def init_producer_id(request: Request, context: Context) -> None:
     """Answers with a new producer id, by which the producer's repeated batches are recognised."""
+    if request.body.transactional_id is not None:
+        init_transactions(request, context)
+        return
 
     def task(manager: LogManager) -> Mapping[str, Any]:
-        transactional_id = request.body.transactional_id
-        if transactional_id == "":
-            raise RequestError(ErrorCode.invalid_request)
-        if transactional_id is not None:
-            raise RequestError(ErrorCode.coordinator_not_available)
         return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
 
     context.admin.answer(request, task)

@@ -27,6 +27,15 @@ from .offsets import list_offsets, offset_for_leader_epoch
 from .produce import produce
 from .producers import describe_producers, init_producer_id
 from .topics import create_partitions, create_topics, delete_records, delete_topics
+from .transactions import (
+    add_offsets,
+    add_partitions,
+    commit_transactional_offsets,
+    describe_transactions,
+    end_transaction,
+    list_transactions,
+    write_markers,
+)
 
 HANDLERS: Mapping[int, Handler] = {
     ApiKey.PRODUCE: produce,
@@ -49,6 +58,11 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DELETE_RECORDS: delete_records,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: add_offsets,
+    ApiKey.END_TXN: end_transaction,
+    ApiKey.WRITE_TXN_MARKERS: write_markers,
+    ApiKey.TXN_OFFSET_COMMIT: commit_transactional_offsets,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.ALTER_CONFIGS: alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
@@ -59,4 +73,6 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.OFFSET_DELETE: delete_offsets,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: list_transactions,
 }

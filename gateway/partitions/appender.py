@@ -13,8 +13,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from ...storage import AppendInfo, CheckedBatch, LogStoreError
-from .led_partition import LedPartition
+from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
+from .led_partition import Check, LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
 GROUP_MAX = 1000  # appends between two looks at the queue
@@ -31,13 +31,15 @@ class Append:
     led: LedPartition
     batch: CheckedBatch
     done: Done
+    check: Check | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class _CatchUp:
-    """A look at what others appended; ``done`` is called when it is shown, or with the error."""
+class _Change:
+    """A change of the log that is no client's batch; ``done`` is called when it is shown, or with the error."""
 
     led: LedPartition
+    change: Callable[[Log], object]
     done: Callable[[Exception | None], None]
 
 
@@ -53,7 +55,7 @@ class Appender:
     """Appends for all partitions. For any thread."""
 
     def __init__(self, syncers: int) -> None:
-        self._queue: SimpleQueue[Append | _CatchUp | None] = SimpleQueue()
+        self._queue: SimpleQueue[Append | _Change | None] = SimpleQueue()
         self._syncers = [_Syncer(f"gateway-syncer-{number}") for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
@@ -69,7 +71,13 @@ class Appender:
 
     def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
         """Reads, syncs and shows what others appended, then calls ``done`` with the error, if there is one."""
-        self._queue.put(_CatchUp(led, done))
+        self.change(led, lambda _: None, done)
+
+    def change(
+        self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
+    ) -> None:
+        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        self._queue.put(_Change(led, change, done))
 
     def stop(self) -> None:
         """Does what was given, and ends the threads."""
@@ -83,22 +91,21 @@ class Appender:
         while not is_ending:
             jobs = drained(self._queue)
             is_ending = None in jobs
-            by_partition: dict[LedPartition, list[Append | _CatchUp]] = {}
+            by_partition: dict[LedPartition, list[Append | _Change]] = {}
             for job in jobs:
                 if job is not None:
                     by_partition.setdefault(job.led, []).append(job)
             for led, given in by_partition.items():
                 self._do(led, given)
 
-    def _do(self, led: LedPartition, jobs: list[Append | _CatchUp]) -> None:
+    def _do(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
         calls: list[Callable[[Exception | None], None]] = []
         try:
-            looks = [job.done for job in jobs if isinstance(job, _CatchUp)]
-            if looks:
-                calls.extend(looks)
-                led.catch_up()
+            for job in jobs:
+                if isinstance(job, _Change):
+                    calls.append(_call_changed(job.done, led.change(job.change)))
             appends = [job for job in jobs if isinstance(job, Append)]
-            results = led.append([job.batch for job in appends])
+            results = led.append([job.batch for job in appends], [job.check for job in appends])
             calls.extend(_call(job.done, result) for job, result in zip(appends, results, strict=True))
         except Exception as error:  # of the disk, or ours: each client gets an answer
             _log_unexpected(error)
@@ -110,6 +117,12 @@ class Appender:
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:
     return lambda error: done(result if error is None else error)
+
+
+def _call_changed(
+    done: Callable[[Exception | None], None], failure: Exception | None
+) -> Callable[[Exception | None], None]:
+    return lambda error: done(failure or error)
 
 
 class _Syncer:

@@ -17,14 +17,17 @@ from ...storage import (
     Isolation,
     Log,
     LogConfig,
+    LogStoreError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
 from ..network import FileSlice
+from ..protocol import RequestError
 
 NEVER = 2**63 - 1  # of flush settings
 
 T = TypeVar("T")
+Check = Callable[[], object]  # raises RequestError if a batch must not be appended
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,40 @@ class LedPartition:
 
     # Writing
 
-    def append(self, batches: Sequence[CheckedBatch]) -> Sequence[AppendInfo | Exception]:
+    def append(
+        self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None] = ()
+    ) -> Sequence[AppendInfo | Exception]:
         """Appends batches in turn; returns the result of each. They are not shown before :meth:`sync`.
 
-        Raises StorageError if the disk failed; then none of them may be acknowledged.
+        ``checks``: those of the batches. Nothing is appended between the checks and the batches, by any process. Raises
+        StorageError if the disk failed; then none of them may be acknowledged.
         """
         with self._lock:
             self._check_here()
-            return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due
-
-    def catch_up(self) -> None:
-        """Reads what others appended. It is not shown before :meth:`sync`. Raises StorageError."""
-        with self._lock:
-            self._check_here()
+            if not any(checks):
+                return self._append(batches)
             with self._log.exclusively():
-                self._has_others = True
+                refusals = [_refusal(check) for check in checks]
+                results = iter(self._append([each for each, why in zip(batches, refusals, strict=True) if not why]))
+                return [why or next(results) for why in refusals]
+
+    def _append(self, batches: Sequence[CheckedBatch]) -> Sequence[AppendInfo | Exception]:
+        return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due
+
+    def change(self, change: Callable[[Log], object]) -> Exception | None:
+        """Reads what others appended, then calls ``change`` with the log; returns the error, if there is one.
+
+        Nothing of it is shown before :meth:`sync`.
+        """
+        try:
+            with self._lock:
+                self._check_here()
+                with self._log.exclusively():
+                    self._has_others = True
+                    change(self._log)
+        except (LogStoreError, OSError) as error:
+            return error
+        return None
 
     def sync(self) -> None:
         """Syncs what was appended, and shows it. Raises StorageError. Others may append to the partition during it.
@@ -207,3 +229,12 @@ class LedPartition:
     def _check_here(self) -> None:
         if self.is_gone:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} is not here any more")
+
+
+def _refusal(check: Check | None) -> RequestError | None:
+    try:
+        if check is not None:
+            check()
+    except RequestError as error:
+        return error
+    return None

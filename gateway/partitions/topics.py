@@ -8,7 +8,7 @@ from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from ...storage import INTERNAL_TOPICS, LogManager, topic_id
+from ...storage import INTERNAL_TOPICS, LogManager, TopicPartition, topic_id
 
 TOPICS_FILE = "topics.json"
 
@@ -42,6 +42,11 @@ class Topics:
     def find(self, name: str) -> TopicInfo | None:
         """Returns a topic; None if there is none of the name."""
         return self.all().get(name)
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether there is a partition."""
+        topic = self.find(partition.topic)
+        return topic is not None and partition.partition in topic.partitions
 
     def name_of(self, topic: UUID) -> str | None:
         """Returns the name of the topic with an id; None if there is none."""

@@ -33,6 +33,11 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -43,6 +48,8 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 class Api(NamedTuple):
@@ -74,6 +81,11 @@ APIS: Mapping[int, Api] = {
     ApiKey.DELETE_RECORDS: Api(0, 2, 2),
     ApiKey.INIT_PRODUCER_ID: Api(0, 5, 2),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(2, 4, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api(0, 3, 3),  # the versions from 4 on are for brokers
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(0, 4, 3),
+    ApiKey.END_TXN: Api(0, 4, 3),
+    ApiKey.WRITE_TXN_MARKERS: Api(1, 1, 1),
+    ApiKey.TXN_OFFSET_COMMIT: Api(0, 4, 3),
     ApiKey.DESCRIBE_CONFIGS: Api(1, 4, 4),
     ApiKey.ALTER_CONFIGS: Api(0, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Api(1, 4, 2),
@@ -84,4 +96,6 @@ APIS: Mapping[int, Api] = {
     ApiKey.OFFSET_DELETE: Api(0, 0, 1),
     ApiKey.DESCRIBE_CLUSTER: Api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: Api(0, 0, 0),
+    ApiKey.LIST_TRANSACTIONS: Api(0, 1, 0),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -23,6 +23,7 @@ from .decoding import decode, shape_of
 __all__ = ["Body", "ErrorCode", "made", "read_request", "write_answer"]
 
 Body = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EMPTY: Mapping[str, Any] = {
     "bool": False,
     "string": "",
@@ -31,6 +32,12 @@ _EMPTY: Mapping[str, Any] = {
     "uuid": None,
     "error_code": ErrorCode.none,
     "timedelta_i32": timedelta(),
+    "datetime_i64": _EPOCH,
+}
+_MAKERS: Mapping[object, Callable[[Any], Any]] = {
+    "error_code": lambda code: ErrorCode(i16(code)),
+    "timedelta_i32": lambda ms: timedelta(milliseconds=ms),
+    "datetime_i64": lambda ms: _EPOCH + timedelta(milliseconds=ms),
 }
 
 
@@ -77,11 +84,7 @@ def _maker(one: dataclasses.Field[Any], hint: Any) -> Callable[[Any], Any]:
         return lambda item: None if item is None else made(shape.nested, item)
     if shape.is_array:
         return lambda items: None if items is None else tuple(items)
-    if kind == "error_code":
-        return lambda code: ErrorCode(i16(code))
-    if kind == "timedelta_i32":
-        return lambda ms: timedelta(milliseconds=ms)
-    return lambda value: value
+    return _MAKERS.get(kind, lambda value: value)
 
 
 def _default(one: dataclasses.Field[Any], hint: Any) -> Any:

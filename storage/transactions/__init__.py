@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
         TransactionCoordinator as TransactionCoordinator,
     )
+    from .ending import write_marker as write_marker
     from .hanging import (
         HoldingTransaction as HoldingTransaction,
         abort_transaction as abort_transaction,
@@ -57,6 +58,7 @@ else:
                 "resolve_dead_transactions",
             ],
             "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator"],
+            "ending": ["write_marker"],
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
             "producer_ids": ["allot_producer_id"],

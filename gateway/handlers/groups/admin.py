@@ -12,7 +12,7 @@ from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
 from ...protocol import ErrorCode
 from ...request import Request
 from ..cluster import NOT_ASKED
-from .asking import ask, by_topic, exists
+from .asking import ask, by_topic
 
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8  # what there is to allow about a group: read, delete, describe
 
@@ -92,7 +92,7 @@ def delete_offsets(request: Request, context: Context) -> None:
     """Answers, for each partition, whether the group's offset was deleted."""
     body = request.body
     asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-    known = [each for each in asked if each.topic.startswith(SINK_PREFIX) or exists(context, each)]
+    known = [each for each in asked if each.topic.startswith(SINK_PREFIX) or context.topics.has(each)]
 
     def done(error: ErrorCode, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         code_of = {} if error else {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}

@@ -23,12 +23,6 @@ def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], N
     context.groups.run(run)
 
 
-def exists(context: Context, partition: TopicPartition) -> bool:
-    """Whether there is a partition."""
-    topic = context.topics.find(partition.topic)
-    return topic is not None and partition.partition in topic.partitions
-
-
 def by_topic(answers: Iterable[tuple[TopicPartition, Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
     """Returns answers for partitions as answers for topics, as most answers have them."""
     found: dict[str, list[Mapping[str, Any]]] = {}

@@ -12,7 +12,7 @@ from ...context import Context
 from ...groups import Commit, Fetched, GroupCoordinator
 from ...protocol import ErrorCode
 from ...request import Request
-from .asking import ask, by_topic, exists
+from .asking import ask, by_topic
 
 NO_OFFSET = -1
 NO_EPOCH = -1
@@ -35,7 +35,7 @@ def commit_offsets(request: Request, context: Context) -> None:
         for topic in body.topics
         for each in topic.partitions
     }
-    known = {each: value for each, value in asked.items() if exists(context, each)}
+    known = {each: value for each, value in asked.items() if context.topics.has(each)}
     instance_id = getattr(body, "group_instance_id", None)
     commit = Commit(body.group_id, body.generation_id_or_member_epoch, body.member_id, instance_id, known)
 

@@ -1,0 +1,152 @@
+"""What administrators ask: DescribeTransactions, ListTransactions, WriteTxnMarkers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from ....storage import (
+    Log,
+    Producer,
+    TopicPartition,
+    TransactionCoordinatorFencedError,
+    TransactionLogValue,
+    TransactionState,
+    ungrouped,
+)
+from ...context import Context
+from ...protocol import ErrorCode, code_of
+from ...request import Request
+from ...transactions import TransactionCoordinator
+from .producers import ask
+
+
+def state_name(state: TransactionState) -> str:
+    """Returns Kafka's name of a state, such as PrepareCommit."""
+    return state.name.title().replace("_", "")
+
+
+_STATES = {state_name(each): each for each in TransactionState}
+
+
+def list_transactions(request: Request, context: Context) -> None:
+    """Answers with transactional ids, their producers and states."""
+    body = request.body
+    unknown = [each for each in body.state_filters if each not in _STATES]
+    states = {_STATES[each] for each in body.state_filters if each in _STATES}
+
+    def done(error: ErrorCode, found: Collection[tuple[str, TransactionLogValue]]) -> None:
+        listed = [
+            {
+                "transactional_id": name,
+                "producer_id": value.producer_id,
+                "transaction_state": state_name(value.transaction_status),
+            }
+            for name, value in sorted(found, key=lambda each: each[0])
+        ]
+        request.answer({"error_code": error, "unknown_state_filters": unknown, "transaction_states": listed})
+
+    if body.state_filters and not states:
+        done(ErrorCode.none, ())
+        return
+    ask(
+        request,
+        context,
+        lambda coordinator: coordinator.list(
+            done,
+            states=states,
+            producer_ids=body.producer_id_filters,
+            older_than_ms=getattr(body, "duration_filter", -1),
+        ),
+    )
+
+
+def describe_transactions(request: Request, context: Context) -> None:
+    """Answers with the state of each transactional id, and the partitions of its open transaction."""
+    names = list(request.body.transactional_ids)
+    answers: dict[int, Mapping[str, Any]] = {}
+
+    def done(index: int, error: ErrorCode, value: TransactionLogValue | None) -> None:
+        answers[index] = {"transactional_id": names[index], "error_code": error, **_described(value)}
+        if len(answers) == len(names):
+            request.answer({"transaction_states": [answers[each] for each in sorted(answers)]})
+
+    def describe(coordinator: TransactionCoordinator) -> None:
+        if not names:
+            request.answer({"transaction_states": ()})
+        for index, name in enumerate(names):
+            coordinator.describe(name, partial(done, index))
+
+    ask(request, context, describe)
+
+
+def _described(value: TransactionLogValue | None) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    topics: dict[str, list[int]] = {}
+    for each in ungrouped(value):
+        topics.setdefault(each.topic, []).append(each.partition)
+    return {
+        "transaction_state": state_name(value.transaction_status),
+        "transaction_timeout": value.transaction_timeout_ms,
+        "transaction_start_time": value.transaction_start_timestamp_ms,
+        "producer_id": value.producer_id,
+        "producer_epoch": value.producer_epoch,
+        "topics": [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()],
+    }
+
+
+def write_markers(request: Request, context: Context) -> None:
+    """Writes markers, as administrators do to end a transaction that hangs; answers when they are synced."""
+    markers = request.body.markers
+    asked = [
+        (index, TopicPartition(topic.name, number))
+        for index, marker in enumerate(markers)
+        for topic in marker.topics
+        for number in topic.partition_indexes
+    ]
+    led = context.partitions.led({partition for _, partition in asked})
+    codes: dict[tuple[int, TopicPartition], ErrorCode] = {}
+    guard = Lock()
+
+    def done(place: tuple[int, TopicPartition], error: Exception | None) -> None:
+        with guard:
+            codes[place] = ErrorCode.none if error is None else code_of(error)
+            is_last = len(codes) == len(set(asked))
+        if is_last:
+            request.answer({"markers": [_marked(each, index, codes) for index, each in enumerate(markers)]})
+
+    if not asked:
+        request.answer({"markers": [_marked(each, index, codes) for index, each in enumerate(markers)]})
+    for place in dict.fromkeys(asked):
+        found = led[place[1]]
+        if isinstance(found, Exception):
+            done(place, found)
+        else:
+            context.appender.change(found, partial(_write_marker, markers[place[0]]), partial(done, place))
+
+
+def _write_marker(marker: Any, log: Log) -> None:
+    producer = Producer(marker.producer_id, marker.producer_epoch)
+    known = log.producers.last_entry(producer.id)
+    if known is not None and known.coordinator_epoch > marker.coordinator_epoch:
+        raise TransactionCoordinatorFencedError(
+            f"the coordinator's epoch is {known.coordinator_epoch}, not {marker.coordinator_epoch}"
+        )
+    log.end_transaction(producer, commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch)
+
+
+def _marked(marker: Any, index: int, codes: Mapping[tuple[int, TopicPartition], ErrorCode]) -> Mapping[str, Any]:
+    topics = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": number, "error_code": codes[index, TopicPartition(topic.name, number)]}
+                for number in topic.partition_indexes
+            ],
+        }
+        for topic in marker.topics
+    ]
+    return {"producer_id": marker.producer_id, "topics": topics}

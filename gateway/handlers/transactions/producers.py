@@ -1,0 +1,120 @@
+"""What transactional producers ask: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any
+
+from ....storage import Producer, TopicPartition
+from ...context import Context
+from ...protocol import ErrorCode
+from ...request import Request
+from ...transactions import TransactionCoordinator
+
+NO_PRODUCER = -1
+_FENCED_INIT, _FENCED = 4, 2  # first versions of InitProducerId, and of the others, that know PRODUCER_FENCED
+
+
+def ask(request: Request, context: Context, task: Callable[[TransactionCoordinator], None]) -> None:
+    """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
+
+    def run(coordinator: TransactionCoordinator) -> None:
+        try:
+            task(coordinator)
+        except Exception as error:  # of ours
+            request.fail(error)
+
+    context.transactions.run(run)
+
+
+def _known(request: Request, error: ErrorCode, first: int = _FENCED) -> ErrorCode:
+    """Returns the code for versions before ``first``, which do not know PRODUCER_FENCED."""
+    is_new = error is ErrorCode.producer_fenced and request.version < first
+    return ErrorCode.invalid_producer_epoch if is_new else error
+
+
+def init_transactions(request: Request, context: Context) -> None:
+    """Answers with the producer of a transactional id; others with this id are fenced."""
+    body = request.body
+    timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
+    own = Producer(getattr(body, "producer_id", NO_PRODUCER), getattr(body, "producer_epoch", NO_PRODUCER))
+    if (own.id == NO_PRODUCER) != (own.epoch == NO_PRODUCER):
+        request.answer(_initialised(ErrorCode.invalid_request))
+        return
+    expected = None if own.id == NO_PRODUCER else own
+
+    def done(error: ErrorCode, producer: Producer | None) -> None:
+        request.answer(_initialised(_known(request, error, _FENCED_INIT), producer))
+
+    ask(
+        request,
+        context,
+        lambda coordinator: coordinator.init_producer_id(body.transactional_id, timeout_ms, expected, done),
+    )
+
+
+def _initialised(error: ErrorCode, producer: Producer | None = None) -> dict[str, Any]:
+    found = producer or Producer(NO_PRODUCER, NO_PRODUCER)
+    return {"error_code": error, "producer_id": found.id, "producer_epoch": found.epoch}
+
+
+def add_partitions(request: Request, context: Context) -> None:
+    """Adds partitions to a transaction: all of them, or none if one does not exist."""
+    body = request.body
+    asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
+    missing = {each for each in asked if not context.topics.has(each)}
+
+    def done(error: ErrorCode) -> None:
+        code = _known(request, error)
+        request.answer({"results_by_topic_v3_and_below": _by_topic(asked, lambda _: code)})
+
+    if missing:
+        other = ErrorCode.operation_not_attempted
+        unknown = ErrorCode.unknown_topic_or_partition
+        answer = _by_topic(asked, lambda each: unknown if each in missing else other)
+        request.answer({"results_by_topic_v3_and_below": answer})
+        return
+    producer = Producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    name = body.v3_and_below_transactional_id
+    ask(request, context, lambda coordinator: coordinator.add_partitions(name, producer, asked, done))
+
+
+def _by_topic(
+    partitions: Collection[TopicPartition], code: Callable[[TopicPartition], ErrorCode]
+) -> list[dict[str, Any]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in partitions:
+        answer = {"partition_index": each.partition, "partition_error_code": code(each)}
+        found.setdefault(each.topic, []).append(answer)
+    return [{"name": topic, "results_by_partition": answers} for topic, answers in found.items()]
+
+
+def add_offsets(request: Request, context: Context) -> None:
+    """Adds the partition of a group's offsets to a transaction."""
+    body = request.body
+
+    def done(error: ErrorCode) -> None:
+        request.answer({"error_code": _known(request, error)})
+
+    producer = Producer(body.producer_id, body.producer_epoch)
+    ask(
+        request,
+        context,
+        lambda coordinator: coordinator.add_group(body.transactional_id, producer, body.group_id, done),
+    )
+
+
+def end_transaction(request: Request, context: Context) -> None:
+    """Commits or aborts a transaction; answers when readers of committed records see the result."""
+    body = request.body
+
+    def done(error: ErrorCode) -> None:
+        request.answer({"error_code": _known(request, error)})
+
+    producer = Producer(body.producer_id, body.producer_epoch)
+    ask(
+        request,
+        context,
+        lambda coordinator: coordinator.end(body.transactional_id, producer, done, commit=body.committed),
+    )

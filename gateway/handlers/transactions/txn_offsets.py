@@ -1,0 +1,77 @@
+"""TxnOffsetCommit: offsets of a group that count once the transaction is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from ....storage import OffsetCommitValue, Producer, TopicPartition
+from ...context import Context
+from ...groups import Commit
+from ...protocol import ErrorCode, RequestError
+from ...request import Request
+from ...transactions import known_before
+from .producers import ask
+
+NO_EPOCH = -1
+_ABORTABLE = 4  # the first version that knows TRANSACTION_ABORTABLE
+
+
+def commit_transactional_offsets(request: Request, context: Context) -> None:
+    """Writes offsets in the open transaction of a producer; those of partitions that do not exist are refused."""
+    body, now_ms = request.body, context.clock.now_ms()
+    asked = {
+        TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
+            each.committed_offset,
+            each.committed_metadata or "",
+            now_ms,
+            getattr(each, "committed_leader_epoch", NO_EPOCH),
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+    known = {each: value for each, value in asked.items() if context.topics.has(each)}
+    commit = Commit(
+        body.group_id,
+        getattr(body, "generation_id", -1),
+        getattr(body, "member_id", ""),
+        getattr(body, "group_instance_id", None),
+        known,
+    )
+    producer = Producer(body.producer_id, body.producer_epoch)
+
+    def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        found = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
+        request.answer({"topics": _by_topic(found)})
+
+    def loaded(error: ErrorCode, home: TopicPartition | None) -> None:
+        if error or home is None:
+            done(dict.fromkeys(known, error))
+            return
+        check = partial(_check, request, context, producer, home)
+        context.groups.run(lambda groups: groups.offsets.commit_transactional(commit, producer, check, done))
+
+    if known:
+        ask(
+            request,
+            context,
+            lambda coordinator: coordinator.find_group(body.transactional_id, body.group_id, loaded),
+        )
+    else:
+        done({})
+
+
+def _check(request: Request, context: Context, producer: Producer, home: TopicPartition) -> None:
+    try:
+        context.transactions.gate.check(request.body.transactional_id, producer, home)
+    except RequestError as error:
+        if error.code is ErrorCode.not_enough_replicas:
+            raise RequestError(ErrorCode.coordinator_not_available, str(error)) from None
+        raise error if request.version >= _ABORTABLE else known_before(error) from None
+
+
+def _by_topic(codes: Mapping[TopicPartition, ErrorCode]) -> list[dict[str, object]]:
+    found: dict[str, list[dict[str, object]]] = {}
+    for each, code in codes.items():
+        found.setdefault(each.topic, []).append({"partition_index": each.partition, "error_code": code})
+    return [{"name": topic, "partitions": answers} for topic, answers in found.items()]

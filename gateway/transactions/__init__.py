@@ -1,0 +1,29 @@
+"""Transactions of clients, on the states, locks and markers that Spark's sink uses.
+
+:class:`TransactionCoordinator` answers; it runs in one thread and knows no sockets. What it knows of a transactional
+id is in ``held``, from the id's first request until it is idle: for so long it holds the id's lock, which keeps
+Spark's drivers out. ``store`` reads and writes ``__transaction_state`` in a thread of its own, ``markers`` writes the
+markers that end a transaction, ``gate`` says which batches may be appended, and ``threads`` has the threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .coordinator import TransactionCoordinator as TransactionCoordinator
+    from .gate import Gate as Gate, known_before as known_before
+    from .store import TransactionStore as TransactionStore
+    from .threads import TransactionThreads as TransactionThreads
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "coordinator": ["TransactionCoordinator"],
+            "gate": ["Gate", "known_before"],
+            "store": ["TransactionStore"],
+            "threads": ["TransactionThreads"],
+        },
+    )

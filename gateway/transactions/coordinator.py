@@ -1,0 +1,250 @@
+"""TransactionCoordinator: answers what transactional producers ask, as Kafka 3.9.1's ``TransactionCoordinator``.
+
+It runs in one thread, without sockets. What is answered is synced. Clients are those of the classic protocol: a
+producer keeps its epoch from InitProducerId to InitProducerId, over the ends of its transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+
+from ...storage import (
+    LogStoreError,
+    Producer,
+    TopicPartition,
+    TransactionLogValue,
+    TransactionState,
+    empty_state,
+    extended_state,
+    ungrouped,
+)
+from ..config import GatewayConfig
+from ..protocol import ErrorCode
+from .endings import Endings, is_repeated_end
+from .held import EPOCH_MAX, PREPARED, UNDECIDED, HeldId
+from .ids import HeldIds, coordinator_code
+from .markers import Markers
+
+Done = Callable[[ErrorCode], None]
+Initialised = Callable[[ErrorCode, Producer | None], None]
+NO_TIME = -1
+
+
+class TransactionCoordinator:
+    """The coordinator of all transactional ids of a log directory. It belongs to one thread."""
+
+    def __init__(self, config: GatewayConfig, ids: HeldIds, markers: Markers) -> None:
+        self._config = config
+        self._ids = ids
+        self._endings = Endings(ids, markers)
+        self._is_stopped = False
+
+    def look(self) -> None:
+        """Ends what is late, and what another process left; then does so again from time to time."""
+        if not self._is_stopped:
+            self._endings.look()
+        interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._ids.home.later(interval_ms / 1000, self.look)
+
+    def stop(self) -> None:
+        """Answers COORDINATOR_NOT_AVAILABLE from now on."""
+        self._is_stopped = True
+
+    def _use(
+        self,
+        transactional_id: str,
+        then: Callable[[HeldId], None],
+        refuse: Done,
+        *,
+        create: bool = False,
+    ) -> None:
+        if self._is_stopped:
+            refuse(ErrorCode.coordinator_not_available)
+        elif not transactional_id:
+            refuse(ErrorCode.invalid_request)
+        else:
+            self._ids.use(transactional_id, then, refuse, create=create)
+
+    def load(self, transactional_id: str, done: Done) -> None:
+        """Makes the gate show the state of an id; the error says why its producer may not append."""
+
+        def then(held: HeldId) -> None:
+            done(ErrorCode.invalid_producer_epoch if held.lock is None else ErrorCode.none)
+
+        self._use(transactional_id, then, done)
+
+    # A producer begins
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, done: Initialised
+    ) -> None:
+        """Ends what the id's last producer left, fences it, and calls ``done`` with the next producer.
+
+        ``expected``: the client's own producer, whose epoch it wants raised.
+        """
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            done(ErrorCode.invalid_transaction_timeout, None)
+            return
+        self._use(
+            transactional_id,
+            lambda held: self._init(held, timeout_ms, expected, done),
+            lambda error: done(error, None),
+            create=True,
+        )
+
+    def _init(self, held: HeldId, timeout_ms: int, expected: Producer | None, done: Initialised) -> None:
+        current = held.producer
+        if held.is_busy or held.is_in(PREPARED):
+            done(ErrorCode.concurrent_transactions, None)
+        elif current is None:
+            self._init_new(held, timeout_ms, None, done)
+        elif expected is not None and expected == held.previous and not held.is_in(UNDECIDED):
+            done(ErrorCode.none, current)  # asked again
+        elif expected is not None and expected != current:
+            done(ErrorCode.producer_fenced, None)
+        elif held.is_in(UNDECIDED):
+            then = partial(self._init_after_abort, held, timeout_ms, done)
+            self._endings.end(held, then, commit=False, raise_epoch=True)
+        elif current.epoch >= EPOCH_MAX:
+            self._init_new(held, timeout_ms, expected, done)
+        else:
+            self._init_as(held, Producer(current.id, current.epoch + 1), timeout_ms, expected, done)
+
+    def _init_after_abort(self, held: HeldId, timeout_ms: int, done: Initialised, error: ErrorCode) -> None:
+        if error:
+            done(error, None)
+        else:
+            self._init(held, timeout_ms, None, done)
+
+    def _init_new(self, held: HeldId, timeout_ms: int, previous: Producer | None, done: Initialised) -> None:
+        held.is_changing = True
+
+        def failed(error: Exception) -> None:
+            held.is_changing = False
+            done(coordinator_code(error), None)
+
+        self._ids.store.ask(
+            lambda states: states.new_producer_id(),
+            lambda found: self._init_as(held, Producer(found, 0), timeout_ms, previous, done),
+            failed,
+        )
+
+    def _init_as(
+        self, held: HeldId, producer: Producer, timeout_ms: int, previous: Producer | None, done: Initialised
+    ) -> None:
+        def written(error: ErrorCode) -> None:
+            held.previous = previous  # lost with a restart, as in a broker
+            done(error, None if error else producer)
+
+        self._ids.change(held, empty_state(producer, timeout_ms, self._ids.clock.now_ms()), written)
+
+    # A transaction
+
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], done: Done
+    ) -> None:
+        """Adds partitions to the transaction of a producer, and begins one if none is open."""
+
+        def then(held: HeldId) -> None:
+            error = held.check_producer(producer)
+            if not error and held.is_in(PREPARED):
+                error = ErrorCode.concurrent_transactions
+            if error or held.value is None:
+                done(error)
+            elif held.is_in(frozenset({TransactionState.ONGOING})) and {*partitions} <= {*ungrouped(held.value)}:
+                done(ErrorCode.none)
+            else:
+                self._ids.change(held, extended_state(held.value, partitions, self._ids.clock.now_ms()), done)
+
+        self._use(transactional_id, then, done)
+
+    def add_group(self, transactional_id: str, producer: Producer, group: str, done: Done) -> None:
+        """Adds the partition of a group's offsets."""
+        self._ids.store.ask(
+            lambda states: states.offsets_partition(group),
+            lambda found: self.add_partitions(transactional_id, producer, [found], done),
+            lambda error: done(coordinator_code(error)),
+        )
+
+    def find_group(
+        self, transactional_id: str, group: str, done: Callable[[ErrorCode, TopicPartition | None], None]
+    ) -> None:
+        """As :meth:`load`, then calls ``done`` with the partition of a group's offsets."""
+
+        def loaded(error: ErrorCode) -> None:
+            if error:
+                done(error, None)
+                return
+            self._ids.store.ask(
+                lambda states: states.offsets_partition(group),
+                lambda found: done(ErrorCode.none, found),
+                lambda failure: done(coordinator_code(failure), None),
+            )
+
+        self.load(transactional_id, loaded)
+
+    def end(self, transactional_id: str, producer: Producer, done: Done, *, commit: bool) -> None:
+        """Commits or aborts the transaction of a producer; repeated, it answers as before."""
+
+        def then(held: HeldId) -> None:
+            error = held.check_producer(producer)
+            if error or held.value is None:
+                done(error)
+            elif held.is_in(UNDECIDED):
+                self._endings.end(held, done, commit=commit)
+            elif held.is_in(PREPARED):
+                is_same = commit == (held.value.transaction_status is TransactionState.PREPARE_COMMIT)
+                if is_same:  # its markers could not be written
+                    self._endings.finish(held, done)
+                else:
+                    done(ErrorCode.invalid_txn_state)
+            else:
+                done(ErrorCode.none if is_repeated_end(held, commit=commit) else ErrorCode.invalid_txn_state)
+
+        self._use(transactional_id, then, done)
+
+    # Asking about transactions
+
+    def describe(self, transactional_id: str, done: Callable[[ErrorCode, TransactionLogValue | None], None]) -> None:
+        """Calls ``done`` with the newest state of an id, or TRANSACTIONAL_ID_NOT_FOUND."""
+        if not transactional_id:
+            done(ErrorCode.invalid_request, None)
+            return
+
+        def found(value: TransactionLogValue | None) -> None:
+            if value is None or value.transaction_status is TransactionState.DEAD:
+                done(ErrorCode.transactional_id_not_found, None)
+            else:
+                done(ErrorCode.none, value)
+
+        self._ids.store.ask(
+            lambda states: states.newest(transactional_id), found, lambda error: done(coordinator_code(error), None)
+        )
+
+    def list(
+        self,
+        done: Callable[[ErrorCode, Collection[tuple[str, TransactionLogValue]]], None],
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        older_than_ms: int = NO_TIME,
+    ) -> None:
+        """Calls ``done`` with all ids and their states, those of Spark's sinks too; with filters, those that fit."""
+        now_ms = self._ids.clock.now_ms()
+        failures: list[LogStoreError] = []
+
+        def fits(value: TransactionLogValue) -> bool:
+            begun_ms = value.transaction_start_timestamp_ms
+            return (
+                value.transaction_status is not TransactionState.DEAD
+                and (not states or value.transaction_status in states)
+                and (not producer_ids or value.producer_id in producer_ids)
+                and (older_than_ms < 0 or (begun_ms >= 0 and now_ms - begun_ms > older_than_ms))
+            )
+
+        def found(all_ids: Collection[tuple[str, TransactionLogValue]]) -> None:
+            shown = [(name, value) for name, value in all_ids if fits(value)]
+            done(coordinator_code(failures[0]) if failures else ErrorCode.none, shown)
+
+        self._ids.store.ask(lambda stored: stored.all(failures), found, lambda error: done(coordinator_code(error), ()))

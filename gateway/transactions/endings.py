@@ -1,0 +1,125 @@
+"""Endings: from a decision to its markers, for clients, and for transactions that nobody ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from ...storage import LogStoreError, TransactionState, completed_state, prepared_state, ungrouped
+from ..protocol import ErrorCode
+from .held import PREPARED, HeldId
+from .ids import HeldIds
+from .markers import Markers
+
+Done = Callable[[ErrorCode], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Endings:
+    """Ends transactions. Belongs to the coordinator's thread.
+
+    What is on disk after each step: the decision, synced; the markers, synced; the Complete state, unsynced, as the
+    decision implies it. Whoever opens the id after a crash goes on from there.
+    """
+
+    def __init__(self, ids: HeldIds, markers: Markers) -> None:
+        self._ids, self._markers = ids, markers
+        ids.on_opened = self._on_opened
+
+    def end(self, held: HeldId, done: Done, *, commit: bool, raise_epoch: bool = False) -> None:
+        """Ends the open transaction of an id, and calls ``done`` when its markers are in all partitions, synced.
+
+        With ``raise_epoch``, its producer is fenced. If only markers are missing, ``done`` gets
+        COORDINATOR_NOT_AVAILABLE, and they are tried again later.
+        """
+        assert held.value is not None
+        decided = prepared_state(
+            held.value, ungrouped(held.value), self._ids.clock.now_ms(), commit=commit, raise_epoch=raise_epoch
+        )
+
+        def written(error: ErrorCode) -> None:
+            if error:
+                done(error)
+            else:
+                self.finish(held, done)
+
+        self._ids.change(held, decided, written, close_gate=True)
+
+    def finish(self, held: HeldId, done: Done) -> None:
+        """Writes the markers of a decided transaction, then its Complete state."""
+        assert held.value is not None
+        held.is_changing = True
+        marked = partial(self._marked, held, done)
+        self._markers.write(
+            held.value,
+            held.coordinator_epoch,
+            self._ids.clock.now_ms(),
+            lambda error: self._ids.home.run(lambda: marked(error)),
+        )
+
+    def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
+        held.is_changing = False
+        if error is not None:
+            logger.error("markers of transactional id %r are missing, and are tried again: %s", held.id, error)
+            done(ErrorCode.coordinator_not_available)
+            return
+        assert held.value is not None
+        self._ids.change_unsynced(held, completed_state(held.value, self._ids.clock.now_ms()))
+        done(ErrorCode.none)
+
+    def _on_opened(self, held: HeldId) -> None:
+        if held.is_in(PREPARED):
+            self.finish(held, partial(self._ended, held, "was decided before"))
+
+    # What nobody ends
+
+    def look(self) -> None:
+        """Ends what is late or was left, and gives back ids that are idle."""
+        now_ms = self._ids.clock.now_ms()
+        for held in self._ids.all():
+            self._look_at(held)
+        failures: list[LogStoreError] = []
+
+        def found(names: list[str]) -> None:
+            for failure in failures:
+                logger.warning("transactions in a partition could not be read: %s", failure)
+            for name in names:
+                if self._ids.find(name) is None:
+                    self._ids.use(name, self._look_at_left, lambda _: None)
+
+        self._ids.store.ask(
+            lambda states: states.unfinished(now_ms, failures),
+            found,
+            lambda error: logger.warning("transactions could not be read: %s", error),
+        )
+
+    def _look_at_left(self, held: HeldId) -> None:
+        held.used_ms = 0  # by no client: it is given back once its transaction has ended
+        self._look_at(held)
+
+    def _look_at(self, held: HeldId) -> None:
+        now_ms = self._ids.clock.now_ms()
+        if held.is_busy:
+            return
+        if held.is_late(now_ms):
+            self.end(held, partial(self._ended, held, "is late"), commit=False, raise_epoch=True)
+        elif held.is_in(PREPARED):
+            self.finish(held, partial(self._ended, held, "was decided before"))
+        elif held.is_idle(now_ms):
+            self._ids.give_back(held)
+
+    def _ended(self, held: HeldId, why: str, error: ErrorCode) -> None:
+        if error:
+            logger.warning("the transaction of transactional id %r, which %s: %s", held.id, why, error.name)
+            return
+        logger.info("ended the transaction of transactional id %r, which %s", held.id, why)
+        if held.is_idle(self._ids.clock.now_ms()):
+            self._ids.give_back(held)
+
+
+def is_repeated_end(held: HeldId, *, commit: bool) -> bool:
+    """Whether the last transaction of an id ended as a client asks."""
+    wanted = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+    return held.is_in(frozenset({wanted}))

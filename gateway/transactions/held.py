@@ -1,0 +1,72 @@
+"""HeldId: what the coordinator knows of a transactional id whose lock it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...storage import Producer, TransactionalIdLock, TransactionLogValue, TransactionState
+from ..protocol import ErrorCode
+
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
+EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
+
+
+class Opened(NamedTuple):
+    """A transactional id as the store opens it; without ``lock``, another process has it."""
+
+    lock: TransactionalIdLock | None
+    value: TransactionLogValue | None
+    coordinator_epoch: int
+
+
+@dataclass(eq=False)
+class HeldId:
+    """A transactional id. Belongs to the coordinator's thread."""
+
+    id: str
+    lock: TransactionalIdLock | None  # None: another process has it, so nothing is done for clients
+    value: TransactionLogValue | None  # the newest state in the log; None: there is none
+    coordinator_epoch: int
+    used_ms: int  # when a client last asked
+    is_changing: bool = False  # a state or markers are being written
+    previous: Producer | None = None  # what the last InitProducerId replaced, which may be repeated with it
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a client must try again later."""
+        return self.is_changing or self.lock is None
+
+    @property
+    def producer(self) -> Producer | None:
+        """The producer of the newest state."""
+        return None if self.value is None else Producer(self.value.producer_id, self.value.producer_epoch)
+
+    def is_in(self, states: frozenset[TransactionState]) -> bool:
+        """Whether the newest state is one of ``states``."""
+        return self.value is not None and self.value.transaction_status in states
+
+    def check_producer(self, producer: Producer) -> ErrorCode:
+        """Returns why a producer's request is refused, or none."""
+        if self.value is None or self.value.producer_id != producer.id:
+            return ErrorCode.invalid_producer_id_mapping
+        if self.value.producer_epoch != producer.epoch:
+            return ErrorCode.producer_fenced
+        return ErrorCode.concurrent_transactions if self.is_busy else ErrorCode.none
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether its transaction has been open for longer than its timeout."""
+        value = self.value
+        return value is not None and value.transaction_status in UNDECIDED and is_late(value, now_ms)
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether no transaction is open, and no client has asked for as long as a transaction may take."""
+        if self.is_changing or self.is_in(UNDECIDED | PREPARED):
+            return False
+        return self.value is None or now_ms - self.used_ms >= self.value.transaction_timeout_ms
+
+
+def is_late(value: TransactionLogValue, now_ms: int) -> bool:
+    """Whether a transaction's timeout has passed."""
+    return now_ms >= value.transaction_start_timestamp_ms + value.transaction_timeout_ms

@@ -1,0 +1,153 @@
+"""HeldIds: the transactional ids that clients use: opened with their locks, changed, and given back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import NamedTuple
+
+from ...storage import Clock, TransactionLogValue
+from ..protocol import ErrorCode, code_of
+from ..worker import Worker
+from .gate import Gate
+from .held import HeldId, Opened
+from .store import TransactionStore
+
+_UNAVAILABLE = frozenset(
+    {ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition, ErrorCode.corrupt_message}
+)
+
+logger = logging.getLogger(__name__)
+
+
+def coordinator_code(error: Exception) -> ErrorCode:
+    """Returns what a client is told if a state could not be read or written; clients try most of these again."""
+    code = code_of(error)
+    if code in _UNAVAILABLE:
+        return ErrorCode.coordinator_not_available
+    return ErrorCode.not_coordinator if code is ErrorCode.producer_fenced else code
+
+
+class _Waiter(NamedTuple):
+    then: Callable[[HeldId], None]
+    refuse: Callable[[ErrorCode], None]
+    create: bool
+
+
+class HeldIds:
+    """The ids whose locks are held. Belongs to the coordinator's thread."""
+
+    def __init__(self, clock: Clock, home: Worker, store: TransactionStore, gate: Gate) -> None:
+        self.clock, self.home, self.store, self.gate = clock, home, store, gate
+        self.on_opened: Callable[[HeldId], None] = lambda _: None
+        self._held: dict[str, HeldId] = {}
+        self._opening: dict[str, list[_Waiter]] = {}
+
+    def all(self) -> Collection[HeldId]:
+        """Returns all."""
+        return list(self._held.values())
+
+    def find(self, transactional_id: str) -> HeldId | None:
+        """Returns an id, if its lock is held."""
+        return self._held.get(transactional_id)
+
+    def use(
+        self,
+        transactional_id: str,
+        then: Callable[[HeldId], None],
+        refuse: Callable[[ErrorCode], None],
+        *,
+        create: bool = False,
+    ) -> None:
+        """Calls ``then`` with an id, which is opened if need be; while another process has its lock, it is busy.
+
+        Calls ``refuse`` if the state cannot be read, and without ``create`` if there is none.
+        """
+        held = self._held.get(transactional_id)
+        if held is not None:
+            held.used_ms = self.clock.now_ms()
+            then(held)
+            return
+        waiters = self._opening.setdefault(transactional_id, [])
+        waiters.append(_Waiter(then, refuse, create))
+        if len(waiters) == 1:
+            self.store.ask(
+                lambda states: states.open(transactional_id, create=create),
+                partial(self._opened, transactional_id),
+                partial(self._failed, transactional_id),
+            )
+
+    def _opened(self, transactional_id: str, opened: Opened | None) -> None:
+        waiters = self._opening.pop(transactional_id)
+        if opened is None:
+            for waiter in waiters:
+                if waiter.create:
+                    self.use(transactional_id, waiter.then, waiter.refuse, create=True)
+                else:
+                    waiter.refuse(ErrorCode.invalid_producer_id_mapping)
+            return
+        held = HeldId(transactional_id, opened.lock, opened.value, opened.coordinator_epoch, self.clock.now_ms())
+        if held.lock is not None:
+            self._held[transactional_id] = held
+            self.gate.show(transactional_id, held.value)
+            self.on_opened(held)
+        for waiter in waiters:
+            waiter.then(held)
+
+    def _failed(self, transactional_id: str, error: Exception) -> None:
+        code = coordinator_code(error)
+        if code is ErrorCode.unknown_server_error:
+            logger.error("transactional id %r could not be opened", transactional_id, exc_info=error)
+        else:
+            logger.warning("transactional id %r could not be opened: %s", transactional_id, error)
+        for waiter in self._opening.pop(transactional_id):
+            waiter.refuse(code)
+
+    def change(
+        self, held: HeldId, value: TransactionLogValue, done: Callable[[ErrorCode], None], *, close_gate: bool = False
+    ) -> None:
+        """Writes the next state of an id, durably, then calls ``done``; until then the id is busy.
+
+        With ``close_gate``, producers see the state before it is written.
+        """
+        held.is_changing = True
+        if close_gate:
+            self.gate.show(held.id, value)
+
+        def written(error: Exception | None) -> None:
+            held.is_changing = False
+            if error is None:
+                held.value = value
+                self.gate.show(held.id, value)
+                done(ErrorCode.none)
+                return
+            logger.warning("transactional id %r: %s; its state is read again", held.id, error)
+            self.give_back(held)
+            done(coordinator_code(error))
+
+        self.store.write(held.id, held.value, value, written)
+
+    def change_unsynced(self, held: HeldId, value: TransactionLogValue) -> None:
+        """Writes a state that an earlier one implies; the id goes on at once."""
+        before, held.value = held.value, value
+        self.gate.show(held.id, value)
+
+        def written(error: Exception | None) -> None:
+            if error is not None:  # the next change finds the state before it, and the id is opened again
+                logger.warning("transactional id %r: %s", held.id, error)
+
+        self.store.write(held.id, before, value, written, sync=False)
+
+    def give_back(self, held: HeldId) -> None:
+        """Forgets an id and releases its lock, after what is being written. The next request opens it again."""
+        if self._held.get(held.id) is not held or held.lock is None:
+            return
+        del self._held[held.id]
+        self.gate.show(held.id, None)
+        lock, held.lock = held.lock, None
+        self.store.ask(lambda states: states.release(lock), lambda _: None, partial(_log_release, held.id))
+
+
+def _log_release(transactional_id: str, error: Exception) -> None:
+    logger.warning("the lock of transactional id %r could not be released: %s", transactional_id, error)

@@ -1,0 +1,202 @@
+"""TransactionStore: reads and writes ``__transaction_state`` in a thread of its own, and answers in the coordinator's.
+
+States that wait to be written are written together: those in one partition share a sync. So producers that commit at
+the same time do not wait for each other's syncs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeVar
+
+from ...storage import (
+    GroupOffsets,
+    LogDirLockedError,
+    LogManager,
+    LogStoreError,
+    TopicPartition,
+    TransactionalIdLock,
+    TransactionLogValue,
+    TransactionStates,
+    this_process,
+)
+from ..producer_ids import ProducerIds
+from ..worker import Worker
+from .held import PREPARED, UNDECIDED, Opened, is_late
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class _Write:
+    transactional_id: str
+    expected: TransactionLogValue | None
+    value: TransactionLogValue
+    sync: bool
+    done: Callable[[Exception | None], None]
+
+
+class StoredStates:
+    """The states in the log, and the locks of ids. Belongs to the thread of the store."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._states = TransactionStates(manager)
+        self._groups = GroupOffsets(manager)
+        self._producer_ids = ProducerIds()
+        self._locks: set[TransactionalIdLock] = set()
+
+    def open(self, transactional_id: str, *, create: bool) -> Opened | None:
+        """Takes the lock of an id and returns its newest state, synced; without ``create`` None if it has no state."""
+        if not create and self._states.newest_to_write(transactional_id) is None:
+            return None
+        try:
+            lock = TransactionalIdLock.take(self._manager, transactional_id, f"a gateway, {this_process()}")
+        except LogDirLockedError:
+            return Opened(None, self._states.newest_to_write(transactional_id), -1)
+        try:
+            value = self._states.settled(transactional_id)
+            epoch = self._states.coordinator_epoch(transactional_id)
+        except BaseException:
+            lock.release()
+            raise
+        self._locks.add(lock)
+        return Opened(lock, value, epoch)
+
+    def release(self, lock: TransactionalIdLock) -> None:
+        """Releases the lock of an id."""
+        self._locks.discard(lock)
+        lock.release()
+
+    def new_producer_id(self) -> int:
+        """Returns a producer id that no other producer has."""
+        return self._producer_ids.next(self._manager)
+
+    def offsets_partition(self, group: str) -> TopicPartition:
+        """Returns the partition of ``__consumer_offsets`` that holds a group."""
+        return self._groups.partition_of(group)
+
+    def newest(self, transactional_id: str) -> TransactionLogValue | None:
+        """Returns the newest state of an id."""
+        return self._states.newest(transactional_id)
+
+    def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
+        """Returns all ids with their newest states; partitions that cannot be read are added to ``failures``."""
+        return list(self._states.all(failures))
+
+    def unfinished(self, now_ms: int, failures: list[LogStoreError]) -> list[str]:
+        """Returns the ids whose transaction was decided and not ended, or is older than its timeout."""
+        return [
+            name
+            for name, value in self.all(failures)
+            if value.transaction_status in PREPARED
+            or (value.transaction_status in UNDECIDED and is_late(value, now_ms))
+        ]
+
+    def write(self, writes: Collection[_Write]) -> list[Exception | None]:
+        """Writes states; returns the error of each, None for one that is durable, or was to be written unsynced."""
+        errors = [self._replace(write) for write in writes]
+        synced = {
+            write.transactional_id for write, error in zip(writes, errors, strict=True) if write.sync and not error
+        }
+        try:
+            self._states.sync(sorted(synced))
+        except (LogStoreError, OSError) as failure:
+            return [failure if write.sync and not error else error for write, error in zip(writes, errors, strict=True)]
+        return errors
+
+    def _replace(self, write: _Write) -> Exception | None:
+        try:
+            self._states.replace(write.transactional_id, write.expected, write.value, sync=False)
+        except (LogStoreError, OSError) as error:
+            return error
+        return None
+
+    def close(self) -> None:
+        """Releases all locks, and closes the manager."""
+        for lock in list(self._locks):
+            self.release(lock)
+        self._manager.close()
+
+
+class _Disk(Worker):
+    """The thread of the store."""
+
+    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+        super().__init__("gateway-transaction-states")
+        self._open_manager = open_manager
+        self._states: StoredStates | None = None
+
+    @property
+    def states(self) -> StoredStates:
+        if self._states is None:
+            self._states = StoredStates(self._open_manager())
+        return self._states
+
+    def close(self) -> None:
+        """Closes the manager."""
+        if self._states is not None:
+            self._states.close()
+
+
+class TransactionStore:
+    """The states. Its methods are for the coordinator's thread, which also calls what is given to them."""
+
+    def __init__(self, home: Worker, open_manager: Callable[[], LogManager]) -> None:
+        """``home``: the coordinator's thread."""
+        self._home = home
+        self._disk = _Disk(open_manager)
+        self._waiting: list[_Write] = []
+        self._guard = Lock()
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._disk.start()
+
+    def stop(self) -> None:
+        """Writes what was given, releases all locks, and ends the thread."""
+        self._disk.stop()
+
+    def write(
+        self,
+        transactional_id: str,
+        expected: TransactionLogValue | None,
+        value: TransactionLogValue,
+        done: Callable[[Exception | None], None],
+        *,
+        sync: bool = True,
+    ) -> None:
+        """Writes a state if ``expected`` is the newest; calls ``done`` with None when it is durable, or the error."""
+        with self._guard:
+            self._waiting.append(_Write(transactional_id, expected, value, sync, done))
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._disk.run(self._flush)
+
+    def _flush(self) -> None:
+        with self._guard:
+            writes, self._waiting = self._waiting, []
+        errors: list[Exception | None]
+        try:
+            errors = self._disk.states.write(writes)
+        except Exception as error:  # of ours: each client gets an answer
+            errors = [error] * len(writes)
+        for write, failure in zip(writes, errors, strict=True):
+            self._home.run(lambda write=write, failure=failure: write.done(failure))  # type: ignore[misc]
+
+    def ask(
+        self, question: Callable[[StoredStates], T], done: Callable[[T], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Calls ``done`` with the answer of a question, or ``failed`` with its error."""
+
+        def run() -> None:
+            try:
+                answer = question(self._disk.states)
+            except Exception as error:  # of the disk, or ours
+                self._home.run(lambda error=error: failed(error))  # type: ignore[misc]
+            else:
+                self._home.run(lambda: done(answer))
+
+        self._disk.run(run)

@@ -1,0 +1,53 @@
+"""TransactionThreads: the coordinator's thread, and the thread in which it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...storage import Clock, LogManager
+from ..config import GatewayConfig
+from ..partitions import Appender, Partitions
+from ..worker import Worker
+from .coordinator import TransactionCoordinator
+from .gate import Gate
+from .ids import HeldIds
+from .markers import Markers
+from .store import TransactionStore
+
+
+class TransactionThreads:
+    """The coordinator of transactions in its thread, and the gate that it keeps."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        clock: Clock,
+        open_manager: Callable[[], LogManager],
+        partitions: Partitions,
+        appender: Appender,
+    ) -> None:
+        """``open_manager`` is called in the thread that uses the manager."""
+        self.gate = Gate()
+        self._home = Worker("gateway-transactions")
+        self._store = TransactionStore(self._home, open_manager)
+        ids = HeldIds(clock, self._home, self._store, self.gate)
+        self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
+
+    def start(self) -> None:
+        """Starts the threads, which end first what was left."""
+        self._store.start()
+        self._home.start()
+        self.run(lambda coordinator: coordinator.look())
+
+    def run(self, task: Callable[[TransactionCoordinator], None]) -> None:
+        """Runs ``task`` in the coordinator's thread, after those given before. For any thread."""
+        self._home.run(lambda: task(self._coordinator))
+
+    def give_up(self) -> None:
+        """Refuses requests from now on. For any thread."""
+        self.run(lambda coordinator: coordinator.stop())
+
+    def stop(self) -> None:
+        """Writes what was given, releases all locks, and ends the threads."""
+        self._home.stop()
+        self._store.stop()
