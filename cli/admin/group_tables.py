@@ -164,7 +164,7 @@ def _assignment(member: storage.GroupMember) -> str | None:
 
 
 def _numbers_by_topic(partitions: Iterable[storage.TopicPartition]) -> dict[str, list[str]]:
-    """Returns the numbers of partitions by topic, as text, in the order of ``partitions``."""
+    """Returns each topic's partition numbers as text, such as ``["0", "4"]``, in the order of ``partitions``."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(str(partition))

@@ -90,7 +90,7 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidConfigError("--confluent-header is only for to-table: to-topic writes JSON without a header")
     if options.serde_mode and options.direction == "to-topic":
         raise InvalidConfigError(
-            "--serde-mode is only for to-table: to-topic always ends at a row that does not fit the schema"
+            "--serde-mode is only for to-table: to-topic has one mode, it fails at a row that does not fit the schema"
         )
 
 

@@ -74,7 +74,7 @@ def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
 
 
 def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
-    """Returns the checkpoint at ``root``, the text of a Hadoop ``Path``, in which nothing is percent-encoded."""
+    """Returns the checkpoint at ``root``, a Hadoop ``Path`` as text: nothing in ``root`` is percent-encoded."""
     scheme, _, path = root.partition(":")
     if scheme == "file" and path.startswith("/"):
         return LocalCheckpoint("/" + path.lstrip("/"))

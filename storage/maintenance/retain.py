@@ -82,7 +82,10 @@ def retention_options(
 
 
 def _undecided(partition: Partition) -> str | None:
-    """Returns why a user's policy deletes nothing, None if it may: a broker perhaps only compacts the topic."""
+    """Returns why a user's policy must delete nothing here; None if it may delete.
+
+    It must not if the topic's cleanup policy is unknown: a broker may only compact the topic.
+    """
     if POLICY_KEY not in partition.ungiven:
         return None
     return (

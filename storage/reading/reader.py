@@ -187,10 +187,10 @@ class LogReader(LogView):
         end = self._log_end_offset if following is None else following.base_offset
         if headers.next_offset > end:
             table = headers.table[np.argmax(headers.table["last_offset"] >= end)]
-            beyond = "beyond the log's end" if following is None else "into the next segment, which begins"
+            limit = "the log ends" if following is None else "the next segment begins"
             raise CorruptRecordError(
-                f"a batch has offsets {table['base_offset']} to {table['last_offset']}: it reaches {beyond} at {end}; "
-                "restore the file",
+                f"a batch has offsets {table['base_offset']} to {table['last_offset']}, but {limit} at offset {end}: "
+                "restore the file from a copy",
                 path=segment.path(file_names.LOG),
                 position=window.position + int(table["position"]),
             )

@@ -48,7 +48,10 @@ class LogView:
         self._take(self._load())
 
     def _find_holes(self) -> Holes:
-        """Returns where offsets may be missing in the log; reads the checkpoint until the answer is "anywhere"."""
+        """Returns where offsets may be missing in the log.
+
+        Each call reads the checkpoint again, until one has found "anywhere", which never changes back.
+        """
         if self._holes is not Holes.ANYWHERE:
             self._holes = self.checkpoints.holes()
         return self._holes

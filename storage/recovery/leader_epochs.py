@@ -30,7 +30,7 @@ class LeaderEpochCache:
     def __init__(self, entries: Iterable[EpochEntry] = (), write: Callable[[bytes], None] = _keep_nothing) -> None:
         """Begins with the entries of a checkpoint.
 
-        An entry whose epoch or offset is not above its predecessors replaces them.
+        An entry replaces the entries before it whose epoch or start offset is equal to its own or larger.
         """
         self._entries: list[EpochEntry] = []
         self._write = write

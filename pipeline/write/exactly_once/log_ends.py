@@ -85,8 +85,8 @@ def check_partitions(manager: LogManager, ends: Mapping[str, Ends], topics: Mapp
             other = partition_topic_id(manager, name, partition)
             if other is not None and known.topic_id is not None and other != known.topic_id:
                 raise ProgressMismatchError(
-                    f"partition {partition} of topic {name} comes from a topic with id {other}, but records were "
-                    f"written to a topic with id {known.topic_id}: restore the partition's own directory"
+                    f"the directory of partition {partition} of topic {name} belongs to a topic with id {other}, but "
+                    f"the query wrote to a topic with id {known.topic_id}: restore that topic's directory"
                 )
 
 

@@ -155,7 +155,7 @@ class TestPartitionThatIsSetBack:
             manager.create_topic(TOPIC, partitions=PARTITIONS)
         InlineQuery(disk, log_dir="/other", checkpoint="/cp2").run(range(100, 110))
         copy_tree(disk, "/other/t-1", "/log/t-1")
-        with pytest.raises(ProgressMismatchError, match="partition 1 of topic t comes from a topic with id"):
+        with pytest.raises(ProgressMismatchError, match="partition 1 of topic t belongs to a topic with id"):
             InlineQuery(disk).run(range(5))
 
     def test_partition_whose_topic_id_cannot_be_read_is_refused(self) -> None:
