@@ -154,13 +154,16 @@ class CoordinatorLogs(Generic[K, V]):
         caller must read before it writes. So the partition is opened as its writer opens it, which cuts off what was
         never synced; damage to what was synced stays an error.
         """
+        partition = self.partition_of(name)
+        return {} if partition is None else self.current_to_write(partition)
+
+    def current_to_write(self, partition: int) -> Mapping[K, V]:
+        """As :meth:`values_to_write`, for a partition."""
         try:
-            return self.values(name)
+            return self.latest(partition).catch_up()
         except CorruptionError:
-            partition = self.partition_of(name)
-            assert partition is not None
             self.manager.open_log(self.topic, partition)
-            return self.values(name)
+            return self.latest(partition).catch_up()
 
     # All partitions
 

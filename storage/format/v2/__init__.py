@@ -29,6 +29,7 @@ from .header import (
     stamp,
     stamp_producer,
 )
+from .small import encode_small
 from .writing import (
     HEADER_OVERHEAD_MAX,
     RECORD_OVERHEAD_MAX,
@@ -56,6 +57,7 @@ __all__ = [
     "empty_batch",
     "encode",
     "encode_batches",
+    "encode_small",
     "headers",
     "parts",
     "placed",
