@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import os
+import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -77,39 +78,44 @@ class Gateway:
 
     def _start(self, starting: ExitStack) -> None:
         """Starts all parts; ``starting`` stops them in the opposite order."""
-        config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
-        own = managers()
+        own = LogManager.open(self._log_dir, create=self._create)
         starting.callback(own.close)
         own.check_writable()
-        self._security = made_security(config)
+        self._security = made_security(self.config)
+        listener = _listener(self.config)
+        starting.callback(listener.close)
+        listening_on = Address(self.config.listener.host, listener.getsockname()[1])
+        self._context = context = self._start_parts(starting, own, listening_on)
+        processors = self._processors(self._security)
+        for processor in processors:
+            processor.start()
+            starting.callback(processor.stop)
+        starting.callback(context.groups.give_up)  # so that members whose requests wait get an answer
+        starting.callback(context.transactions.give_up)
+        acceptor = Acceptor(listener, processors, connections_max=self.config.max_connections)
+        acceptor.start()
+        starting.callback(acceptor.stop)
+
+    def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Address) -> Context:
+        """Starts what handlers work with."""
+        config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         topics = Topics(managers())
         starting.callback(topics.close)
-        partitions = Partitions(managers(), topics)
-        appender = Appender(config.num_io_threads)
+        partitions, appender = Partitions(managers(), topics), Appender(config.num_io_threads)
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
         groups, logins = GroupThreads(config, own, managers), Worker("gateway-logins")
-        for part in (partitions, appender, admin, lookups, groups, logins, Follower(partitions, topics, appender)):
+        transactions = TransactionThreads(config, own.clock, managers, partitions, appender)
+        follower = Follower(partitions, topics, appender)
+        for part in (partitions, appender, admin, lookups, groups, logins, follower, transactions):
             part.start()
             starting.callback(part.stop)
         partitions.run(load_kernels)  # before it opens the first log, which needs them
-        transactions = TransactionThreads(config, own.clock, managers, partitions, appender)
-        transactions.start()
-        starting.callback(transactions.stop)
-        host, port = config.listener
-        listener = listening(
-            host,
-            port,
-            backlog=config.socket_listen_backlog_size,
-            send_bytes=config.socket_send_buffer_bytes,
-            receive_bytes=config.socket_receive_buffer_bytes,
-        )
-        starting.callback(listener.close)
-        self._context = Context(
+        return Context(
             config=config,
             cluster_id=_cluster_id(own),
             clock=own.clock,
             log_dir=own.directory,
-            listening=Address(host, listener.getsockname()[1]),
+            listening=listening_on,
             topics=topics,
             partitions=partitions,
             appender=appender,
@@ -119,26 +125,20 @@ class Gateway:
             groups=groups,
             transactions=transactions,
         )
-        idle_ms = config.connections_max_idle_ms
+
+    def _processors(self, security: Security) -> list[Processor]:
+        config, idle_ms = self.config, self.config.connections_max_idle_ms
         limits = Limits(
             request_bytes_max=config.socket_request_max_bytes,
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
             quota=RequestQuota(config.queued_max_requests),
             login_bytes_max=config.sasl_server_max_receive_size if config.has_sasl else None,
-            tls=self._security.tls,
+            tls=security.tls,
         )
-        processors = [
+        return [
             Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
             for number in range(config.num_network_threads)
         ]
-        for processor in processors:
-            processor.start()
-            starting.callback(processor.stop)
-        starting.callback(groups.give_up)  # so that members whose requests wait get an answer
-        starting.callback(transactions.give_up)
-        acceptor = Acceptor(listener, processors, connections_max=config.max_connections)
-        acceptor.start()
-        starting.callback(acceptor.stop)
 
     def stop(self) -> None:
         """Answers what was read, syncs and closes all logs, and ends the threads."""
@@ -190,6 +190,17 @@ class Gateway:
             request.exchange.close()
         except Exception as error:
             request.fail(error)
+
+
+def _listener(config: GatewayConfig) -> socket.socket:
+    host, port = config.listener
+    return listening(
+        host,
+        port,
+        backlog=config.socket_listen_backlog_size,
+        send_bytes=config.socket_send_buffer_bytes,
+        receive_bytes=config.socket_receive_buffer_bytes,
+    )
 
 
 def _may_overlap(frame: bytearray) -> bool:

@@ -30,8 +30,13 @@ class TlsSocket:
             self.wants_to_write = True
             raise BlockingIOError from None
 
-    def sendmsg(self, buffers: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Sends some of the first bytes; returns how many. After a BlockingIOError it wants the same bytes again."""
+    def sendmsg(
+        self, buffers: Sequence[bytes | bytearray | memoryview], ancillary: Sequence[object] = (), flags: int = 0
+    ) -> int:
+        """Sends some of the first bytes; returns how many. After a BlockingIOError it wants the same bytes again.
+
+        ``ancillary`` and ``flags`` are those of a plain socket, and do nothing here.
+        """
         chunk = bytearray()
         for each in buffers:
             chunk += memoryview(each)[: CHUNK_BYTES - len(chunk)]

@@ -112,7 +112,7 @@ class Appender:
             for job in jobs:
                 job.done(error)
             return
-        self._syncers[hash((led.topic, led.partition)) % len(self._syncers)].sync(_Group(led, calls))
+        self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
 
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:
