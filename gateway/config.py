@@ -75,6 +75,10 @@ class GatewayConfig:
         Between(0), "How long the answer to a failed login is held back.")
     commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
         "The file of users that may log in; commitlog users writes it.")
+    commitlog_rules_file: str = _key("commitlog.rules.file", STRING, "", ANYTHING,
+        "The file of rules that say what each user may do; empty: everyone may do everything.")
+    super_users: str = _key("super.users", STRING, "", ANYTHING,
+        "Who may do everything, such as User:admin;User:CN=root.")
     commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
         "Whether the gateway may listen for other machines without TLS or without logins.")
     num_network_threads: int = _key("num.network.threads", INT, 2, Between(1),

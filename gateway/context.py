@@ -12,6 +12,7 @@ from .groups import GroupThreads
 from .partitions import Appender, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
+from .security import RulesFile
 from .transactions import TransactionThreads
 from .worker import Worker
 
@@ -65,6 +66,7 @@ class Context:
     admin: ManagerWorker  # changes topics
     lookups: ManagerWorker  # searches by time
     logins: Worker  # checks passwords
+    rules: RulesFile | None  # None: everyone may do everything
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,8 @@ class Request:
     def __init__(self, exchange: Exchange, header: RequestHeader) -> None:
         self.exchange = exchange
         self.key, self.version, self.client_id = header.key, header.version, header.client_id
+        self.is_guarded = False  # whether the rules were asked
+        self.amend: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # adds to the handler's answer
         self._header = header
 
     @cached_property
@@ -58,6 +60,8 @@ class Request:
 
     def answer(self, body: Mapping[str, Any]) -> None:
         """Answers with a body by kio's names; fields that the version lacks are left out."""
+        if self.amend is not None:
+            body = self.amend(body)
         self.answer_parts([write_answer(self.key, self.version, body)])
 
     def answer_parts(self, parts: Sequence[Part]) -> None:

@@ -17,7 +17,7 @@ from ..storage import LogManager, load_kernels
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .groups import GroupThreads
-from .handlers import HANDLERS, check_login, take_raw_token
+from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
@@ -42,7 +42,7 @@ class Gateway:
         self._handlers: Mapping[int, Handler] = HANDLERS
         self._stopping = ExitStack()
         self._context: Context | None = None
-        self._security = Security(None, None, ())  # until it is started
+        self._security = Security(None, None, (), None)  # until it is started
 
     @property
     def address(self) -> Address:
@@ -122,6 +122,7 @@ class Gateway:
             admin=admin,
             lookups=lookups,
             logins=logins,
+            rules=self._security.rules,
             groups=groups,
             transactions=transactions,
         )
@@ -179,6 +180,10 @@ class Gateway:
             check_login(request)
             if request.key not in READ_BY_HAND:
                 request.body  # noqa: B018  a malformed one must not reach a thread that others wait for
+            refused = guard(request, self.context)
+            if refused is not None:
+                request.answer(refused)
+                return
             body = self._handlers[request.key](request, self.context)
             if body is not None:
                 request.answer(body)

@@ -21,6 +21,8 @@ from ..protocol import (
     parse_fetch,
 )
 from ..request import Request
+from ..security import Operation
+from .access import check_topic
 from .epochs import check_leader_epoch
 
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
@@ -98,6 +100,10 @@ class _Fetching:
         name = self._names[each.topic]
         if name is None:
             return RequestError(ErrorCode.unknown_topic_id)
+        try:
+            check_topic(self._request, self._context, Operation.READ, name)
+        except RequestError as error:
+            return error
         return self._context.partitions.look(name, each.partition)
 
     def _read(self) -> list[Fetched]:

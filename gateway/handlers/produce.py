@@ -28,7 +28,9 @@ from ..protocol import (
     parse_produce,
 )
 from ..request import Request
+from ..security import Operation
 from ..transactions import known_before
+from .access import check_topic, check_transactional_id
 from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
@@ -84,6 +86,7 @@ class _Producing:
         """Returns what is to be appended. Raises the error that the client is told."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
+        check_topic(self._request, self._context, Operation.WRITE, each.topic)
         led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(led, Exception):
             raise led
@@ -96,6 +99,7 @@ class _Producing:
         batch, done = check_batch(records, led.config), partial(self._on_appended, index, each, led)
         if head is None or not head.is_transactional:
             return Append(led, batch, done)
+        check_transactional_id(self._request, self._context, self._asked.transactional_id or "")
         if self._refused_by:
             raise RequestError(self._refused_by)
         return Append(led, batch, done, partial(self._check_transaction, head, led))

@@ -1,8 +1,9 @@
-"""Who clients are: TLS, logins by SASL, and the file of users.
+"""Who clients are, and what they may do: TLS, logins by SASL, the files of users and of rules.
 
 :class:`Security` holds what a listener asks of its clients, and makes a :class:`Session` for each connection.
-``scram`` and ``plain`` are the mechanisms; ``users`` is the file that ``commitlog users`` writes; ``certificates``
-makes the settings of TLS. No message of an error or log has a password, a proof or what is stored of one.
+``scram`` and ``plain`` are the mechanisms; ``users`` is the file that ``commitlog users`` writes; ``rules`` says what
+a user may do; ``certificates`` makes the settings of TLS. No message of an error or log has a password, a proof or
+what is stored of one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ import lazy_loader
 if TYPE_CHECKING:
     from .certificates import principal_of as principal_of, tls_context as tls_context
     from .listener import Security as Security, made_security as made_security
+    from .rules import (
+        CLUSTER_NAME as CLUSTER_NAME,
+        Operation as Operation,
+        Resource as Resource,
+        Rules as Rules,
+        RulesFile as RulesFile,
+        parse_rules as parse_rules,
+    )
     from .scram import HASHES as HASHES, ITERATIONS as ITERATIONS, LoginError as LoginError
     from .session import ANONYMOUS as ANONYMOUS, Session as Session, Stage as Stage
     from .users import UsersFile as UsersFile
@@ -23,6 +32,7 @@ else:
         submod_attrs={
             "certificates": ["principal_of", "tls_context"],
             "listener": ["Security", "made_security"],
+            "rules": ["CLUSTER_NAME", "Operation", "Resource", "Rules", "RulesFile", "parse_rules"],
             "scram": ["HASHES", "ITERATIONS", "LoginError"],
             "session": ["ANONYMOUS", "Session", "Stage"],
             "users": ["UsersFile"],

@@ -9,17 +9,19 @@ from typing import Any
 
 from ..config import GatewayConfig
 from .certificates import principal_of, tls_context
+from .rules import RulesFile
 from .session import ANONYMOUS, Session
 from .users import UsersFile
 
 
 @dataclass(frozen=True)
 class Security:
-    """TLS, and logins."""
+    """TLS, logins, and rules."""
 
     tls: ssl.SSLContext | None  # None: bytes are sent as they are
     users: UsersFile | None  # None: clients need not log in
     mechanisms: Sequence[str]
+    rules: RulesFile | None  # None: everyone may do everything
 
     def session(self, certificate: Mapping[str, Any] | None) -> Session:
         """Returns the session of a new connection, whose client showed ``certificate``; None: it showed none."""
@@ -42,4 +44,7 @@ def made_security(config: GatewayConfig) -> Security:
     if config.has_sasl:
         users = UsersFile(config.commitlog_users_file)
         users.read()  # so that a mistake is seen now
-    return Security(tls, users, sorted(config.sasl_enabled_mechanisms))
+    rules = None
+    if config.commitlog_rules_file:
+        rules = RulesFile(config.commitlog_rules_file, filter(None, config.super_users.split(";")))
+    return Security(tls, users, sorted(config.sasl_enabled_mechanisms), rules)

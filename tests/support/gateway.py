@@ -41,12 +41,12 @@ class WireClient:
     def __exit__(self, *exc: object) -> None:
         self.socket.close()
 
-    def ask(self, key: int, version: int, **fields: Any) -> Any:
+    def ask(self, key: int, version: int, /, **fields: Any) -> Any:
         """Sends a request by kio's names of fields, and returns the body of the answer, kio's object."""
         sent = self.send(key, version, **fields)
         return self.answer(key, version, sent)
 
-    def send(self, key: int, version: int, **fields: Any) -> int:
+    def send(self, key: int, version: int, /, **fields: Any) -> int:
         """Sends a request, and returns its correlation id."""
         return self.send_body(key, version, request_body(key, version, fields))
 

@@ -1,0 +1,25 @@
+"""What a client may ask: each kind of request is held against the rules here, before its handler sees it.
+
+A request is refused whole, or the topics and groups that the client may not touch are taken out of it, and their
+errors added to the handler's answer, as ``KafkaApis`` does. Produce and Fetch, which are read by hand, call
+:func:`check_topic`. A kind of request that the table in ``guards`` does not have is refused while there are rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .guards import (
+        GUARDS as GUARDS,
+        check_topic as check_topic,
+        check_transactional_id as check_transactional_id,
+        guard as guard,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={"guards": ["GUARDS", "check_topic", "check_transactional_id", "guard"]},
+    )

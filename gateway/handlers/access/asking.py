@@ -1,0 +1,56 @@
+"""Asking: a request that is held against the rules, and what its client may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...context import Context
+from ...protocol import ErrorCode
+from ...request import Request
+from ...security import CLUSTER_NAME, Operation, Resource, Rules
+
+Body = Mapping[str, Any]
+
+DENIED = {
+    Resource.TOPIC: ErrorCode.topic_authorization_failed,
+    Resource.GROUP: ErrorCode.group_authorization_failed,
+    Resource.TRANSACTIONAL_ID: ErrorCode.transactional_id_authorization_failed,
+    Resource.CLUSTER: ErrorCode.cluster_authorization_failed,
+}
+
+
+class Asking:
+    """A request, and what its client may do."""
+
+    def __init__(self, request: Request, context: Context, rules: Rules) -> None:
+        self.request, self.context, self._rules = request, context, rules
+
+    def may(self, operation: Operation, resource: Resource, name: str | None = CLUSTER_NAME) -> bool:
+        """Whether the client may do this; ``name`` None: with any resource of the kind."""
+        return self._rules.allow(self.request.principal, operation, resource, name)
+
+    def may_topic(self, operation: Operation, name: str | None) -> bool:
+        """Whether the client may do this with a topic; None: a topic that does not exist, which the handler says."""
+        return name is None or self.may(operation, Resource.TOPIC, name)
+
+    def narrow(self, **fields: Any) -> None:
+        """Shows the handler other values of the body's fields."""
+        self.request.body = replace(self.request.body, **fields)
+
+    def add(self, field: str, items: Sequence[Body]) -> None:
+        """Adds items to an array of the answer."""
+        if items:
+            self.request.amend = lambda body: {**body, field: [*body.get(field, ()), *items]}
+
+    def keep(self, field: str, is_allowed: Callable[[Body], bool]) -> None:
+        """Keeps only some of an array of the answer."""
+        self.request.amend = lambda body: {**body, field: [each for each in body.get(field, ()) if is_allowed(each)]}
+
+
+def parted(items: Iterable[Any], is_allowed: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Returns those that are allowed, and the others."""
+    every = tuple(items)
+    allowed = tuple(each for each in every if is_allowed(each))
+    return allowed, tuple(each for each in every if each not in allowed)

@@ -1,0 +1,94 @@
+"""GUARDS: what is asked of a client before the handler of a kind of request sees it (``KafkaApis``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ...context import Context
+from ...protocol import ApiKey, ErrorCode, RequestError
+from ...request import Request
+from ...security import Operation, Resource
+from . import groups, topics, transactions
+from .asking import DENIED, Asking, Body
+
+Guard = Callable[[Asking], Body | None]  # returns the answer to a request that is refused whole
+
+
+def guard(request: Request, context: Context) -> Body | None:
+    """Returns the answer to a request that is refused whole; None: its handler may see it, with what is allowed.
+
+    Raises RequestError for a kind of request that nobody may send while there are rules.
+    """
+    if context.rules is None or request.is_guarded:
+        return None
+    request.is_guarded = True
+    return GUARDS.get(request.key, _refuse)(Asking(request, context, context.rules.current()))
+
+
+def check_topic(request: Request, context: Context, operation: Operation, topic: str) -> None:
+    """Raises RequestError if the client may not do this with the topic."""
+    _check(request, context, operation, Resource.TOPIC, topic)
+
+
+def check_transactional_id(request: Request, context: Context, transactional_id: str) -> None:
+    """Raises RequestError if the client may not write with the transactional id."""
+    _check(request, context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+
+
+def _check(request: Request, context: Context, operation: Operation, resource: Resource, name: str) -> None:
+    rules = context.rules
+    if rules is not None and not rules.current().allow(request.principal, operation, resource, name):
+        raise RequestError(DENIED[resource])
+
+
+def _serve(asking: Asking) -> Body | None:
+    """Everyone may ask this, or the handler checks each partition."""
+    return None
+
+
+def _refuse(asking: Asking) -> Body | None:
+    raise RequestError(ErrorCode.cluster_authorization_failed)
+
+
+_READ, _DESCRIBE = Operation.READ, Operation.DESCRIBE
+
+GUARDS: Mapping[int, Guard] = {
+    ApiKey.PRODUCE: _serve,
+    ApiKey.FETCH: _serve,
+    ApiKey.LIST_OFFSETS: partial(topics.partitions, operation=_DESCRIBE),
+    ApiKey.METADATA: topics.metadata,
+    ApiKey.OFFSET_COMMIT: groups.commit_offsets,
+    ApiKey.OFFSET_FETCH: groups.fetch_offsets,
+    ApiKey.FIND_COORDINATOR: groups.find_coordinator,
+    ApiKey.JOIN_GROUP: partial(groups.group, operation=_READ),
+    ApiKey.HEARTBEAT: partial(groups.group, operation=_READ),
+    ApiKey.LEAVE_GROUP: partial(groups.group, operation=_READ),
+    ApiKey.SYNC_GROUP: partial(groups.group, operation=_READ),
+    ApiKey.DESCRIBE_GROUPS: partial(groups.several, operation=_DESCRIBE, asked="groups", answer="groups"),
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.SASL_HANDSHAKE: _serve,
+    ApiKey.API_VERSIONS: _serve,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.DELETE_RECORDS: partial(topics.partitions, operation=Operation.DELETE),
+    ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(topics.partitions, operation=_DESCRIBE, topic="topic", part="partition"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets,
+    ApiKey.END_TXN: transactions.end_transaction,
+    ApiKey.WRITE_TXN_MARKERS: transactions.write_markers,
+    ApiKey.TXN_OFFSET_COMMIT: transactions.commit_offsets,
+    ApiKey.DESCRIBE_CONFIGS: partial(topics.configs, operation=Operation.DESCRIBE_CONFIGS, field="results"),
+    ApiKey.ALTER_CONFIGS: partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+    ApiKey.DESCRIBE_LOG_DIRS: topics.log_dirs,
+    ApiKey.SASL_AUTHENTICATE: _serve,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DELETE_GROUPS: partial(groups.several, operation=Operation.DELETE, asked="groups_names", answer="results"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+    ApiKey.OFFSET_DELETE: groups.delete_offsets,
+    ApiKey.DESCRIBE_CLUSTER: _serve,
+    ApiKey.DESCRIBE_PRODUCERS: partial(topics.partitions, operation=_READ),
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+}

@@ -1,0 +1,140 @@
+"""What clients may ask about topics, their partitions and configs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...protocol import ErrorCode
+from ...security import Operation, Resource
+from ..configs import Resource as ConfigResource
+from .asking import DENIED, Asking, Body, parted
+
+_NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
+
+
+def partitions(asking: Asking, *, operation: Operation, topic: str = "name", part: str = "partition_index") -> None:
+    """Takes topics out of a request that has partitions of each, and adds an error for every partition of theirs."""
+    allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(operation, getattr(each, topic)))
+    asking.narrow(topics=allowed)
+    asking.add("topics", [_denied_partitions(each, topic, part) for each in denied])
+
+
+def _denied_partitions(asked: Any, topic: str, part: str) -> Body:
+    numbers = getattr(asked, "partition_indexes", None)
+    if numbers is None:
+        numbers = [getattr(each, part) for each in asked.partitions]
+    error = {**_NO_OFFSET, "committed_offset": -1, "error_code": DENIED[Resource.TOPIC], "active_producers": ()}
+    return {topic: getattr(asked, topic), "partitions": [{part: number, **error} for number in numbers]}
+
+
+def all_partitions(topics: Iterable[Any], code: ErrorCode) -> list[Body]:
+    """Returns an error for each partition of some topics."""
+    return [
+        {
+            "name": each.name,
+            "partitions": [{"partition_index": one.partition_index, "error_code": code} for one in each.partitions],
+        }
+        for each in topics
+    ]
+
+
+# --- Topics by name
+
+
+def metadata(asking: Asking) -> Body | None:
+    """Hides topics from a list of all; others that may not be described, or created, get an error."""
+    body, request = asking.request.body, asking.request
+    if body.topics is None or (request.version == 0 and not body.topics):
+        asking.keep("topics", lambda each: asking.may_topic(Operation.DESCRIBE, each["name"]))
+        return None
+    topics = asking.context.topics
+
+    def is_allowed(each: Any) -> bool:
+        name = each.name if each.name is not None else topics.name_of(each.topic_id)
+        is_new = name is not None and topics.find(name) is None and getattr(body, "allow_auto_topic_creation", True)
+        creates = is_new and asking.context.config.auto_create_topics_enable
+        return asking.may_topic(Operation.DESCRIBE, name) and (not creates or _may_create(asking, name))
+
+    allowed, denied = parted(body.topics, is_allowed)
+    refused = [
+        {"name": each.name, "topic_id": getattr(each, "topic_id", None), "error_code": DENIED[Resource.TOPIC]}
+        for each in denied
+    ]
+    if request.version == 0 and not allowed:  # an empty list would ask for all
+        asking.narrow(topics=None)
+        request.amend = lambda body: {**body, "topics": refused}
+        return None
+    asking.narrow(topics=allowed)
+    asking.add("topics", refused)
+    return None
+
+
+def _may_create(asking: Asking, name: str | None) -> bool:
+    return asking.may(Operation.CREATE, Resource.CLUSTER) or asking.may_topic(Operation.CREATE, name)
+
+
+def create_topics(asking: Asking) -> Body | None:
+    """A topic may be created by who may create any, or this one."""
+    allowed, denied = parted(asking.request.body.topics, lambda each: _may_create(asking, each.name))
+    nothing = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
+    asking.narrow(topics=allowed)
+    asking.add("topics", [{"name": each.name, **said(Resource.TOPIC), **nothing} for each in denied])
+    return None
+
+
+def said(resource: Resource) -> Body:
+    return {"error_code": DENIED[resource], "error_message": "Authorization failed."}
+
+
+def delete_topics(asking: Asking) -> Body | None:
+    """Topics by name or id."""
+    body, topics = asking.request.body, asking.context.topics
+    if asking.request.version < 6:
+        names, refused = parted(body.topic_names, lambda each: asking.may_topic(Operation.DELETE, each))
+        asking.narrow(topic_names=names)
+        asking.add("responses", [{"name": each, **said(Resource.TOPIC)} for each in refused])
+        return None
+
+    def is_allowed(each: Any) -> bool:
+        name = each.name if each.name is not None or each.topic_id is None else topics.name_of(each.topic_id)
+        return asking.may_topic(Operation.DELETE, name)
+
+    allowed, denied = parted(body.topics, is_allowed)
+    asking.narrow(topics=allowed)
+    asking.add("responses", [{"name": e.name, "topic_id": e.topic_id, **said(Resource.TOPIC)} for e in denied])
+    return None
+
+
+def create_partitions(asking: Asking) -> Body | None:
+    """Topics by name."""
+    allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(Operation.ALTER, each.name))
+    asking.narrow(topics=allowed)
+    asking.add("results", [{"name": each.name, **said(Resource.TOPIC)} for each in denied])
+    return None
+
+
+def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
+    """Configs of topics, and of the node, which are the cluster's."""
+
+    def is_allowed(each: Any) -> bool:
+        if each.resource_type == ConfigResource.TOPIC:
+            return asking.may_topic(operation, each.resource_name)
+        return asking.may(operation, Resource.CLUSTER)
+
+    allowed, denied = parted(asking.request.body.resources, is_allowed)
+    asking.narrow(resources=allowed)
+    refused = []
+    for each in denied:
+        resource = Resource.TOPIC if each.resource_type == ConfigResource.TOPIC else Resource.CLUSTER
+        head = {"resource_type": each.resource_type, "resource_name": each.resource_name}
+        refused.append({**head, **said(resource), "configs": ()})
+    asking.add(field, refused)
+    return None
+
+
+def log_dirs(asking: Asking) -> Body | None:
+    """Sizes of all topics are for who may describe the cluster."""
+    if asking.may(Operation.DESCRIBE, Resource.CLUSTER):
+        return None
+    return {"error_code": DENIED[Resource.CLUSTER], "results": ()}

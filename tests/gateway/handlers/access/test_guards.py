@@ -1,0 +1,272 @@
+"""What a client may not touch is refused with Kafka's code, or hidden; what it may is served in the same request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from pyspark_commitlog.gateway import Gateway, UsersFile
+from pyspark_commitlog.gateway.handlers import HANDLERS
+from pyspark_commitlog.gateway.handlers.access import GUARDS
+from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
+from tests.support.logs.building import batch
+
+TIMEOUT_S = 30.0
+TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
+RULES = """
+[[allow]]
+users = ["alice"]
+operations = ["read", "write", "describe_configs"]
+topics = ["open*"]
+groups = ["open*"]
+transactional_ids = ["open*"]
+
+[[deny]]
+users = ["alice"]
+operations = ["all"]
+topics = ["open-not"]
+"""
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway with the topics ``open``, ``open-not`` and ``shut``; alice may use what begins with ``open``."""
+    folder = tmp_path_factory.mktemp("ruled")
+    (folder / "rules.toml").write_text(RULES)
+    users = UsersFile(str(folder / "users.json"))
+    for user in ("alice", "root"):
+        users.add(user, user)
+    settings: dict[str, Any] = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl_enabled_mechanisms": "PLAIN",
+        "commitlog_users_file": users.path,
+        "commitlog_rules_file": str(folder / "rules.toml"),
+        "super_users": "User:root",
+        "group_initial_rebalance_delay_ms": 0,
+    }
+    with serving(folder / "log", **settings) as gateway:
+        with connected(gateway, "root") as root:
+            topics = [
+                {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("open", "open-not", "shut")
+            ]
+            assert not [each for each in root.ask(19, 4, topics=topics, timeout=1000).topics if each.error_code]
+        yield gateway
+
+
+def connected(gateway: Gateway, user: str) -> WireClient:
+    client = WireClient(gateway)
+    client.ask(17, 1, mechanism="PLAIN")
+    assert not client.ask(36, 2, auth_bytes=f"\0{user}\0{user}".encode()).error_code
+    return client
+
+
+@pytest.fixture
+def alice(ruled: Gateway) -> Iterator[WireClient]:
+    with connected(ruled, "alice") as client:
+        yield client
+
+
+@pytest.fixture
+def root(ruled: Gateway) -> Iterator[WireClient]:
+    with connected(ruled, "root") as client:
+        yield client
+
+
+def codes(items: Any, name: str = "name") -> dict[str, int]:
+    """The codes of an answer's items; those of its partitions, if it has some."""
+    found = {}
+    for each in items:
+        parts = getattr(each, "partitions", None)
+        shown = parts[0].error_code if parts else each.error_code
+        found[getattr(each, name)] = int(shown)
+    return found
+
+
+def test_every_kind_of_request_has_its_guard() -> None:
+    assert set(GUARDS) == set(HANDLERS)
+
+
+@pytest.mark.parametrize("version", [0, 1, 9, 12])
+def test_metadata_hides_topics_and_refuses_those_that_are_named(alice: WireClient, version: int) -> None:
+    everything = alice.ask(3, version, topics=() if version == 0 else None)
+    assert {each.name for each in everything.topics if not each.name.startswith("__")} == {"open"}
+    named = [{"name": name} for name in ("open", "open-not", "shut", "open-new", "shut-new")]
+    answer = alice.ask(3, version, topics=named, allow_auto_topic_creation=True)
+    found = {each.name: int(each.error_code) for each in answer.topics}
+    denied = dict.fromkeys(("open-not", "shut", "open-new", "shut-new"), TOPIC_DENIED)
+    assert found == {"open": 0, **denied}  # alice may not create
+    refused = alice.ask(3, version, topics=[{"name": "shut"}])
+    assert {each.name: int(each.error_code) for each in refused.topics} == {"shut": TOPIC_DENIED}
+    assert len(refused.brokers) == 1
+
+
+def test_topics_are_not_found_by_their_ids(alice: WireClient, root: WireClient) -> None:
+    ids = {each.name: each.topic_id for each in root.ask(3, 12, topics=None).topics}
+    answer = alice.ask(3, 12, topics=[{"name": None, "topic_id": ids[name]} for name in ("open", "shut")])
+    assert [(each.name, int(each.error_code)) for each in answer.topics] == [("open", 0), (None, TOPIC_DENIED)]
+
+
+def test_produce_and_fetch(alice: WireClient, root: WireClient) -> None:
+    for topic, code in (("open", 0), ("open-not", TOPIC_DENIED), ("shut", TOPIC_DENIED), ("none", TOPIC_DENIED)):
+        answer = alice.ask(0, 9, **produce_fields(topic, bytes(batch(b"x"))))
+        assert answer.responses[0].partition_responses[0].error_code == code
+        fetched = alice.ask(1, 12, **fetch_fields(topic, 0))
+        assert fetched.responses[0].partitions[0].error_code == code
+    assert root.ask(1, 12, **fetch_fields("shut", 0)).responses[0].partitions[0].high_watermark == 0
+
+
+def test_partitions_of_topics(alice: WireClient) -> None:
+    asked = [
+        {"name": name, "partitions": [{"partition_index": 0, "timestamp": -1, "offset": 0}]}
+        for name in ("shut", "open")
+    ]
+    expected = {"open": 0, "shut": TOPIC_DENIED}
+    assert codes(alice.ask(2, 7, replica_id=-1, isolation_level=0, topics=asked).topics) == expected
+    deleted = alice.ask(21, 2, topics=asked, timeout=1000)
+    assert codes(deleted.topics) == dict.fromkeys(expected, TOPIC_DENIED)
+    epochs = [
+        {"topic": each["name"], "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}
+        for each in asked
+    ]
+    assert codes(alice.ask(23, 4, replica_id=-1, topics=epochs).topics, "topic") == expected
+    producers = [{"name": each["name"], "partition_indexes": (0,)} for each in asked]
+    assert codes(alice.ask(61, 0, topics=producers).topics) == expected
+
+
+def test_administration_of_topics(alice: WireClient, root: WireClient) -> None:
+    created = [{"name": "open-x", "num_partitions": 1, "replication_factor": 1}]
+    assert codes(alice.ask(19, 7, topics=created, timeout=1000).topics) == {"open-x": TOPIC_DENIED}
+    assert codes(alice.ask(20, 5, topic_names=("open", "shut"), timeout=1000).responses) == {
+        "open": TOPIC_DENIED,
+        "shut": TOPIC_DENIED,
+    }
+    topics = [{"name": "shut"}, {"name": "gone"}]
+    assert set(codes(alice.ask(20, 6, topics=topics, timeout=1000).responses).values()) == {TOPIC_DENIED}
+    enlarged = [{"name": "open", "count": 9, "assignments": None}]
+    assert codes(alice.ask(37, 3, topics=enlarged, timeout=1000).results) == {"open": TOPIC_DENIED}
+    assert "shut" in {each.name for each in root.ask(3, 9, topics=None).topics}
+
+
+def test_configs(alice: WireClient) -> None:
+    resources = [{"resource_type": kind, "resource_name": name} for kind, name in ((2, "open"), (2, "shut"), (4, "1"))]
+    expected = {"open": 0, "shut": TOPIC_DENIED, "1": CLUSTER_DENIED}
+    assert codes(alice.ask(32, 4, resources=resources).results, "resource_name") == expected
+    for key, version in ((33, 2), (44, 1)):
+        answer = alice.ask(key, version, resources=resources, validate_only=False)
+        assert codes(answer.responses, "resource_name") == {**expected, "open": TOPIC_DENIED}
+    assert alice.ask(35, 4, topics=None).error_code == CLUSTER_DENIED
+
+
+def test_groups(alice: WireClient, root: WireClient) -> None:
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"name": name, "partitions": [offset]} for name in ("open", "shut")]
+    member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    committed = alice.ask(8, 9, group_id="open-g", topics=topics, **member)
+    assert codes(committed.topics) == {"open": 0, "shut": TOPIC_DENIED}
+    refused = alice.ask(8, 9, group_id="shut-g", topics=topics, **member)
+    assert set(codes(refused.topics).values()) == {GROUP_DENIED}
+    root.ask(8, 9, group_id="open-g", topics=topics, **member)
+    root.ask(8, 9, group_id="shut-g", topics=topics, **member)
+
+    asked = [{"name": name, "partition_indexes": (0,)} for name in ("open", "shut")]
+    one = alice.ask(9, 7, group_id="open-g", topics=asked, require_stable=False)
+    assert codes(one.topics) == {"open": 0, "shut": TOPIC_DENIED}
+    assert codes(alice.ask(9, 7, group_id="open-g", topics=None).topics) == {"open": 0}
+    assert alice.ask(9, 7, group_id="shut-g", topics=asked).error_code == GROUP_DENIED
+    assert set(codes(alice.ask(9, 1, group_id="shut-g", topics=asked).topics).values()) == {GROUP_DENIED}
+    groups = [{"group_id": name, "topics": which} for name, which in (("open-g", asked), ("shut-g", None))]
+    several = {each.group_id: each for each in alice.ask(9, 8, groups=groups, require_stable=False).groups}
+    assert codes(several["open-g"].topics) == {"open": 0, "shut": TOPIC_DENIED}
+    assert several["shut-g"].error_code == GROUP_DENIED
+
+    assert {each.group_id for each in alice.ask(16, 4, states_filter=()).groups} == {"open-g"}
+    assert {each.group_id for each in root.ask(16, 4, states_filter=()).groups} == {"open-g", "shut-g"}
+    described = alice.ask(15, 5, groups=("open-g", "shut-g"), include_authorized_operations=False)
+    assert codes(described.groups, "group_id") == {"open-g": 0, "shut-g": GROUP_DENIED}
+    deleted = alice.ask(42, 2, groups_names=("open-g", "shut-g"))
+    assert set(codes(deleted.results, "group_id").values()) == {GROUP_DENIED}
+    assert alice.ask(47, 0, group_id="open-g", topics=()).error_code == GROUP_DENIED
+    for key, version in ((12, 3), (14, 3), (13, 3), (11, 5)):
+        assert alice.ask(key, version, group_id="shut-g").error_code == GROUP_DENIED
+
+
+def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient) -> None:
+    for kind, code in ((0, GROUP_DENIED), (1, ID_DENIED)):
+        assert alice.ask(10, 3, key="shut", key_type=kind).error_code == code
+        assert alice.ask(10, 3, key="open", key_type=kind).error_code == 0
+        found = alice.ask(10, 4, key_type=kind, coordinator_keys=("open", "shut")).coordinators
+        assert codes(found, "key") == {"open": 0, "shut": code}
+    assert alice.ask(22, 4, transactional_id=None, producer_id=-1, producer_epoch=-1).error_code == 0
+    own = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
+    assert alice.ask(22, 4, transactional_id="shut", **own).error_code == ID_DENIED
+    started = alice.ask(22, 4, transactional_id="open", **own)
+    assert started.error_code == 0
+    producer = {"producer_id": started.producer_id, "producer_epoch": started.producer_epoch}
+    for name, topics, expected in (
+        ("open", ("open", "shut"), {55, TOPIC_DENIED}),
+        ("shut", ("open",), {ID_DENIED}),
+        ("open", ("open",), {0}),
+    ):
+        answer = alice.ask(
+            24,
+            3,
+            v3_and_below_transactional_id=name,
+            v3_and_below_topics=[{"name": topic, "partitions": (0,)} for topic in topics],
+            **{f"v3_and_below_{field}": value for field, value in producer.items()},
+        )
+        found = answer.results_by_topic_v3_and_below
+        assert {int(each.results_by_partition[0].partition_error_code) for each in found} == expected
+    assert alice.ask(25, 3, transactional_id="open", group_id="shut", **producer).error_code == GROUP_DENIED
+    assert alice.ask(25, 3, transactional_id="shut", group_id="open", **producer).error_code == ID_DENIED
+    assert alice.ask(26, 3, transactional_id="shut", committed=True, **producer).error_code == ID_DENIED
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    shut = [{"name": "shut", "partitions": [offset]}]
+    for name, code in (("open", TOPIC_DENIED), ("shut", ID_DENIED)):
+        answer = alice.ask(28, 3, transactional_id=name, group_id="open", topics=shut, member_id="", **producer)
+        assert codes(answer.topics) == {"shut": code}
+    assert alice.ask(26, 3, transactional_id="open", committed=False, **producer).error_code == 0
+    described = alice.ask(65, 0, transactional_ids=("open", "shut")).transaction_states
+    assert codes(described, "transactional_id") == {"open": 0, "shut": ID_DENIED}
+    root.ask(22, 4, transactional_id="shut", **own)
+    assert {each.transactional_id for each in alice.ask(66, 0).transaction_states} == {"open"}
+    marker = {"producer_id": 1, "producer_epoch": 0, "transaction_result": True, "coordinator_epoch": 0}
+    markers = [{**marker, "topics": [{"name": "open", "partition_indexes": (0,)}]}]
+    written = alice.ask(27, 1, markers=markers).markers[0].topics[0].partitions[0]
+    assert written.error_code == CLUSTER_DENIED
+
+
+def test_librdkafka_is_told_what_it_may_not_do(ruled: Gateway) -> None:
+    given = {
+        "bootstrap.servers": ruled.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "alice",
+    }
+    errors: list[Any] = []
+    producer = Producer({**given, "linger.ms": 0})
+    producer.produce("open", b"x", on_delivery=lambda error, _: errors.append(error))
+    producer.produce("shut", b"x", on_delivery=lambda error, _: errors.append(error and error.code()))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert sorted(errors, key=str) == sorted([None, KafkaError.TOPIC_AUTHORIZATION_FAILED], key=str)
+    for group, topic, code in (
+        ("open-c", "shut", KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        ("shut-c", "open", KafkaError.GROUP_AUTHORIZATION_FAILED),
+    ):
+        consumer = Consumer({**given, "group.id": group, "auto.offset.reset": "earliest"})
+        consumer.subscribe([topic])
+        record = consumer.poll(TIMEOUT_S)
+        assert record is not None
+        error = record.error()
+        assert error is not None
+        assert error.code() == code
+        consumer.close()
+    consumer = Consumer({**given, "group.id": "open-c"})
+    consumer.assign([TopicPartition("open", 0, 0)])
+    record = consumer.poll(TIMEOUT_S)
+    assert record is not None
+    assert record.error() is None
+    consumer.close()
