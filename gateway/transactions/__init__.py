@@ -15,7 +15,9 @@ import lazy_loader
 if TYPE_CHECKING:
     from .coordinator import TransactionCoordinator as TransactionCoordinator
     from .gate import Gate as Gate, known_before as known_before
-    from .store import TransactionStore as TransactionStore
+    from .ids import HeldIds as HeldIds
+    from .markers import Markers as Markers
+    from .store import StoredStates as StoredStates, TransactionStore as TransactionStore
     from .threads import TransactionThreads as TransactionThreads
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -23,7 +25,9 @@ else:
         submod_attrs={
             "coordinator": ["TransactionCoordinator"],
             "gate": ["Gate", "known_before"],
-            "store": ["TransactionStore"],
+            "ids": ["HeldIds"],
+            "markers": ["Markers"],
+            "store": ["StoredStates", "TransactionStore"],
             "threads": ["TransactionThreads"],
         },
     )

@@ -17,6 +17,7 @@ from ...storage import (
     TransactionState,
     empty_state,
     extended_state,
+    is_of_driver,
     ungrouped,
 )
 from ..config import GatewayConfig
@@ -106,7 +107,7 @@ class TransactionCoordinator:
         elif held.is_in(UNDECIDED):
             then = partial(self._init_after_abort, held, timeout_ms, done)
             self._endings.end(held, then, commit=False, raise_epoch=True)
-        elif current.epoch >= EPOCH_MAX:
+        elif current.epoch >= EPOCH_MAX or is_of_driver(current.id):
             self._init_new(held, timeout_ms, expected, done)
         else:
             self._init_as(held, Producer(current.id, current.epoch + 1), timeout_ms, expected, done)

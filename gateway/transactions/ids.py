@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from ...storage import Clock, TransactionLogValue
 from ..protocol import ErrorCode, code_of
-from ..worker import Worker
 from .gate import Gate
 from .held import HeldId, Opened
-from .store import TransactionStore
+from .store import Home, TransactionStore
 
 _UNAVAILABLE = frozenset(
     {ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition, ErrorCode.corrupt_message}
@@ -38,7 +37,7 @@ class _Waiter(NamedTuple):
 class HeldIds:
     """The ids whose locks are held. Belongs to the coordinator's thread."""
 
-    def __init__(self, clock: Clock, home: Worker, store: TransactionStore, gate: Gate) -> None:
+    def __init__(self, clock: Clock, home: Home, store: TransactionStore, gate: Gate) -> None:
         self.clock, self.home, self.store, self.gate = clock, home, store, gate
         self.on_opened: Callable[[HeldId], None] = lambda _: None
         self._held: dict[str, HeldId] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ...storage import (
     GroupOffsets,
@@ -20,10 +20,11 @@ from ...storage import (
     TransactionalIdLock,
     TransactionLogValue,
     TransactionStates,
+    client_producer_id,
     this_process,
 )
 from ..producer_ids import ProducerIds
-from ..worker import Worker
+from ..worker import Task
 from .held import PREPARED, UNDECIDED, Opened, is_late
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class StoredStates:
 
     def new_producer_id(self) -> int:
         """Returns a producer id that no other producer has."""
-        return self._producer_ids.next(self._manager)
+        return client_producer_id(self._producer_ids.next(self._manager))
 
     def offsets_partition(self, group: str) -> TopicPartition:
         """Returns the partition of ``__consumer_offsets`` that holds a group."""
@@ -121,43 +122,26 @@ class StoredStates:
         self._manager.close()
 
 
-class _Disk(Worker):
-    """The thread of the store."""
+class Home(Protocol):
+    """The coordinator's thread."""
 
-    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
-        super().__init__("gateway-transaction-states")
-        self._open_manager = open_manager
-        self._states: StoredStates | None = None
+    def run(self, task: Task) -> None:
+        """Runs ``task`` after those given before. For any thread."""
+        ...
 
-    @property
-    def states(self) -> StoredStates:
-        if self._states is None:
-            self._states = StoredStates(self._open_manager())
-        return self._states
-
-    def close(self) -> None:
-        """Closes the manager."""
-        if self._states is not None:
-            self._states.close()
+    def later(self, delay_s: float, task: Task) -> object:
+        """Runs ``task`` after ``delay_s``."""
+        ...
 
 
 class TransactionStore:
     """The states. Its methods are for the coordinator's thread, which also calls what is given to them."""
 
-    def __init__(self, home: Worker, open_manager: Callable[[], LogManager]) -> None:
-        """``home``: the coordinator's thread."""
-        self._home = home
-        self._disk = _Disk(open_manager)
+    def __init__(self, on_disk: Callable[[Callable[[StoredStates], None]], None], home: Home) -> None:
+        """``on_disk`` runs tasks in the thread of the disk."""
+        self._on_disk, self._home = on_disk, home
         self._waiting: list[_Write] = []
         self._guard = Lock()
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._disk.start()
-
-    def stop(self) -> None:
-        """Writes what was given, releases all locks, and ends the thread."""
-        self._disk.stop()
 
     def write(
         self,
@@ -173,14 +157,14 @@ class TransactionStore:
             self._waiting.append(_Write(transactional_id, expected, value, sync, done))
             is_first = len(self._waiting) == 1
         if is_first:
-            self._disk.run(self._flush)
+            self._on_disk(self._flush)
 
-    def _flush(self) -> None:
+    def _flush(self, states: StoredStates) -> None:
         with self._guard:
             writes, self._waiting = self._waiting, []
         errors: list[Exception | None]
         try:
-            errors = self._disk.states.write(writes)
+            errors = states.write(writes)
         except Exception as error:  # of ours: each client gets an answer
             errors = [error] * len(writes)
         for write, failure in zip(writes, errors, strict=True):
@@ -191,12 +175,12 @@ class TransactionStore:
     ) -> None:
         """Calls ``done`` with the answer of a question, or ``failed`` with its error."""
 
-        def run() -> None:
+        def run(states: StoredStates) -> None:
             try:
-                answer = question(self._disk.states)
+                answer = question(states)
             except Exception as error:  # of the disk, or ours
                 self._home.run(lambda error=error: failed(error))  # type: ignore[misc]
             else:
                 self._home.run(lambda: done(answer))
 
-        self._disk.run(run)
+        self._on_disk(run)

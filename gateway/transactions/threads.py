@@ -12,7 +12,30 @@ from .coordinator import TransactionCoordinator
 from .gate import Gate
 from .ids import HeldIds
 from .markers import Markers
-from .store import TransactionStore
+from .store import StoredStates, TransactionStore
+
+
+class _Disk(Worker):
+    """The thread that reads and writes, with a log manager of its own."""
+
+    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+        super().__init__("gateway-transaction-states")
+        self._open_manager = open_manager
+        self._states: StoredStates | None = None
+
+    def ask(self, task: Callable[[StoredStates], None]) -> None:
+        """Runs ``task`` after those given before. For any thread."""
+        self.run(lambda: task(self._opened()))
+
+    def _opened(self) -> StoredStates:
+        if self._states is None:
+            self._states = StoredStates(self._open_manager())
+        return self._states
+
+    def close(self) -> None:
+        """Releases all locks, and closes the manager."""
+        if self._states is not None:
+            self._states.close()
 
 
 class TransactionThreads:
@@ -29,13 +52,13 @@ class TransactionThreads:
         """``open_manager`` is called in the thread that uses the manager."""
         self.gate = Gate()
         self._home = Worker("gateway-transactions")
-        self._store = TransactionStore(self._home, open_manager)
-        ids = HeldIds(clock, self._home, self._store, self.gate)
+        self._disk = _Disk(open_manager)
+        ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate)
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 
     def start(self) -> None:
         """Starts the threads, which end first what was left."""
-        self._store.start()
+        self._disk.start()
         self._home.start()
         self.run(lambda coordinator: coordinator.look())
 
@@ -50,4 +73,4 @@ class TransactionThreads:
     def stop(self) -> None:
         """Writes what was given, releases all locks, and ends the threads."""
         self._home.stop()
-        self._store.stop()
+        self._disk.stop()

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
         holding_transaction as holding_transaction,
     )
     from .idempotent import IdempotentProducer as IdempotentProducer
-    from .producer_ids import allot_producer_id as allot_producer_id
+    from .producer_ids import (
+        allot_producer_id as allot_producer_id,
+        client_producer_id as client_producer_id,
+        is_of_driver as is_of_driver,
+    )
     from .states import (
         TransactionStates as TransactionStates,
         completed_state as completed_state,
@@ -61,7 +65,7 @@ else:
             "ending": ["write_marker"],
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
-            "producer_ids": ["allot_producer_id"],
+            "producer_ids": ["allot_producer_id", "client_producer_id", "is_of_driver"],
             "states": [
                 "TransactionStates",
                 "completed_state",

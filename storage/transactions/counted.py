@@ -14,7 +14,7 @@ from ..errors import LogStoreError, ProgressMismatchError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
 from ..writing import Log
-from .producer_ids import FIRST_PRODUCER_ID
+from .producer_ids import is_of_driver
 from .states import TransactionStates, state_text
 
 LOOK_BYTES = 1 << 20  # read after the counted records of a partition that has forgotten the producer
@@ -39,13 +39,13 @@ def check_counted(
     copy of ``__transaction_state`` alone does no harm.
 
     If ``counted`` is empty and ``offsets`` do not know the producer, none of ``logs`` may know it either. This does not
-    hold for a broker's producer, which need not commit offsets.
+    hold for the producer of a broker or a client, which need not commit offsets.
 
     Costs one lookup per partition. With ``look``, a partition that does not know the producer is read too, from the end
     of its counted records on, up to :data:`LOOK_BYTES`.
     """
     reached = max((_known_epoch(logs[partition], newest.producer_id) for partition in offsets), default=UNKNOWN)
-    if reached == UNKNOWN and not counted and newest.producer_id >= FIRST_PRODUCER_ID:
+    if reached == UNKNOWN and not counted and is_of_driver(newest.producer_id):
         counted, look = (
             {partition: log.log_end_offset for partition, log in logs.items() if _is_active(log, newest)},
             False,

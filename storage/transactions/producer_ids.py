@@ -3,6 +3,9 @@
 ``producer_ids.json`` at the root of the log directory stores the next free id. The file may be lost, torn or restored
 from a backup, and a partition may come from another log directory, so an id counts as free only if none of the
 partitions to be written to knows it.
+
+Transactional producers of Kafka's clients get ids from 2^50 upward. So a driver that has the transactional id of a
+client writes under another producer id, and its progress is compared with its own records only (``counted``).
 """
 
 from __future__ import annotations
@@ -18,11 +21,27 @@ from ..writing import Log
 from .states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"
+FIRST_CLIENT_ID = 2**50
 FILE_BYTES_MAX = 1000
 FIRST_PRODUCER_ID = 2**40  # a broker assigns ids from 0, in blocks of 1000, so the ranges never meet
 _END = INT64_MAX // 2  # no id from here on was ever assigned: such an id is damage
 
 logger = logging.getLogger(__name__)
+
+
+def client_producer_id(free_id: int) -> int:
+    """Returns the producer id for a transactional client, given a free id."""
+    return free_id + FIRST_CLIENT_ID
+
+
+def is_of_driver(producer_id: int) -> bool:
+    """Whether the id is one of ours, and no client's."""
+    return producer_id >= FIRST_PRODUCER_ID and not is_of_client(producer_id)
+
+
+def is_of_client(producer_id: int) -> bool:
+    """Whether a transactional client got the id."""
+    return FIRST_CLIENT_ID <= producer_id < 2 * FIRST_CLIENT_ID
 
 
 def is_known(producer_id: int, logs: Collection[Log]) -> bool:
@@ -67,7 +86,8 @@ def _next_unknown(states: TransactionStates) -> int:
     to whether they know the id.
     """
     unreadable: list[LogStoreError] = []
-    known = [value.producer_id for _, value in states.all(unreadable)]
+    found = (value.producer_id for _, value in states.all(unreadable))
+    known = [each - FIRST_CLIENT_ID if is_of_client(each) else each for each in found]
     for error in unreadable:
         logger.warning("%s; producer ids in this partition are ignored when a free one is searched for", error)
     return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

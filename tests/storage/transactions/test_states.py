@@ -13,13 +13,17 @@ from pyspark_commitlog.storage.format.internal.internal_topics import Transactio
 from pyspark_commitlog.storage.transactions import (
     TransactionCoordinator,
     TransactionStates,
+    allot_producer_id,
+    client_producer_id,
     completed_state,
     empty_state,
     extended_state,
+    is_of_driver,
     open_transactions,
     prepared_state,
     ungrouped,
 )
+from pyspark_commitlog.storage.transactions.producer_ids import PRODUCER_IDS_FILE
 from pyspark_commitlog.storage.writing import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import APP, PARTITIONS, TOPIC, Query, content, encoded, expected, manage
@@ -126,3 +130,34 @@ def test_an_open_transaction_is_not_replaced_by_another(disk: MemoryFileSystem, 
     written(states, None, before)
     with pytest.raises(InvalidTxnStateError, match="cannot follow"):
         states.replace(APP, before, replace(before, **change))
+
+
+def test_a_driver_never_writes_under_a_clients_producer_id(disk: MemoryFileSystem, query: Query) -> None:
+    query.run_batch(0)
+    own = TransactionStates(manage(disk)).newest(APP)
+    query.coordinator.close()
+    states = TransactionStates(manage(disk))
+    assert own is not None
+    client = Producer(client_producer_id(allot_producer_id(states, ())), 0)
+    written(states, own, announced := empty_state(client, 1000, 0))
+    written(states, announced, value := extended_state(announced, [FIRST], 1))
+    states.manager.open_log(*FIRST).append_transactional(encoded(b"client"), client)
+    decided = prepared_state(value, [FIRST], 2, commit=True, raise_epoch=False)
+    written(states, value, decided)
+    query = Query.on(disk).start()
+    query.run_batch(1)
+    query.run_batch(2)
+    newest = TransactionStates(manage(disk)).newest(APP)
+    assert newest is not None
+    assert is_of_driver(newest.producer_id)
+    assert newest.producer_id > own.producer_id
+    assert content(query.manager, 1) == expected(1, range(3))
+    assert b"client" in content(query.manager, 0)
+
+
+def test_ids_go_on_above_all_known_ones_when_their_file_is_lost(disk: MemoryFileSystem) -> None:
+    states = TransactionStates(manage(disk))
+    free = allot_producer_id(states, ())
+    written(states, None, empty_state(Producer(client_producer_id(free + 7), 0), 1000, 0))
+    disk.remove(states.manager.path(PRODUCER_IDS_FILE))
+    assert allot_producer_id(states, ()) == free + 8

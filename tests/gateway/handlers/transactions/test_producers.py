@@ -212,9 +212,9 @@ def test_another_producer_id_follows_when_the_epochs_are_used_up(
     gateway: Gateway, client: WireClient, topic: str
 ) -> None:
     with LogManager.open(gateway.context.log_dir) as manager:
-        TransactionStates(manager).replace(topic, None, empty_state(Producer(2**41, 32765), 1000, 0))
+        TransactionStates(manager).replace(topic, None, empty_state(Producer(2**50, 32765), 1000, 0))
     producer = WireProducer(client, topic)
-    assert producer.init() == (0, Producer(2**41, 32766))
+    assert producer.init() == (0, Producer(2**50, 32766))
     own = producer.producer
     found = producer.init(own)
     assert (found.error, found.producer.epoch, found.producer.id != own.id) == (0, 0, True)
@@ -234,7 +234,7 @@ def test_a_driver_and_a_client_exclude_each_other(gateway: Gateway, client: Wire
             assert producer.init().error == TRY_LATER
             driver.abort(transaction)
         assert producer.init().error == 0
-        assert producer.producer.id == transaction.producer_id
+        assert producer.producer.id != transaction.producer_id
         begun(producer, topic, b"a")
         assert producer.end() == 0
         with pytest.raises(Exception, match="in use by a gateway"):

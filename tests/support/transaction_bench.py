@@ -1,0 +1,159 @@
+"""A coordinator of transactions without threads or sockets: each request is served to its end, on any disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.transactions import (
+    Gate,
+    HeldIds,
+    Markers,
+    StoredStates,
+    TransactionCoordinator,
+    TransactionStore,
+)
+from pyspark_commitlog.gateway.worker import Task
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    FileSystem,
+    Log,
+    LogManager,
+    LogStoreError,
+    Producer,
+    TopicPartition,
+    check_batch,
+)
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs import building
+from tests.support.logs.transactions import APP, TOPIC
+
+
+class _Home:
+    def __init__(self) -> None:
+        self.tasks: deque[Task] = deque()
+
+    def run(self, task: Task) -> None:
+        self.tasks.append(task)
+
+    def later(self, delay_s: float, task: Task) -> None:
+        """Nothing is done later: tests look themselves."""
+
+
+class _Served:
+    """Partitions that are open, and an appender that does everything at once."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._led: dict[TopicPartition, LedPartition] = {}
+
+    def one(self, partition: TopicPartition) -> LedPartition:
+        if partition not in self._led or not self._led[partition].is_usable:
+            self._led[partition] = LedPartition(*partition, self._manager.open_log(*partition))
+        return self._led[partition]
+
+    def led(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, LedPartition | Exception]:
+        found: dict[TopicPartition, LedPartition | Exception] = {}
+        for each in wanted:
+            try:
+                found[each] = self.one(each)
+            except (LogStoreError, OSError) as error:
+                found[each] = error
+        return found
+
+    def change(self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Any], None]) -> None:
+        error = led.change(change)
+        try:
+            led.sync()
+        except LogStoreError as failure:
+            error = error or failure
+        done(error)
+
+
+class Bench:
+    """A gateway's transactions on a disk with the topics of ``tests.support.logs.transactions``."""
+
+    def __init__(self, disk: MemoryFileSystem, filesystem: FileSystem | None = None, **settings: Any) -> None:
+        def manager() -> LogManager:
+            return LogManager.open("/logs", clock=disk.clock, filesystem=filesystem or disk)
+
+        self.gate = Gate()
+        self._home = _Home()
+        self._served = _Served(manager())
+        self._states = StoredStates(manager())
+        store = TransactionStore(lambda task: self._home.run(lambda: task(self._states)), self._home)
+        ids = HeldIds(disk.clock, self._home, store, self.gate)
+        markers = Markers(self._served, self._served)  # type: ignore[arg-type]
+        self.coordinator = TransactionCoordinator(GatewayConfig(**settings), ids, markers)
+        self._sequences: dict[tuple[Producer, TopicPartition], int] = {}
+
+    def serve(self) -> None:
+        """Does all that there is to do."""
+        while self._home.tasks:
+            self._home.tasks.popleft()()
+
+    def look(self) -> None:
+        """Looks for what is late or was left."""
+        self.coordinator.look()
+        self.serve()
+
+    def init(self, expected: Producer | None = None, timeout_ms: int = 60_000) -> tuple[ErrorCode, Producer | None]:
+        answers: list[tuple[ErrorCode, Producer | None]] = []
+        self.coordinator.init_producer_id(APP, timeout_ms, expected, lambda *answer: answers.append(answer))
+        self.serve()
+        return answers[0]
+
+    def add(self, producer: Producer, *partitions: int) -> ErrorCode:
+        wanted = [TopicPartition(TOPIC, each) for each in partitions]
+        return self._answer(lambda done: self.coordinator.add_partitions(APP, producer, wanted, done))
+
+    def end(self, producer: Producer, *, commit: bool = True) -> ErrorCode:
+        return self._answer(lambda done: self.coordinator.end(APP, producer, done, commit=commit))
+
+    def _answer(self, ask: Callable[[Callable[[ErrorCode], None]], None]) -> ErrorCode:
+        answers: list[ErrorCode] = []
+        ask(answers.append)
+        self.serve()
+        (answer,) = answers
+        return answer
+
+    def append(self, producer: Producer, partition: int, *values: bytes) -> ErrorCode:
+        """Appends a batch as Produce does, synced."""
+        place = TopicPartition(TOPIC, partition)
+        sequence = self._sequences.get((producer, place), 0)
+        data = building.batch(
+            *values,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        led = self._served.one(place)
+        batch = check_batch(data.tobytes(), led.config)
+        (result,) = led.append([batch], [lambda: self.gate.check(APP, producer, place)])
+        if isinstance(result, RequestError):
+            return result.code
+        assert isinstance(result, AppendInfo), result
+        led.sync()
+        self._sequences[producer, place] = sequence + len(values)
+        return ErrorCode.none
+
+    def transaction(self, producer: Producer, *values: bytes, commit: bool = True) -> list[ErrorCode]:
+        """A transaction with a record of each value in both partitions; the answers."""
+        answers = [self.add(producer, 0), self.add(producer, 1)]
+        answers += [self.append(producer, partition, *values) for partition in (0, 1)]
+        return [*answers, self.end(producer, commit=commit)]
+
+    def state(self) -> str:
+        """The state of the id."""
+        value = self._states.newest(APP)
+        return "" if value is None else f"{value.transaction_status.name} {value.producer_epoch}"
+
+    def close(self) -> None:
+        """Releases the locks, and closes the managers."""
+        self._states.close()
+        self._served._manager.close()
