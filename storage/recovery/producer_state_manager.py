@@ -144,10 +144,12 @@ class ProducerStateManager:
         end_offset = headers.next_offset if len(headers) else self.map_end_offset
         return self._prepare(_batches_with_producer(headers, origin), end_offset, origin, markers)
 
-    def prepare_batch(self, batch: ProducedBatch) -> ProducerUpdate:
-        """Does what :meth:`prepare` does, for one batch of a client that is no control batch."""
+    def prepare_batch(self, batch: ProducedBatch, marker: Marker | None = None) -> ProducerUpdate:
+        """Does what :meth:`prepare` does, for one batch: a client's, or a coordinator's with that ``marker``."""
         batches = [batch] if batch.producer_id > NO_PRODUCER_ID else []
-        return self._prepare(batches, batch.last_offset + 1, Origin.CLIENT, MappingProxyType({}))
+        if marker is None:
+            return self._prepare(batches, batch.last_offset + 1, Origin.CLIENT, MappingProxyType({}))
+        return self._prepare(batches, batch.last_offset + 1, Origin.COORDINATOR, {batch.base_offset: marker})
 
     def _prepare(
         self, batches: Iterable[ProducedBatch], end_offset: int, origin: Origin, markers: Mapping[int, Marker]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .checked_appends import AppendInfo as AppendInfo, Refusal as Refusal
+    from .checked_appends import AppendInfo as AppendInfo, Producer as Producer, Refusal as Refusal
     from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
     from .locks import (
         APPEND_LOCK_FILE as APPEND_LOCK_FILE,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         wait_for_lock as wait_for_lock,
         write_holder as write_holder,
     )
-    from .log import Log as Log, Producer as Producer
+    from .log import Log as Log
     from .record_checks import (
         Compression as Compression,
         Refused as Refused,
@@ -41,7 +41,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "checked_appends": ["AppendInfo", "Refusal"],
+            "checked_appends": ["AppendInfo", "Producer", "Refusal"],
             "checked_batch": ["CheckedBatch", "check_batch"],
             "locks": [
                 "APPEND_LOCK_FILE",
@@ -50,7 +50,7 @@ else:
                 "write_holder",
                 "wait_for_lock",
             ],
-            "log": ["Log", "Producer"],
+            "log": ["Log"],
             "record_checks": [
                 "Compression",
                 "Refused",

@@ -1,4 +1,4 @@
-"""Appends batches that :func:`.checked_batch.check_batch` has checked, without tables of one row.
+"""Appends single batches, such as :func:`.checked_batch.check_batch` has checked, without tables of one row.
 
 An append of one small batch by way of tables takes a millisecond of Python; by plain numbers it takes some 30 µs. Both
 write the same bytes and refuse the same batches.
@@ -15,8 +15,8 @@ import numpy as np
 from ..errors import AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from ..format import v2
 from ..format.constants import NO_TIMESTAMP, TRANSACTIONAL_MASK
-from ..format.tables import Bytes
-from ..recovery import ProducedBatch, ProducerBatch
+from ..format.tables import BatchHeaders, Bytes
+from ..recovery import ProducedBatch, ProducerBatch, ProducerUpdate
 from .checked_batch import CheckedBatch
 from .record_checks import timestamp_limits
 from .shared_log import SharedLog
@@ -36,8 +36,15 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False  # a retry of one of the producer's last five batches: offsets are those of the first
 
 
+class Producer(NamedTuple):
+    """A producer id and epoch."""
+
+    id: int
+    epoch: int
+
+
 class CheckedAppends(SharedLog):
-    """The part of :class:`Log` that appends checked batches."""
+    """The part of :class:`Log` that appends single batches."""
 
     @abstractmethod
     def append(self, buffer: Bytes, *, sync: bool = True) -> AppendInfo: ...
@@ -74,33 +81,95 @@ class CheckedAppends(SharedLog):
         return earliest <= batch.smallest_timestamp and batch.max_timestamp <= latest
 
     def _append_as_it_is(self, batch: CheckedBatch) -> AppendInfo:
-        first, last, size = self._log_end_offset, self._log_end_offset + batch.records - 1, len(batch.data)
-        update = self.producers.prepare_batch(
-            ProducedBatch(
-                batch.producer_id,
-                batch.producer_epoch,
-                batch.base_sequence,
-                first,
-                last,
-                batch.max_timestamp,
-                TRANSACTIONAL_MASK * batch.is_transactional,
-            )
+        first = self._log_end_offset
+        produced = ProducedBatch(
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            first,
+            first + batch.records - 1,
+            batch.max_timestamp,
+            TRANSACTIONAL_MASK * batch.is_transactional,
         )
+        update = self.producers.prepare_batch(produced)
         if update.duplicate is not None:
             return repeated_append([update.duplicate])
+        return self._write_one(produced, update, v2.placed(batch.data, first, self.leader_epoch))
+
+    @property
+    def _sets_time(self) -> bool:
+        """Whether the log gives all records the time of their append."""
+        return self.context.config.message_timestamp_type == "LogAppendTime"
+
+    def _append_one(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
+        """Appends the first batch of a table, which this process encoded; not synced. Changes no buffer."""
+        batch = produced_batch(v2.header_of(headers)._replace(base_offset=self._log_end_offset))
+        update = self.producers.prepare_batch(batch)
+        if update.duplicate is not None:
+            return repeated_append([update.duplicate])
+        return self._write_one(batch, update, v2.placed(_first(buffer, headers), batch.base_offset, self.leader_epoch))
+
+    def _append_one_of(self, producer: Producer, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
+        """Appends the first batch of a table to the open transaction of a producer; not synced. Changes no buffer."""
+        header = v2.header_of(headers)
+        header = header._replace(
+            base_offset=self._log_end_offset,
+            leader_epoch=self.leader_epoch,
+            attributes=header.attributes | TRANSACTIONAL_MASK,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=self.next_sequence(producer),
+        )
+        batch = produced_batch(header)
+        update = self.producers.prepare_batch(batch)
+        return self._write_one(batch, update, v2.produced(_first(buffer, headers), header))
+
+    def next_sequence(self, producer: Producer) -> int:
+        """Returns the next sequence of the producer: the number of records that it wrote in its epoch, modulo 2^31."""
+        known = self.producers.last_entry(producer.id)
+        return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
+
+    def _write_one(self, batch: ProducedBatch, update: ProducerUpdate, buffers: tuple[bytes, memoryview]) -> AppendInfo:
+        """Writes one checked batch at the log end, with the newest leader epoch; ``buffers`` hold it.
+
+        After a crash, the disk has the batch or a part of it, which recovery cuts off; or an entry of the transaction
+        index without its marker, which is dropped when the log is opened.
+        """
+        size = len(buffers[0]) + len(buffers[1])
         with self._changing():
-            leader_epoch = self.leader_epoch
-            self.epochs.assign(leader_epoch, first)
-            self._make_room(size, batch.max_timestamp, first, last)
-            buffers = v2.placed(batch.data, first, leader_epoch)
-            self.segments.active.append_batch(buffers, size, last, batch.max_timestamp)
+            self.epochs.assign(self.leader_epoch, batch.base_offset)
+            self._make_room(size, batch.max_timestamp, batch.base_offset, batch.last_offset)
+            active = self.segments.active
+            for transaction in update.completed:  # first, because markers alone would show aborted records
+                if transaction.aborted:
+                    active.txn_index.append(transaction.index_entry)
+            active.append_batch(buffers, size, batch.last_offset, batch.max_timestamp)
             self.producers.apply(update)
-            self._log_end_offset = last + 1
-            self.producers.on_high_watermark(last + 1)
-        return AppendInfo(first, last, batch.max_timestamp, NO_TIMESTAMP, size)
+            self._log_end_offset = update.map_end_offset
+            self.producers.on_high_watermark(self._log_end_offset)
+        return AppendInfo(batch.base_offset, batch.last_offset, batch.max_timestamp, NO_TIMESTAMP, size)
 
 
 def repeated_append(batches: list[ProducerBatch]) -> AppendInfo:
     """Returns the result of an append that repeats ``batches``: the offsets of the first attempt."""
     first, last = batches[0], batches[-1]
     return AppendInfo(first.first_offset, last.last_offset, last.timestamp, last.timestamp, 0, duplicate=True)
+
+
+def _first(buffer: Bytes, headers: BatchHeaders) -> memoryview:
+    """Returns the first batch of a table."""
+    start = int(headers.table["position"][0])
+    return buffer[start : start + int(headers.table["size"][0])].data
+
+
+def produced_batch(header: v2.Header) -> ProducedBatch:
+    """Returns the fields of a batch that concern producers; its base offset is that in the log."""
+    return ProducedBatch(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        header.max_timestamp,
+        header.attributes,
+    )

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
-import numpy as np
-
-from .. import format as formats
 from ..errors import InvalidOffsetError, RecordBatchTooLargeError, UnexpectedAppendOffsetError
 from ..format import v2
 from ..format.constants import INT32_MAX, NO_TIMESTAMP, Codec
@@ -32,15 +28,14 @@ from ..recovery import (
 )
 from ..segment import Holes, LogSegment, Window, leave_gaps
 from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
-from .checked_appends import AppendInfo, CheckedAppends, repeated_append
+from .checked_appends import (
+    AppendInfo,
+    CheckedAppends,
+    Producer,
+    produced_batch,
+    repeated_append,
+)
 from .record_checks import Compression, bytes_in_batch, target_compression, validate_columns
-
-
-class Producer(NamedTuple):
-    """A producer id and epoch."""
-
-    id: int
-    epoch: int
 
 
 class Log(CheckedAppends):
@@ -138,7 +133,7 @@ class Log(CheckedAppends):
     def append_encoded(self, batches: v2.EncodedBatches, *, sync: bool = True) -> AppendInfo:
         """Appends batches that this process encoded from validated columns, without decoding them again.
 
-        Writes offsets and leader epoch into the buffer of ``batches``. With ``sync=False``, only the next :meth:`sync`
+        May write offsets and leader epoch into the buffer of ``batches``. With ``sync=False``, the next :meth:`sync`
         makes them durable. If a producer repeats an append, writes only the batches that the first attempt did not.
         """
         buffer, headers = batches
@@ -146,23 +141,28 @@ class Log(CheckedAppends):
             return self._nothing_appended()
         self._check_sizes(headers)
         with self._writing():
-            repeated = self._findrepeated_append(headers)
-            unwritten = headers[len(repeated) :]
-            if len(unwritten):
-                unwritten = v2.stamp(
-                    buffer, unwritten, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch
-                )
-                info = self._write_stamped(buffer, unwritten)
+            if len(headers) == 1 and not self._sets_time:
+                info = self._append_one(buffer, headers)
             else:
-                info = repeated_append(repeated)
+                info = self._append_many(buffer, headers)
             if sync:
                 self._acknowledge(transactional=bool(headers.is_transactional.any()))
-            return info._replace(first_offset=repeated[0].first_offset) if repeated else info
+            return info
+
+    def _append_many(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
+        repeated = self._find_repeated(headers)
+        unwritten = headers[len(repeated) :]
+        if len(unwritten):
+            unwritten = v2.stamp(buffer, unwritten, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
+            info = self._write_stamped(buffer, unwritten)
+        else:
+            info = repeated_append(repeated)
+        return info._replace(first_offset=repeated[0].first_offset) if repeated else info
 
     def append_transactional(self, batches: v2.EncodedBatches, producer: Producer) -> AppendInfo:
         """Appends batches to the open transaction of ``producer``, or begins one; not synced.
 
-        Writes offsets, producer and the next sequences into the buffer of ``batches``, so that no batch counts as a
+        May write offsets, producer and the next sequences into the buffer of ``batches``. No batch counts as a
         repetition. First aborts an open transaction of an older epoch. The caller must check, within
         :meth:`exclusively`, that the transaction is still ongoing. Raises InvalidProducerEpochError if the log has seen
         a newer epoch, and RecordTooLargeError.
@@ -175,6 +175,8 @@ class Log(CheckedAppends):
             known = self.producers.last_entry(producer.id)
             if known is not None and known.in_transaction and known.epoch < producer.epoch:
                 self.end_transaction(Producer(producer.id, known.epoch + 1), commit=False)
+            if len(headers) == 1 and not self._sets_time:
+                return self._append_one_of(producer, buffer, headers)
             headers = v2.stamp_producer(
                 buffer,
                 headers,
@@ -186,11 +188,6 @@ class Log(CheckedAppends):
                 transactional=True,
             )
             return self._write_stamped(buffer, headers)
-
-    def next_sequence(self, producer: Producer) -> int:
-        """Returns the next sequence of the producer: the number of records that it wrote in its epoch, modulo 2^31."""
-        known = self.producers.last_entry(producer.id)
-        return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
 
     def end_transaction(
         self, producer: Producer, *, commit: bool, coordinator_epoch: int = 0, now_ms: int | None = None
@@ -207,13 +204,12 @@ class Log(CheckedAppends):
                 coordinator_epoch=max(coordinator_epoch, known.coordinator_epoch if known else 0),
                 timestamp=self.context.clock.now_ms() if now_ms is None else now_ms,
             )
-            buffer = np.frombuffer(_marker_batch(producer, marker), dtype=np.uint8).copy()
-            headers = formats.scan(buffer).headers
-            headers = v2.stamp(buffer, headers, base_offset=self._log_end_offset, leader_epoch=self.leader_epoch)
-            update = self.producers.prepare(headers, Origin.COORDINATOR, {self._log_end_offset: marker})
-            self._write(Window(0, buffer, headers), Origin.COORDINATOR, update, NO_TIMESTAMP)
+            data = memoryview(_marker_batch(producer, marker))
+            batch = produced_batch(v2.read_header(data)._replace(base_offset=self._log_end_offset))
+            update = self.producers.prepare_batch(batch, marker)
+            self._write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
 
-    def _findrepeated_append(self, headers: BatchHeaders) -> list[ProducerBatch]:
+    def _find_repeated(self, headers: BatchHeaders) -> list[ProducerBatch]:
         """Returns the batches, from the first one on, that the log contains because of an earlier attempt."""
         repeated: list[ProducerBatch] = []
         for row in range(len(headers)):

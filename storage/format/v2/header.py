@@ -91,15 +91,32 @@ class Header(NamedTuple):
     records: int  # how many
 
 
+def header_of(headers: BatchHeaders) -> Header:
+    """Returns the header of the first batch of a table."""
+    row = dict(zip(headers.table.dtype.names or (), headers.table[0].item(), strict=True))
+    row |= {"length": row["size"] - LOG_OVERHEAD, "last_offset_delta": row["last_offset"] - row["base_offset"]}
+    return Header(*(row[name] for name in _FIELDS))
+
+
 def read_header(data: Buffer) -> Header:
     """Returns the header at the start of ``data``, which has at least 61 bytes; checks nothing."""
     return Header._make(_HEADER.unpack_from(data))
+
+
+_FIELDS = tuple("count" if name == "records" else name for name in Header._fields)
 
 
 def placed(data: memoryview, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
     """Returns the batch ``data`` with another base offset and leader epoch, as two buffers; copies no records."""
     length = len(data) - LOG_OVERHEAD
     return _PLACED.pack(base_offset, length, leader_epoch), data[_PLACED.size :]
+
+
+def produced(data: memoryview, header: Header) -> tuple[bytes, memoryview]:
+    """Returns the batch ``data`` with ``header``, but for its checksum, which is computed; copies no records."""
+    records = data[_HEADER.size :]
+    checked = _HEADER.pack(*header)[CHECKED_FROM:]
+    return _HEADER.pack(*header._replace(crc=crc.crc32c(records, crc.crc32c(checked)))), records
 
 
 def put_headers(buffer: Bytes, table: np.ndarray) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import count
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem, read_file
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.checksums import crc32c
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.writing import AppendInfo, CheckedBatch, Log, check_batch
+from pyspark_commitlog.storage.writing import AppendInfo, CheckedBatch, Log, Producer, check_batch
 from tests.storage.writing.test_batch_checks import Rec, batch
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
@@ -328,3 +329,48 @@ def test_nothing_to_append_is_no_error(tmp_path: object) -> None:
         (found,) = log.append_checked([check_batch(b"", log.context.config)])
         assert found == AppendInfo(0, -1, -1, -1, 0)
     assert isinstance(log, Log)
+
+
+# Batches that this process encodes, one at a time
+
+
+STEPS = st.tuples(
+    st.sampled_from(["plain", "idempotent", "transactional", "commit", "abort"]),
+    st.integers(0, 2),  # of the producer
+    st.integers(0, 2),  # epoch
+    st.integers(0, 3),  # sequence
+    st.lists(BYTES, min_size=1, max_size=3),
+)
+Step = tuple[str, int, int, int, list[bytes | None]]
+
+
+def take_step(log: Log, step: Step, *, by_tables: bool) -> object:
+    kind, producer_id, epoch, sequence, values = step
+    producer, fields = Producer(producer_id, epoch), v2.BatchFields()
+    if kind == "idempotent":
+        fields = v2.BatchFields(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    batches = v2.encode_batches(records(values), fields, batch_bytes_max=1000)
+    try:
+        if kind == "transactional":
+            return log.append_transactional(batches, producer)
+        if kind in ("plain", "idempotent"):
+            return log.append_encoded(batches)
+        if by_tables:
+            building.end_transaction(log, producer_id, commit=kind == "commit", epoch=epoch)
+        else:
+            log.end_transaction(producer, commit=kind == "commit")
+    except LogStoreError as error:
+        return type(error)  # the text has the offset that the batch would have had, which tables know later
+    return None
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(STEPS, min_size=1, max_size=12), st.sampled_from([{}, {"segment_bytes": 300, "index_interval_bytes": 0}])
+)
+def test_single_batches_of_this_process_are_written_as_by_tables(steps: list[Step], topic: dict[str, object]) -> None:
+    pair = Pair(**topic)
+    with patch.object(Log, "_sets_time", True):
+        full = [take_step(pair.full, step, by_tables=True) for step in steps]
+    assert [take_step(pair.few, step, by_tables=False) for step in steps] == full
+    pair.close()
