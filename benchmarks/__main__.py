@@ -19,6 +19,7 @@ from benchmarks.results import PartResult, load_results, save_results
 from benchmarks.running import save_part
 
 PARTS = (
+    "appending",
     "writing",
     "reading",
     "microbatch",
