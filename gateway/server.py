@@ -188,6 +188,7 @@ class Gateway:
             if body is not None:
                 request.answer(body)
         except NotOpenError as error:
+            request.exchange.hold_others()  # the next batch must not find the partition open, and be appended first
             again = partial(request.exchange.processor.call_soon, partial(self._run, request))
             self.context.partitions.open_then(error.partitions, again)
         except MalformedRequestError as error:

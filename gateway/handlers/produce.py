@@ -47,6 +47,7 @@ def produce(request: Request, context: Context) -> None:
     if name is None or context.transactions.gate.knows(name):
         producing.start()
     else:  # a producer goes on after a restart
+        request.exchange.hold_others()
         context.transactions.run(lambda coordinator: coordinator.load(name, producing.start_soon))
 
 

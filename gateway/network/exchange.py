@@ -53,6 +53,10 @@ class Exchange:
         self.is_last = True
         self.answer(parts)
 
+    def hold_others(self) -> None:
+        """Lets no later request of the connection begin before this one is answered. Only in its thread."""
+        self.overlaps = False
+
     def close(self) -> None:
         """Closes the connection instead of an answer."""
         self.park()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from threading import Event, Thread, Timer
 from typing import Any
 
 import pytest
@@ -146,3 +147,26 @@ def test_the_log_sets_the_time_if_the_topic_says_so(client: WireClient, topic: s
     resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
     client.ask(44, 0, resources=[resource], validate_only=False)
     assert ask(client, topic, batch(b"v").tobytes()).log_append_time is not None
+
+
+def test_a_batch_is_not_appended_before_one_that_waited_for_the_partition_to_open(
+    gateway: Gateway, client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = gateway.context.partitions
+    open_then, is_open, may_go_on = partitions.open_then, Event(), Event()
+
+    def slow(wanted: Any, then: Any) -> None:
+        def opened() -> None:
+            is_open.set()
+            Thread(target=lambda: (may_go_on.wait(30), then())).start()
+
+        open_then(wanted, opened)
+
+    monkeypatch.setattr(partitions, "open_then", slow)
+    first = client.send(0, 9, **produce_fields(topic, bytes(batch(b"first"))))
+    assert is_open.wait(30)
+    second = client.send(0, 9, **produce_fields(topic, bytes(batch(b"second"))))
+    Timer(0.2, may_go_on.set).start()
+    for sent in (first, second):
+        assert not client.answer(0, 9, sent).responses[0].partition_responses[0].error_code
+    assert rows(gateway, topic) == [(0, b"first"), (1, b"second")]
