@@ -124,6 +124,10 @@ class GatewayConfig:
         "Spark's sinks never expires.")
     offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", LONG, 600_000, Between(1),
         "How often expired offsets are deleted.")
+    offsets_topic_num_partitions: int = _key("offsets.topic.num.partitions", INT, 50, Between(1),
+        "Partitions that __consumer_offsets gets when it is created.")
+    transaction_state_log_num_partitions: int = _key("transaction.state.log.num.partitions", INT, 50, Between(1),
+        "Partitions that __transaction_state gets when it is created.")
     transaction_max_timeout_ms: int = _key("transaction.max.timeout.ms", INT, 900_000, Between(1),
         "The longest time that a client may ask for its transactions; one that takes longer is aborted.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(

@@ -14,10 +14,13 @@ import pytest
 if TYPE_CHECKING:
     from .server import Gateway
 
-# A test's group has its partitions at once: nothing is gained by waiting for members that do not come.
+# A test's group has its partitions at once: nothing is gained by waiting for members that do not come. And topics of
+# one partition are made sooner than those of 50.
 SETTINGS: Mapping[str, str | int | bool] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
 }
 
 

@@ -57,7 +57,7 @@ class Rebalancing:
     # Members that fall silent
 
     def expect(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Waits anew for something from a member: by default for its session timeout; then removes it."""
+        """Begins to wait for a sign of life of a member, by default for its session timeout; then removes it."""
         member.stop_waiting()
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.silence = self._later(timeout_ms, partial(self._on_silence, group, member))

@@ -23,6 +23,7 @@ from ...storage import (
     client_producer_id,
     this_process,
 )
+from ..config import GatewayConfig
 from ..producer_ids import ProducerIds
 from ..worker import Task
 from .held import PREPARED, UNDECIDED, Opened, is_late
@@ -42,10 +43,12 @@ class _Write:
 class StoredStates:
     """The states in the log, and the locks of ids. Belongs to the thread of the store."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, config: GatewayConfig | None = None) -> None:
+        """``config``: says how many partitions topics get that must be created; None: Kafka's defaults."""
+        config = config or GatewayConfig()
         self._manager = manager
-        self._states = TransactionStates(manager)
-        self._groups = GroupOffsets(manager)
+        self._states = TransactionStates(manager, partitions=config.transaction_state_log_num_partitions)
+        self._groups = GroupOffsets(manager, partitions=config.offsets_topic_num_partitions)
         self._producer_ids = ProducerIds()
         self._locks: set[TransactionalIdLock] = set()
 

@@ -18,9 +18,10 @@ from .store import StoredStates, TransactionStore
 class _Disk(Worker):
     """The thread that reads and writes, with a log manager of its own."""
 
-    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+    def __init__(self, open_manager: Callable[[], LogManager], config: GatewayConfig) -> None:
         super().__init__("gateway-transaction-states")
         self._open_manager = open_manager
+        self._config = config
         self._states: StoredStates | None = None
 
     def ask(self, task: Callable[[StoredStates], None]) -> None:
@@ -29,7 +30,7 @@ class _Disk(Worker):
 
     def _opened(self) -> StoredStates:
         if self._states is None:
-            self._states = StoredStates(self._open_manager())
+            self._states = StoredStates(self._open_manager(), self._config)
         return self._states
 
     def close(self) -> None:
@@ -52,7 +53,7 @@ class TransactionThreads:
         """``open_manager`` is called in the thread that uses the manager."""
         self.gate = Gate()
         self._home = Worker("gateway-transactions")
-        self._disk = _Disk(open_manager)
+        self._disk = _Disk(open_manager, config)
         ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate)
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ..directory import LogManager
+from ..directory import INTERNAL_PARTITIONS, LogManager
 from ..errors import LogStoreError, StorageError, kept_in
 from ..format import v2
 from ..format.files.file_names import TopicPartition
@@ -32,11 +32,11 @@ class GroupChange(NamedTuple):
 class CoordinatedGroups:
     """The records of groups in one log directory. It belongs to one thread, as its manager does."""
 
-    def __init__(self, manager: LogManager) -> None:
-        """Reads nothing yet."""
+    def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
+        """Reads nothing yet. ``partitions``: how many ``__consumer_offsets`` gets if it must be created."""
         self.manager = manager
-        self._groups = GroupOffsets(manager)
-        self._logs = group_logs(manager)
+        self._groups = GroupOffsets(manager, partitions=partitions)
+        self._logs = group_logs(manager, partitions)
 
     # Reading
 

@@ -67,9 +67,14 @@ class CoordinatorLogs(Generic[K, V]):
         decode_key: Callable[[bytes], K | None],
         decode_value: Callable[[K, bytes], V],
         name_of: Callable[[K], str],
+        partitions: int = INTERNAL_PARTITIONS,
     ) -> None:
-        """Reads nothing yet. ``name_of`` returns the group or transactional id of a key."""
+        """Reads nothing yet. ``name_of`` returns the group or transactional id of a key.
+
+        ``partitions``: how many the topic gets if this object creates it.
+        """
         self.manager = manager
+        self._new_partitions = partitions
         self.topic = topic
         self._decode_key = decode_key
         self._decode_value = decode_value
@@ -100,7 +105,7 @@ class CoordinatorLogs(Generic[K, V]):
                 raise UnknownTopicOrPartitionError(f"{self.topic} holds {name!r}, and {was}; {LOST}")
             if not create:
                 return None
-            count = len(self.manager.ensure_topic(self.topic, partitions=INTERNAL_PARTITIONS).partitions)
+            count = len(self.manager.ensure_topic(self.topic, partitions=self._new_partitions).partitions)
         if count is None:
             return self._partition_found(name)
         number = partition_for(name, count)

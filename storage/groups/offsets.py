@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..config import LogConfig
-from ..directory import LogManager, TopicDescription
+from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
 from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
@@ -50,9 +50,10 @@ class GroupOffsets:
     The manager caches what was read, so that each call reads only newer records.
     """
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
+        """``partitions``: how many ``__consumer_offsets`` gets if a commit creates it."""
         self.manager = manager
-        self._logs = group_logs(manager)
+        self._logs = group_logs(manager, partitions)
 
     def fetch(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """Returns the group's latest commits, by topic and partition; empty for a group without commits.
@@ -131,14 +132,15 @@ class GroupOffsets:
         return TopicPartition(GROUP_METADATA_TOPIC, partition)
 
 
-def group_logs(manager: LogManager) -> CoordinatorLogs[GroupKey, GroupValue]:
-    """Returns the records of ``__consumer_offsets``."""
+def group_logs(manager: LogManager, partitions: int) -> CoordinatorLogs[GroupKey, GroupValue]:
+    """Returns the records of ``__consumer_offsets``, which gets ``partitions`` if it must be created."""
     return CoordinatorLogs(
         manager,
         GROUP_METADATA_TOPIC,
         decode_key=_decode_key,
         decode_value=_decode_value,
         name_of=lambda key: key.group,
+        partitions=partitions,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from ..directory import LogManager, TopicDescription
+from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
 from ..errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
@@ -56,7 +56,8 @@ class TransactionStates:
     The manager caches what was read, so that each call reads only newer records.
     """
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
+        """``partitions``: how many ``__transaction_state`` gets if it must be created."""
         self.manager = manager
         self._logs = CoordinatorLogs(
             manager,
@@ -64,6 +65,7 @@ class TransactionStates:
             decode_key=decode_transaction_key,
             decode_value=_decode_value,
             name_of=lambda key: key.transactional_id,
+            partitions=partitions,
         )
 
     # Reading

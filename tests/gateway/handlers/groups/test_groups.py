@@ -21,7 +21,15 @@ PROTOCOLS = [{"name": "range", "metadata": b"m"}]
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with serving(tmp_path_factory.mktemp("gateway") / "log", group_initial_rebalance_delay_ms=0) as started:
+        await_groups(started)
         yield started
+
+
+def await_groups(gateway: Gateway) -> None:
+    """Waits until the groups are loaded, as a client does by trying again."""
+    with WireClient(gateway) as client:
+        while client.ask(ApiKey.DESCRIBE_GROUPS, 0, groups=["g"]).groups[0].error_code:
+            pass
 
 
 @pytest.fixture
@@ -160,6 +168,7 @@ def test_a_join_waits_on_its_connection_and_no_other(client: WireClient, gateway
 
 def test_a_gateway_that_stops_answers_members_that_wait(tmp_path: Path) -> None:
     with serving(tmp_path, group_initial_rebalance_delay_ms=60_000) as gateway, WireClient(gateway) as client:
+        await_groups(gateway)
         fields = {
             "group_id": "g",
             "session_timeout": 10_000,
@@ -294,3 +303,12 @@ def test_offsets_are_deleted_but_not_those_of_a_sink(client: WireClient, group: 
     assert [each.name for each in fetch(client, 8, group, None).topics] == [sink]
     answer = client.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[group])
     assert answer.results[0].error_code is ErrorCode.non_empty_group
+
+
+def test_the_topic_of_offsets_gets_the_partitions_that_the_settings_name(tmp_path: Path) -> None:
+    settings = {"offsets_topic_num_partitions": 3, "group_initial_rebalance_delay_ms": 0}
+    with serving(tmp_path, **settings) as gateway, WireClient(gateway) as client:
+        await_groups(gateway)
+        stable(client, "g")
+    with LogManager.open(str(tmp_path)) as manager:
+        assert len(manager.topic("__consumer_offsets").partitions) == 3
