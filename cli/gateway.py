@@ -19,7 +19,7 @@ from .flags import LogDir
 from .output import fail
 
 if TYPE_CHECKING:
-    from ..gateway import GatewayConfig
+    from ..gateway import Gateway, GatewayConfig
 
 Conf = Annotated[
     Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
@@ -29,6 +29,10 @@ Listen = Annotated[
     typer.Option(
         metavar="HOST:PORT", help="Where to listen, such as 127.0.0.1:9092, the default, or SASL_SSL://0.0.0.0:9093."
     ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Serve metrics to Prometheus on this port of 127.0.0.1; 0: a free one."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
 Config = Annotated[
@@ -42,6 +46,7 @@ def gateway(
     listen: Listen = None,
     config: Config = None,
     conf: Conf = None,
+    metrics_port: MetricsPort = None,
     dry_run: DryRun = False,
 ) -> None:
     """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
@@ -63,9 +68,25 @@ def gateway(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with server:
+        if metrics_port is not None:
+            typer.echo(f"metrics at {_serve_metrics(server, metrics_port)}", err=True)
         prepare_process()
         typer.echo(f"listening on {server.address}")
         ended.wait()
+
+
+def _serve_metrics(server: Gateway, port: int) -> str:
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+
+    from ..gateway import GatewayMetrics  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    registry.register(GatewayMetrics(server.figures))
+    try:
+        serving, _ = start_http_server(port, "127.0.0.1", registry)
+    except OSError as error:
+        fail(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port")
+    return f"http://127.0.0.1:{serving.server_port}/metrics"
 
 
 def settings(conf: Path | None, listen: str | None, config: list[str] | None) -> GatewayConfig:

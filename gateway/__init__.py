@@ -14,6 +14,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .config import GatewayConfig as GatewayConfig
+    from .metrics import GatewayMetrics as GatewayMetrics
     from .process import prepare_process as prepare_process
     from .security import UsersFile as UsersFile
     from .server import Gateway as Gateway
@@ -22,6 +23,7 @@ else:
         __name__,
         submod_attrs={
             "config": ["GatewayConfig"],
+            "metrics": ["GatewayMetrics"],
             "process": ["prepare_process"],
             "security": ["UsersFile"],
             "server": ["Gateway"],

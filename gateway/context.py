@@ -8,6 +8,7 @@ from typing import Any
 
 from ..storage import Clock, LogManager
 from .config import Address, GatewayConfig
+from .figures import Figures
 from .groups import GroupThreads
 from .partitions import Appender, Partitions, Topics
 from .producer_ids import ProducerIds
@@ -66,6 +67,7 @@ class Context:
     admin: ManagerWorker  # changes topics
     lookups: ManagerWorker  # searches by time
     logins: Worker  # checks passwords
+    figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
     groups: GroupThreads
     transactions: TransactionThreads

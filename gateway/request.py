@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from .figures import Figures
 from .network import Exchange, Part
 from .protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
 from .security import Session
@@ -20,8 +22,9 @@ logger = logging.getLogger(__name__)
 class Request:
     """A request whose header was read. It is answered once, at once or later, from any thread."""
 
-    def __init__(self, exchange: Exchange, header: RequestHeader) -> None:
+    def __init__(self, exchange: Exchange, header: RequestHeader, figures: Figures) -> None:
         self.exchange = exchange
+        self._figures, self._began_s = figures, time.perf_counter()
         self.key, self.version, self.client_id = header.key, header.version, header.client_id
         self.is_guarded = False  # whether the rules were asked
         self.amend: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # adds to the handler's answer
@@ -68,6 +71,7 @@ class Request:
         """Answers with the bytes of a body."""
         header = answer_header(self._header)
         size = len(header) + sum(map(len, parts))
+        self._figures.answered(self.key, time.perf_counter() - self._began_s)
         self.exchange.answer([_LENGTH.pack(size) + header, *parts])
 
     def answer_oldest(self, body: bytes) -> None:
@@ -76,6 +80,7 @@ class Request:
 
     def answer_nothing(self) -> None:
         """Ends a request whose client wants no answer."""
+        self._figures.answered(self.key, time.perf_counter() - self._began_s)
         self.exchange.answer(())
 
     def fail(self, error: Exception) -> None:

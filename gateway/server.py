@@ -16,6 +16,7 @@ from typing import Self
 from ..storage import LogManager, load_kernels
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
+from .figures import Figures
 from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
@@ -42,6 +43,7 @@ class Gateway:
         self._handlers: Mapping[int, Handler] = HANDLERS
         self._stopping = ExitStack()
         self._context: Context | None = None
+        self.figures = Figures()
         self._security = Security(None, None, (), None)  # until it is started
 
     @property
@@ -101,7 +103,7 @@ class Gateway:
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         topics = Topics(managers())
         starting.callback(topics.close)
-        partitions, appender = Partitions(managers(), topics), Appender(config.num_io_threads)
+        partitions, appender = Partitions(managers(), topics), Appender(config.num_io_threads, self.figures.synced)
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
         groups, logins = GroupThreads(config, own, managers), Worker("gateway-logins")
         transactions = TransactionThreads(config, own.clock, managers, partitions, appender)
@@ -122,6 +124,7 @@ class Gateway:
             admin=admin,
             lookups=lookups,
             logins=logins,
+            figures=self.figures,
             rules=self._security.rules,
             groups=groups,
             transactions=transactions,
@@ -169,7 +172,7 @@ class Gateway:
             exchange.processor.log_hostile(exchange.connection, error)
             exchange.close()
             return
-        request = Request(exchange, header)
+        request = Request(exchange, header, self.figures)
         if header.is_served:
             self._run(request)
         else:  # ApiVersions in a version that does not exist yet

@@ -45,7 +45,7 @@ FLOORS = {
         """,
     "gateway": """
         pytest_plugin
-        server
+        server metrics
         handlers
         context
         transactions
@@ -53,7 +53,7 @@ FLOORS = {
         partitions groups
         protocol
         network security
-        config worker process
+        config worker process figures
         """,
     "cli": """
         admin produce gateway

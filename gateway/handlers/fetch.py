@@ -76,10 +76,20 @@ class _Fetching:
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
         if is_due or sum(each.size for each in answers) >= self._min_bytes or self._request.exchange.is_stopping:
             self._is_done = True
+            self._count(answers)
             self._request.answer_parts(encode_fetched(answers, self._request.version))
         else:
             _release(answers)
             self._wait(answers, left_s)
+
+    def _count(self, answers: Sequence[Fetched]) -> None:
+        sizes: dict[str, int] = {}
+        for each in answers:
+            name = self._names[each.topic]
+            if name is not None and not each.error:
+                sizes[name] = sizes.get(name, 0) + each.size
+        self._context.figures.fetched(sizes)
+        self._context.figures.failed(fetches=sum(1 for each in answers if each.error))
 
     def _wait(self, answers: Sequence[Fetched], left_s: float) -> None:
         self._request.exchange.park()

@@ -119,6 +119,9 @@ class _Producing:
         if isinstance(result, Exception):
             self._answered(index, refused(each, result))
             return
+        if not result.duplicate:
+            records = result.last_offset - result.first_offset + 1
+            self._context.figures.appended(each.topic, records, result.size)
         self._answered(
             index,
             Produced(
@@ -140,9 +143,12 @@ class _Producing:
 
     def _finish(self) -> None:
         answers = [each for each in self._answers if each is not None]
+        failed = sum(1 for each in answers if each.error)
+        if failed:
+            self._context.figures.failed(produces=failed)
         if self._asked.acks != 0:
             self._request.answer_parts([encode_produced(answers, self._request.version)])
-        elif any(each.error for each in answers):
+        elif failed:
             self._request.exchange.close()  # the only way to tell the client
         else:
             self._request.answer_nothing()

@@ -7,6 +7,7 @@ a syncer syncs the last one.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -54,9 +55,10 @@ class _Group:
 class Appender:
     """Appends for all partitions. For any thread."""
 
-    def __init__(self, syncers: int) -> None:
+    def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
+        """``observe`` is told how many seconds each sync took."""
         self._queue: SimpleQueue[Append | _Change | None] = SimpleQueue()
-        self._syncers = [_Syncer(f"gateway-syncer-{number}") for number in range(syncers)]
+        self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
     def start(self) -> None:
@@ -128,7 +130,8 @@ def _call_changed(
 class _Syncer:
     """Syncs partitions, each once for all that was appended to it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, observe: Callable[[float], None]) -> None:
+        self._observe = observe
         self._queue: SimpleQueue[_Group | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -152,16 +155,18 @@ class _Syncer:
                 if group is not None:
                     by_partition.setdefault(group.led, []).extend(group.calls)
             for led, calls in by_partition.items():
-                _sync(led, calls)
+                _sync(led, calls, self._observe)
 
 
-def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]]) -> None:
+def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]], observe: Callable[[float], None]) -> None:
     failure: Exception | None = None
+    began_s = time.perf_counter()
     try:
         led.sync()
     except Exception as error:
         _log_unexpected(error)
         failure = error
+    observe(time.perf_counter() - began_s)
     for call in calls:
         try:
             call(failure)

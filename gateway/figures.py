@@ -1,0 +1,84 @@
+"""Figures: what the gateway counts of itself, for metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
+
+
+@dataclass
+class OfTopic:
+    """What went in and out of a topic since the start."""
+
+    records_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produced: int = 0  # batches
+    fetched: int = 0  # times that a partition was asked for and answered
+
+
+@dataclass
+class Times:
+    """How often something was done, and how long it took in all."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Figures:
+    """Counts since the start. For any thread."""
+
+    topics: dict[str, OfTopic] = field(default_factory=dict)
+    requests: dict[int, Times] = field(default_factory=dict)  # by kind
+    syncs: Times = field(default_factory=Times)
+    failed_produces: int = 0  # partitions whose batch was refused
+    failed_fetches: int = 0  # partitions that were answered with an error
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def appended(self, topic: str, records: int, size: int) -> None:
+        """Counts a batch that was appended."""
+        with self._lock:
+            mine = self.topics.setdefault(topic, OfTopic())
+            mine.records_in += records
+            mine.bytes_in += size
+            mine.produced += 1
+
+    def fetched(self, sizes: Mapping[str, int]) -> None:
+        """Counts what a fetch answered, in bytes by topic."""
+        with self._lock:
+            for topic, size in sizes.items():
+                mine = self.topics.setdefault(topic, OfTopic())
+                mine.bytes_out += size
+                mine.fetched += 1
+
+    def failed(self, *, produces: int = 0, fetches: int = 0) -> None:
+        """Counts partitions for which a request failed; their topics need not exist, so they are not kept."""
+        with self._lock:
+            self.failed_produces += produces
+            self.failed_fetches += fetches
+
+    def answered(self, key: int, seconds: float) -> None:
+        """Counts a request of a kind, from the last of its bytes to its answer."""
+        with self._lock:
+            mine = self.requests.setdefault(key, Times())
+            mine.count += 1
+            mine.seconds += seconds
+
+    def synced(self, seconds: float) -> None:
+        """Counts a sync of a partition."""
+        with self._lock:
+            self.syncs.count += 1
+            self.syncs.seconds += seconds
+
+    def snapshot(self) -> Figures:
+        """Returns a copy, all of one moment."""
+        with self._lock:
+            return Figures(
+                {topic: replace(each) for topic, each in self.topics.items()},
+                {key: replace(each) for key, each in self.requests.items()},
+                replace(self.syncs),
+                self.failed_produces,
+                self.failed_fetches,
+            )

@@ -1,0 +1,44 @@
+"""The figures of a gateway, by the names that dashboards for Kafka know."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry
+
+from pyspark_commitlog.gateway import Gateway, GatewayMetrics
+from tests.support.gateway import WireClient, fetch_fields, produce_fields
+from tests.support.logs.building import batch
+
+
+def test_what_clients_do_is_counted(gateway: Gateway, client: WireClient, topic: str) -> None:
+    registry = CollectorRegistry()
+    registry.register(GatewayMetrics(gateway.figures))
+
+    def value(name: str, **labels: str) -> float:
+        return registry.get_sample_value(name, labels) or 0
+
+    of_topics, of_requests = "kafka_server_brokertopicmetrics", "kafka_network_requestmetrics"
+    asked, syncs = (
+        value(f"{of_requests}_requests_total", request="Produce"),
+        "kafka_log_logflushstats_logflushrateandtimems",
+    )
+    failed, synced = value(f"{of_topics}_failedproducerequests_total"), value(f"{syncs}_count")
+    failed_fetches = value(f"{of_topics}_failedfetchrequests_total")
+    records = bytes(batch(b"one", b"two", b"three"))
+    client.ask(0, 9, **produce_fields(topic, records))
+    client.ask(0, 9, **produce_fields(topic, records[:-1]))
+    client.ask(0, 9, **produce_fields("not-there", records))
+    client.ask(1, 12, **fetch_fields(topic, 0))
+    client.ask(1, 12, **fetch_fields("not-there", 0))
+    assert value(f"{of_topics}_messagesin_total", topic=topic) == 3
+    assert value(f"{of_topics}_bytesin_total", topic=topic) == len(records)
+    assert value(f"{of_topics}_bytesout_total", topic=topic) == len(records)
+    assert value(f"{of_topics}_totalproducerequests_total", topic=topic) == 1
+    assert value(f"{of_topics}_totalfetchrequests_total", topic=topic) == 1
+    assert value(f"{of_topics}_messagesin_total", topic="not-there") == 0
+    assert value(f"{of_topics}_failedproducerequests_total") == failed + 2
+    assert value(f"{of_topics}_failedfetchrequests_total") == failed_fetches + 1
+    assert value(f"{of_requests}_requests_total", request="Produce") == asked + 3
+    assert value(f"{of_requests}_totaltimems_count", request="Produce") == asked + 3
+    assert value(f"{of_requests}_totaltimems_sum", request="Produce") > 0
+    assert value(f"{syncs}_count") > synced
+    assert value(f"{syncs}_sum") > 0
