@@ -38,11 +38,9 @@ class ManagerWorker(Worker):
 
         def run() -> None:
             try:
-                body = task(self.manager)
+                request.answer(task(self.manager))
             except Exception as error:
                 request.fail(error)
-            else:
-                request.answer(body)
 
         self.run(run)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from ...storage import INTERNAL_TOPICS, LogManager, TopicPartition, topic_id
+from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicPartition, topic_id
 
 TOPICS_FILE = "topics.json"
+
+logger = logging.getLogger(__name__)
 
 
 class TopicInfo(NamedTuple):
@@ -26,15 +29,16 @@ class Topics:
     """The topics of one directory. For any thread."""
 
     def __init__(self, manager: LogManager) -> None:
-        """``manager``: used by no other."""
+        """``manager``: used by no other. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
         self._lock = Lock()
-        self._seen: object = None
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}
+        self._seen = self.changes
+        self._read()
 
     def all(self) -> Mapping[str, TopicInfo]:
-        """Returns all topics by name. Raises CorruptionError if ``topics.json`` is damaged."""
+        """Returns all topics by name: those that were there last, while the files cannot be read."""
         with self._lock:
             self._look()
             return self._topics
@@ -65,15 +69,21 @@ class Topics:
         self._manager.close()
 
     def _look(self) -> None:
-        seen = self.changes
-        if seen == self._seen:
-            return
+        try:
+            seen = self.changes
+            if seen == self._seen:
+                return
+            self._seen = seen  # also if it fails, so that it is tried again when they change
+            self._read()
+        except (LogStoreError, OSError) as error:
+            logger.error("%s; clients are shown the topics that were there before", error)
+
+    def _read(self) -> None:
         self._topics = {
             name: TopicInfo(name, _uuid(topic_id(self._manager, topic)), topic.partitions, name in INTERNAL_TOPICS)
             for name, topic in self._manager.topics().items()
         }
         self._names = {topic.id: name for name, topic in self._topics.items() if topic.id is not None}
-        self._seen = seen
 
 
 def _uuid(encoded: str | None) -> UUID | None:

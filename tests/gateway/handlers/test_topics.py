@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -75,6 +76,18 @@ def test_a_gateway_that_listens_everywhere_names_the_address_that_the_client_fou
     everywhere = {"listeners": "PLAINTEXT://0.0.0.0:0", "commitlog_insecure_listeners": True}
     with serving(tmp_path, **everywhere) as gateway, WireClient(gateway) as client:
         assert client.ask(3, 8, topics=()).brokers[0].host == "127.0.0.1"
+
+
+def test_topics_that_cannot_be_read_are_shown_as_they_were(tmp_path: Path) -> None:
+    with serving(tmp_path) as gateway, WireClient(gateway) as client:
+        create(client, "t")
+        assert described(client, "t").error_code == 0
+        topics = (tmp_path / "topics.json").read_bytes()
+        (tmp_path / "topics.json").write_bytes(b"damaged")
+        assert described(client, "t").error_code == 0
+        assert [each.name for each in client.ask(3, 8, topics=None).topics] == ["t"]
+        (tmp_path / "topics.json").write_bytes(topics)
+        assert create(client, "u").error_code == 0
 
 
 # --- CreateTopics

@@ -14,8 +14,11 @@ from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head
 from tests.support.logs.building import batch
 
-ROUNDS = 2000
+ROUNDS = 1500
 PLACE = {"name": "t", "topic": "t", "partitions": [{"partition_index": 0, "partition": 0, "timestamp": -1}]}
+COMMITTED = {"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}]}
+INDEXES = {"name": "t", "partition_indexes": (0,)}
+TOPIC = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "1"}]}
 FIELDS: dict[int, dict[str, Any]] = {
     ApiKey.FETCH: fetch_fields("t", 0),
     ApiKey.LIST_OFFSETS: {"replica_id": -1, "topics": [PLACE]},
@@ -27,6 +30,29 @@ FIELDS: dict[int, dict[str, Any]] = {
     ApiKey.DESCRIBE_LOG_DIRS: {"topics": [{"topic": "t", "partitions": (0,)}]},
     ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": (0,)}]},
     ApiKey.CREATE_TOPICS: {"validate_only": True, "topics": [{"name": "n", "configs": [{"name": "x", "value": "1"}]}]},
+    ApiKey.OFFSET_COMMIT: {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": [COMMITTED]},
+    ApiKey.OFFSET_FETCH: {"group_id": "g", "topics": [INDEXES], "groups": [{"group_id": "g", "topics": [INDEXES]}]},
+    ApiKey.JOIN_GROUP: {"group_id": "g", "member_id": "unknown", "protocols": [{"name": "range", "metadata": b"m"}]},
+    ApiKey.HEARTBEAT: {"group_id": "g", "member_id": "unknown"},
+    ApiKey.LEAVE_GROUP: {"group_id": "g", "member_id": "unknown", "members": [{"member_id": "unknown"}]},
+    ApiKey.SYNC_GROUP: {"group_id": "g", "assignments": [{"member_id": "m", "assignment": b"a"}]},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ("g",)},
+    ApiKey.LIST_GROUPS: {"states_filter": ("Stable",)},
+    ApiKey.DELETE_GROUPS: {"groups_names": ("unknown",)},
+    ApiKey.OFFSET_DELETE: {"group_id": "unknown", "topics": [PLACE]},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {"transactional_id": "x", "topics": [{"name": "t", "partitions": (0,)}]},
+    ApiKey.ADD_OFFSETS_TO_TXN: {"transactional_id": "x", "producer_id": 1, "group_id": "g"},
+    ApiKey.END_TXN: {"transactional_id": "x", "producer_id": 1, "committed": True},
+    ApiKey.TXN_OFFSET_COMMIT: {"transactional_id": "x", "group_id": "g", "producer_id": 1, "topics": [COMMITTED]},
+    ApiKey.WRITE_TXN_MARKERS: {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partition_indexes": (0,)}]}]},
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ("x",)},
+    ApiKey.LIST_TRANSACTIONS: {"state_filters": ("Ongoing",)},
+    ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout": 1000},
+    ApiKey.DESCRIBE_CLUSTER: {"endpoint_type": 1},
+    ApiKey.ALTER_CONFIGS: {"validate_only": True, "resources": [TOPIC]},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"validate_only": True, "resources": [TOPIC]},
+    ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+    ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"x"},
     ApiKey.CREATE_PARTITIONS: {"validate_only": True, "topics": [{"name": "t", "count": 2}]},
 }
 
