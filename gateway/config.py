@@ -95,6 +95,8 @@ class GatewayConfig:
         "Connections that may wait to be accepted.")
     queued_max_requests: int = _key("queued.max.requests", INT, 500, Between(1),
         "Requests that may wait for the disk; then no more are read until some are answered.")
+    queued_max_request_bytes: int = _key("queued.max.request.bytes", LONG, 1 << 30, ANYTHING,
+        "Bytes of larger requests in progress; then no more are read. Negative: no limit, which is Kafka's default.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),

@@ -19,7 +19,7 @@ from .context import Context, Handler, ManagerWorker
 from .figures import Figures
 from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
-from .network import Acceptor, Exchange, Limits, Processor, RequestQuota, listening
+from .network import Acceptor, Exchange, Limits, Processor, Quota, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
@@ -28,6 +28,7 @@ from .transactions import TransactionThreads
 from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
+INT64_MAX = 2**63 - 1
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -135,7 +136,8 @@ class Gateway:
         limits = Limits(
             request_bytes_max=config.socket_request_max_bytes,
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
-            quota=RequestQuota(config.queued_max_requests),
+            quota=Quota(config.queued_max_requests),
+            memory=Quota(INT64_MAX if config.queued_max_request_bytes < 0 else config.queued_max_request_bytes),
             login_bytes_max=config.sasl_server_max_receive_size if config.has_sasl else None,
             tls=security.tls,
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
     from .processor import Limits as Limits, Processor as Processor, Serve as Serve
-    from .quota import RequestQuota as RequestQuota
+    from .quota import Quota as Quota
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -28,6 +28,6 @@ else:
             "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
             "processor": ["Limits", "Processor", "Serve"],
-            "quota": ["RequestQuota"],
+            "quota": ["Quota"],
         },
     )

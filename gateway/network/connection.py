@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from .exchange import Exchange
 from .file_slice import FileSlice, Part, release
 from .frames import FrameError, FrameReader
-from .quota import RequestQuota
 from .tls_socket import TlsSocket
 
 if TYPE_CHECKING:
@@ -40,15 +39,18 @@ class Connection:
         self.socket = self._tls or client
         self.client_host = host
         self.session: Any = None  # what the server keeps with the connection
-        self.quota: RequestQuota = processor.limits.quota
+        self.quota, self.memory = processor.limits.quota, processor.limits.memory
         self.last_active_s = processor.now_s()
         self.is_closed = False
-        self._reader = FrameReader(processor.limits.request_bytes_max)
+        self._reader = FrameReader(processor.limits.request_bytes_max, admit=self._admit)
         if processor.limits.login_bytes_max is not None:
-            self._reader = FrameReader(processor.limits.login_bytes_max, "sasl.server.max.receive.size")
+            self._reader = FrameReader(
+                processor.limits.login_bytes_max, "sasl.server.max.receive.size", admit=self._admit
+            )
         self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps
+        self._held = 0  # memory that the frame which waits has taken
         self._reads_on = False  # a call that reads what TLS has decrypted is on its way
         self._ends = False  # closes once everything is sent
 
@@ -64,7 +66,7 @@ class Connection:
 
     def trust(self) -> None:
         """Lets the client send larger requests, after it has logged in. Only between two frames."""
-        self._reader = FrameReader(self.processor.limits.request_bytes_max)
+        self._reader = FrameReader(self.processor.limits.request_bytes_max, admit=self._admit)
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
@@ -87,10 +89,11 @@ class Connection:
                     return
                 frame = self._reader.read(self.socket)
                 if frame is None:
-                    if self._tls is not None:  # its handshake may wait to write
+                    if self._reader.waits_for_room or self._tls is not None:  # a handshake may wait to write
                         self.processor.watch(self)
                     return
                 self._waiting = frame, self.processor.may_overlap(frame)
+                self._held, self._reader.held = self._reader.held, 0
                 self._serve_waiting()
         except ssl.SSLError as error:
             self.processor.log_hostile(self, OSError(f"TLS: {error.reason or error}"))
@@ -104,7 +107,22 @@ class Connection:
     @property
     def may_read(self) -> bool:
         """Whether the socket is to be read: nothing that was read before waits."""
-        return not (self.is_closed or self._ends or self._waiting is not None or self.processor.is_stopping)
+        waits = self._waiting is not None or self._reader.waits_for_room
+        return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
+
+    @property
+    def is_amid_large(self) -> bool:
+        """Whether it holds memory for a larger request that has not arrived as a whole."""
+        return bool(self._reader.held)
+
+    def _admit(self, size: int) -> bool:
+        return self.memory.take(lambda: self.processor.call_soon(self._on_room), size)
+
+    def _on_room(self) -> None:
+        if self._reader.waits_for_room and not self.is_closed:
+            self._reader.go_on()
+            self.processor.watch(self)
+            self._read_on()
 
     def _read_on(self) -> None:
         """Reads what TLS has decrypted already, after the other connections of the thread had their turn."""
@@ -126,7 +144,8 @@ class Connection:
             self.processor.watch(self)
         elif self.quota.take(self._when_free):
             self._waiting = None
-            exchange = Exchange(self, frame, overlaps=overlaps)
+            exchange = Exchange(self, frame, overlaps=overlaps, held=self._held)
+            self._held = 0
             self._exchanges.append(exchange)
             self.processor.watch(self)
             self.processor.serve(exchange)
@@ -136,7 +155,9 @@ class Connection:
 
     def _may_join(self) -> bool:
         return (
-            not self._outbound and len(self._exchanges) < OVERLAPPING_MAX and all(e.overlaps for e in self._exchanges)
+            not self._outbound
+            and len(self._exchanges) < OVERLAPPING_MAX
+            and all(each.overlaps for each in self._exchanges)
         )
 
     def _when_free(self) -> None:
@@ -210,10 +231,10 @@ class Connection:
         self.processor.forget(self)
         with suppress(OSError):
             self.socket.close()
+        self.memory.give(self._held + self._reader.held)
+        self._held = self._reader.held = 0
         for exchange in self._exchanges:
-            exchange.park()
-            for part in exchange.parts or ():
-                release(part)
+            exchange.drop()  # what is in progress goes on, and is answered to nobody
         for part in self._outbound:
             release(part)
         self._exchanges.clear()

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 class Exchange:
     """A request on its way. Any thread may answer it, once; the answer leaves when those before it have left."""
 
-    __slots__ = ("_has_place", "connection", "frame", "is_last", "overlaps", "parts")
+    __slots__ = ("_has_place", "_held", "connection", "frame", "is_last", "overlaps", "parts")
 
-    def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool) -> None:
+    def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool, held: int = 0) -> None:
+        """``held``: the bytes that the frame has taken of the memory for larger requests."""
         self.connection = connection
         self.frame = frame  # without its length
         self.overlaps = overlaps  # whether requests of this kind may be in progress together
         self.parts: Sequence[Part] | None = None  # None: not answered yet
         self.is_last = False  # the connection ends with its answer
+        self._held = held
         self._has_place = True  # in the quota of requests in progress
 
     @property
@@ -38,15 +40,26 @@ class Exchange:
     def answer(self, parts: Sequence[Part]) -> None:
         """Gives the answer, with its length; no parts: the client wants none."""
         self.parts = parts
-        self.park()
+        self._end()
         self.processor.call(self._deliver)
+
+    def _end(self) -> None:
+        self.park()
+        held, self._held = self._held, 0
+        if held:
+            self.connection.memory.give(held)
 
     def _deliver(self) -> None:
         if self.connection.is_closed:
-            for part in self.parts or ():
-                release(part)
+            self.drop()
         else:
             self.connection.flush()
+
+    def drop(self) -> None:
+        """Lets go the files of an answer that is not sent. Only for the thread of the connection."""
+        parts, self.parts = self.parts or (), ()
+        for part in parts:
+            release(part)
 
     def answer_last(self, parts: Sequence[Part]) -> None:
         """Gives the answer, and closes the connection when it is sent."""
@@ -59,7 +72,7 @@ class Exchange:
 
     def close(self) -> None:
         """Closes the connection instead of an answer."""
-        self.park()
+        self._end()
         self.processor.call(self.connection.close)
 
     def park(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 LENGTH_BYTES = 4
@@ -21,9 +22,18 @@ class Source(Protocol):
 class FrameReader:
     """Reads the frames of a connection. Takes memory for bytes that arrived, not for those that a length claims."""
 
-    def __init__(self, max_bytes: int, setting: str = "socket.request.max.bytes") -> None:
-        """``setting``: what the limit is called."""
+    def __init__(
+        self,
+        max_bytes: int,
+        setting: str = "socket.request.max.bytes",
+        *,
+        admit: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        """``setting``: what the limit is called. ``admit``: whether a larger frame may be read now."""
         self._max_bytes, self._setting = max_bytes, setting
+        self._admit = admit
+        self.held = 0  # bytes that were admitted for the frame that is being read, or was read last
+        self.waits_for_room = False  # until :meth:`go_on` succeeds
         self._length = bytearray(LENGTH_BYTES)
         self._frame: bytearray | None = None  # None: the length is being read
         self._size = 0  # of the frame, as its length says
@@ -53,7 +63,17 @@ class FrameReader:
         self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
         if not 0 <= self._size <= self._max_bytes:
             raise FrameError(f"a request of {self._size} bytes, but {self._setting} is {self._max_bytes}")
-        self._frame = bytearray(min(self._size, FIRST_BYTES))
+        self.go_on()
+        if self.waits_for_room:
+            raise BlockingIOError
+
+    def go_on(self) -> None:
+        """Begins to read the frame whose length was read, if it is small or admitted."""
+        is_large = self._size > FIRST_BYTES
+        self.waits_for_room = is_large and not self._admit(self._size)
+        if not self.waits_for_room:
+            self.held = self._size if is_large else 0
+            self._frame = bytearray(min(self._size, FIRST_BYTES))
 
     def _read_body(self, source: Source, frame: bytearray) -> None:
         if self._have == len(frame):

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from .connection import Connection
 from .exchange import Exchange
-from .quota import RequestQuota
+from .quota import Quota
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
 IDLE_LOOK_S = 1.0
+STALL_S = 10.0  # a large request that pauses for longer makes room for others
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class Limits(NamedTuple):
 
     request_bytes_max: int
     idle_s: float | None  # None: no limit
-    quota: RequestQuota
+    quota: Quota  # of requests in progress
+    memory: Quota  # of bytes of larger requests, which are being read or in progress
     login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
     tls: ssl.SSLContext | None = None  # None: bytes are sent as they are
 
@@ -182,9 +184,18 @@ class Processor:
         now_s = self.now_s()
         while self._timers and (self.is_stopping or self._timers[0][0] <= now_s):
             self._guarded(heapq.heappop(self._timers)[2])
-        if self.limits.idle_s is not None and now_s >= self._look_at_s:
+        if now_s >= self._look_at_s:
             self._look_at_s = now_s + IDLE_LOOK_S
-            self._close_idle(now_s - self.limits.idle_s)
+            self._close_stalled(now_s - STALL_S)
+            if self.limits.idle_s is not None:
+                self._close_idle(now_s - self.limits.idle_s)
+
+    def _close_stalled(self, before_s: float) -> None:
+        """Closes connections that hold memory which others wait for, and send nothing."""
+        if self.limits.memory.is_waited_for:
+            for connection in [each for each in self._events if each.is_amid_large and each.last_active_s < before_s]:
+                self.log_hostile(connection, TimeoutError("a large request that does not go on"))
+                connection.close()
 
     def _close_idle(self, before_s: float) -> None:
         for connection in [each for each in self._events if each.last_active_s < before_s and not each.owes]:

@@ -1,4 +1,4 @@
-"""RequestQuota: how many requests may be in progress at once (``queued.max.requests``)."""
+"""Quota: how many requests may be in progress at once, and how many bytes they may have together."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from threading import Lock
 
 
-class RequestQuota:
-    """Counts requests in progress; whoever was refused is called when there is room again."""
+class Quota:
+    """Counts what is in use; those who were refused are called when there is room again."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -15,19 +15,27 @@ class RequestQuota:
         self._waiting: list[Callable[[], None]] = []
         self._lock = Lock()
 
-    def take(self, when_free: Callable[[], None]) -> bool:
-        """Takes a place, if one is free; otherwise calls ``when_free`` once, from any thread, when one is."""
+    def take(self, when_free: Callable[[], None], amount: int = 1) -> bool:
+        """Takes ``amount``, unless the limit is reached; otherwise calls ``when_free`` once, from any thread, later.
+
+        The last amount may exceed the limit, so that none is too large for it.
+        """
         with self._lock:
             if self._taken < self._limit:
-                self._taken += 1
+                self._taken += amount
                 return True
             self._waiting.append(when_free)
             return False
 
-    def give(self) -> None:
-        """Gives a place back."""
+    def give(self, amount: int = 1) -> None:
+        """Gives back what was taken."""
         with self._lock:
-            self._taken -= 1
+            self._taken -= amount
             waiting, self._waiting = self._waiting, []
         for when_free in waiting:
             when_free()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody was refused and waits."""
+        return bool(self._waiting)

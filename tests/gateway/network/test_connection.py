@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.network import processor
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head, serving
 from tests.support.logs.building import batch, open_files
 
@@ -103,6 +104,34 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> N
         waiting = busy.send(1, 11, **fetch_fields("t", 0, max_wait=3000))
         assert idle.is_closed()
         assert busy.answer(1, 11, waiting).error_code == 0
+
+
+def test_larger_requests_take_turns_if_their_memory_is_limited(tmp_path: Path) -> None:
+    with serving(tmp_path, queued_max_request_bytes=1) as gateway:
+        clients = [WireClient(gateway) for _ in range(4)]
+        clients[0].ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
+        body = request_body(0, 8, produce_fields("t", batch(b"x" * 500_000).tobytes()))
+        sending = [threading.Thread(target=client.send_body, args=(0, 8, body)) for client in clients]
+        for thread in sending:
+            thread.start()
+        for client in clients:
+            client.receive()
+        for thread in sending:
+            thread.join()
+        assert gateway.context.partitions.all()[0].high_watermark == 4
+
+
+def test_a_large_request_that_stops_makes_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "STALL_S", 0.1)
+    with serving(tmp_path, queued_max_request_bytes=1) as gateway, WireClient(gateway) as client:
+        client.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
+        with WireClient(gateway) as stalled:
+            stalled.socket.sendall(struct.pack(">i", 90 << 20) + b"only the beginning")
+            time.sleep(0.2)  # so that it comes first
+            assert client.ask(18, 0).error_code == 0
+            asked = client.send(0, 8, **produce_fields("t", batch(b"x" * 500_000).tobytes()))
+            assert stalled.is_closed()
+            assert not client.answer(0, 8, asked).responses[0].partition_responses[0].error_code
 
 
 def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway.network import Limits, Processor, RequestQuota, processor as module
+from pyspark_commitlog.gateway.network import Limits, Processor, Quota, processor as module
 
 TIMEOUT_S = 20.0
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 20.0
 def processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processor]:
     """A processor that wakes only when it is woken."""
     monkeypatch.setattr(module, "IDLE_LOOK_S", 3600.0)
-    made = Processor("test", lambda _: None, lambda _: False, Limits(100, None, RequestQuota(10)))
+    made = Processor("test", lambda _: None, lambda _: False, Limits(100, None, Quota(10), Quota(1000)))
     made.start()
     yield made
     made.stop()
