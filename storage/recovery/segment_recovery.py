@@ -115,11 +115,8 @@ def recover(segment: LogSegment, state: LogState, synced_offset: int = 0) -> Rec
     try:
         with closing(windows):
             for window in windows:
-                damage = [
-                    *_out_of_order(window.headers, next_offset),
-                    *_damaged(window, next_offset, synced_offset),
-                    *_broken(window, synced_offset),
-                ]
+                damage = _out_of_order(window.headers, next_offset)
+                damage += [*_damaged(window, next_offset, synced_offset, damage), *_broken(window, synced_offset)]
                 good, error = _take(segment, window, state, damage)
                 if good:
                     next_offset = int(window.headers.table["last_offset"][good - 1]) + 1
@@ -195,12 +192,17 @@ def _out_of_order(headers: BatchHeaders, next_offset: int) -> list[int]:
     return np.flatnonzero(is_wrong)[:1].tolist()  # type: ignore[no-any-return]
 
 
-def _damaged(window: Window, next_offset: int, synced_offset: int) -> list[int]:
+def _damaged(window: Window, next_offset: int, synced_offset: int, out_of_order: Sequence[int]) -> list[int]:
     """Returns a list with the row of the first damaged batch that ends below ``synced_offset``, or an empty list.
 
-    Accepts missing offsets.
+    A batch in ``out_of_order`` that follows all synced ones is not below them: a power cut may leave zeros in place of
+    a base offset, which is outside the checksum. Accepts missing offsets.
     """
-    rows = np.flatnonzero(window.headers.table["last_offset"] < synced_offset)
+    last_offsets = window.headers.table["last_offset"]
+    is_below = last_offsets < synced_offset
+    for row in out_of_order:
+        is_below[row] &= (last_offsets[row - 1] + 1 if row else next_offset) < synced_offset
+    rows = np.flatnonzero(is_below)
     if not len(rows):
         return []
     found = find_damage(window.buffer, window.headers[rows], always(Holes.ANYWHERE), expected=next_offset)

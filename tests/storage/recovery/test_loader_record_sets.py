@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.recovery.segment_recovery import LogState, Recove
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from tests.support.clock import ManualClock
-from tests.support.logs import record_sets
+from tests.support.logs import building, record_sets
 
 Found = tuple[int, int, int]  # truncatedBytes, validBytes, nextOffset
 
@@ -106,6 +106,22 @@ def test_below_the_recovery_point_nothing_is_cut_off(tmp_path: Path) -> None:
                 recover_and_cut(segment, synced_offset=whole.next_offset + 1)
             assert (tmp_path / "00000000000000000000.log").read_bytes() == record_sets.log_bytes(name).tobytes()
     assert tried > 20
+
+
+@pytest.mark.parametrize("synced", range(7))
+def test_a_batch_that_a_power_cut_left_without_its_base_offset_is_cut_off(tmp_path: Path, synced: int) -> None:
+    """Its checksum is right, and its offsets seem to be among those that were synced."""
+    path = tmp_path / "00000000000000000000.log"
+    with building.open_log(tmp_path) as log:
+        for value in range(6):
+            log.append_records(building.records([b"%d" % value]))
+    whole = path.read_bytes()
+    size = len(whole) // 6
+    path.write_bytes(whole + bytes(8) + whole[-size + 8 :])
+    segment = LogSegment(LogContext(str(tmp_path), LogConfig(), ManualClock(), LocalFileSystem()), 0)
+    recovery = recover_and_cut(segment, synced_offset=synced)
+    assert (recovery.truncated_bytes, recovery.next_offset) == (size, 6)
+    assert path.read_bytes() == whole
 
 
 def test_a_dense_index_is_rebuilt_whatever_its_capacity(tmp_path: Path) -> None:
