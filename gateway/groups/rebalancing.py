@@ -77,8 +77,12 @@ class Rebalancing:
         self.try_complete(group)
 
     def remove_member(self, group: Group, member: Member) -> None:
-        """Removes a member. Its JoinGroup that waits is answered, so that a client that lives tries again."""
+        """Removes a member. Its request that waits is answered, so that a client that lives tries again.
+
+        Kafka leaves a SyncGroup that waits without an answer, until the client gives up.
+        """
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, ""))
+        member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.id)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self.prepare(group, f"member {member.id} left")

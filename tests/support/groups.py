@@ -54,6 +54,11 @@ class Home:
         self._timers.append((self.clock.now_ms() + delay_s * 1000, next(self._numbers), timer))
         return timer
 
+    @property
+    def timers(self) -> int:
+        """How many timers wait."""
+        return sum(timer.task is not None for _, _, timer in self._timers)
+
     def advance(self, duration_ms: int) -> None:
         """Moves the time, stopping at each timer."""
         end_ms = self.clock.now_ms() + duration_ms
@@ -159,8 +164,8 @@ class Bench:
     def commit(
         self, offset: int, joined: JoinResult | None = None, *, group: str = G, topic: str = "t", **changes: Any
     ) -> ErrorCode | None:
-        """Commits an offset of partition 0; without a member, from outside of the group."""
-        name = f"commit {group}"
+        """Commits an offset of partition 0; without a member, from outside of the group. ``by``: whose answer it is."""
+        name = f"commit {changes.pop('by', group)}"
         self.answers[name] = None
         place = TopicPartition(topic, 0)
         value = OffsetCommitValue(offset, changes.pop("metadata", ""), self.clock.now_ms())

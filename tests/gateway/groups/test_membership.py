@@ -252,6 +252,15 @@ def test_the_last_member_leaves_an_empty_group_that_is_stored(bench: Bench) -> N
     assert bench.heartbeat(a) is ErrorCode.unknown_member_id
 
 
+def test_a_member_that_is_removed_while_its_sync_waits_is_told_so(bench: Bench) -> None:
+    bench.join("a")
+    bench.join("b")
+    bench.home.advance(0)
+    assert bench.sync("sync b", bench.answers["b"]) is None
+    bench.leave(bench.answers["b"])
+    assert error_of(bench, "sync b") is ErrorCode.unknown_member_id
+
+
 # --- static members
 
 
