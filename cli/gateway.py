@@ -17,6 +17,7 @@ from ..storage import local_path
 from .arguments import parse_pairs
 from .flags import LogDir
 from .output import fail
+from .passwords import asked_password
 
 if TYPE_CHECKING:
     from ..gateway import Gateway, GatewayConfig
@@ -34,6 +35,14 @@ MetricsPort = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="Serve metrics to Prometheus on this port of 127.0.0.1; 0: a free one."),
 ]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Serve nothing; connect to a gateway as a client does, and print what works."),
+]
+User = Annotated[
+    str | None,
+    typer.Option(metavar="USER", help="With --check: who logs in; the password is asked, or read from stdin."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
 Config = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting by Kafka's name; may be given several times.")
@@ -47,6 +56,8 @@ def gateway(
     config: Config = None,
     conf: Conf = None,
     metrics_port: MetricsPort = None,
+    check: Check = False,
+    user: User = None,
     dry_run: DryRun = False,
 ) -> None:
     """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
@@ -59,6 +70,9 @@ def gateway(
         from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
     except ImportError as error:
         fail(f"{error}: install the extra, pip install 'spark-commitlog[gateway]'")
+    if check:
+        _check(settings(conf, listen, config), user)
+        return
     server = Gateway(local_path(log_dir), settings(conf, listen, config), create=True)
     if dry_run:
         typer.echo(f"would serve {log_dir} on {server.config.listener}")
@@ -73,6 +87,17 @@ def gateway(
         prepare_process()
         typer.echo(f"listening on {server.address}")
         ended.wait()
+
+
+def _check(config: GatewayConfig, user: str | None) -> None:
+    from ..gateway import CheckError, check_gateway  # noqa: PLC0415
+
+    password = "" if user is None else asked_password(user)
+    try:
+        for line in check_gateway(config, user, password):
+            typer.echo(line)
+    except CheckError as error:
+        fail(str(error))
 
 
 def _serve_metrics(server: Gateway, port: int) -> str:

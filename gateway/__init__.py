@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .check import CheckError as CheckError, check_gateway as check_gateway
     from .config import GatewayConfig as GatewayConfig
     from .metrics import GatewayMetrics as GatewayMetrics
     from .process import prepare_process as prepare_process
@@ -22,6 +23,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "check": ["CheckError", "check_gateway"],
             "config": ["GatewayConfig"],
             "metrics": ["GatewayMetrics"],
             "process": ["prepare_process"],

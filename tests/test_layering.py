@@ -45,7 +45,7 @@ FLOORS = {
         """,
     "gateway": """
         pytest_plugin
-        server metrics
+        server metrics check
         handlers
         context
         transactions
@@ -60,7 +60,8 @@ FLOORS = {
         reading
         maintenance
         selecting metrics
-        arguments flags kafka_flags output
+        arguments flags kafka_flags passwords
+        output
         """,
 }
 HEIGHT = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..flags import only
-from ..output import fail
+from ..passwords import asked_password
 
 File = Annotated[Path, typer.Option("--file", help="The file of users; --add creates it, readable only by its owner.")]
 Add = Annotated[
@@ -42,7 +41,7 @@ def users(
     kept = UsersFile(str(file))
     if add is not None:
         counts = () if iterations is None else (iterations,)
-        is_new = kept.add(add, _password(add), *counts)
+        is_new = kept.add(add, asked_password(add, is_new=True), *counts)
         typer.echo(f"{'added' if is_new else 'changed the password of'} {add}")
     elif remove is not None:
         kept.remove(remove)
@@ -50,13 +49,3 @@ def users(
     else:
         for user in sorted(kept.read()):
             typer.echo(user)
-
-
-def _password(user: str) -> str:
-    if sys.stdin.isatty():
-        asked: str = typer.prompt(f"password of {user}", hide_input=True, confirmation_prompt=True)
-        return asked
-    line = sys.stdin.readline()
-    if not line:
-        fail("give the password on stdin, in one line")
-    return line.removesuffix("\n")

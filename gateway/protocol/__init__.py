@@ -13,7 +13,13 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .apis import APIS as APIS, Api as Api, ApiKey as ApiKey
-    from .bodies import ErrorCode as ErrorCode, read_request as read_request, write_answer as write_answer
+    from .bodies import (
+        ErrorCode as ErrorCode,
+        read_answer as read_answer,
+        read_request as read_request,
+        write_answer as write_answer,
+        write_request as write_request,
+    )
     from .errors import RequestError as RequestError, code_of as code_of, message_of as message_of
     from .fetch import (
         Fetched as Fetched,
@@ -22,7 +28,13 @@ if TYPE_CHECKING:
         encode_fetched as encode_fetched,
         parse_fetch as parse_fetch,
     )
-    from .headers import RequestHeader as RequestHeader, answer_header as answer_header, parse_header as parse_header
+    from .headers import (
+        RequestHeader as RequestHeader,
+        answer_header as answer_header,
+        answer_header_bytes as answer_header_bytes,
+        parse_header as parse_header,
+        request_header as request_header,
+    )
     from .produce import (
         Produced as Produced,
         ProducePartition as ProducePartition,
@@ -36,10 +48,10 @@ else:
         __name__,
         submod_attrs={
             "apis": ["APIS", "Api", "ApiKey"],
-            "bodies": ["ErrorCode", "read_request", "write_answer"],
+            "bodies": ["ErrorCode", "read_answer", "read_request", "write_answer", "write_request"],
             "errors": ["RequestError", "code_of", "message_of"],
             "fetch": ["FetchPartition", "FetchRequest", "Fetched", "encode_fetched", "parse_fetch"],
-            "headers": ["RequestHeader", "answer_header", "parse_header"],
+            "headers": ["RequestHeader", "answer_header", "answer_header_bytes", "request_header", "parse_header"],
             "produce": ["ProducePartition", "ProduceRequest", "Produced", "encode_produced", "parse_produce"],
             "reading": ["MalformedRequestError"],
         },

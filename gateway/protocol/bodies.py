@@ -15,12 +15,12 @@ from typing import Any, get_type_hints
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
+from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16
 
 from .decoding import decode, shape_of
 
-__all__ = ["Body", "ErrorCode", "made", "read_request", "write_answer"]
+__all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
 
 Body = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,6 +52,20 @@ def write_answer(key: int, version: int, body: Body) -> bytes:
     with io.BytesIO() as buffer:
         write(buffer, made(entity, body))
         return buffer.getvalue()
+
+
+def write_request(key: int, version: int, body: Body) -> bytes:
+    """Returns the bytes of a request's body, for a client of ours."""
+    entity: Any = load_request_schema(key, version)
+    with io.BytesIO() as buffer:
+        entity_writer(entity)(buffer, made(entity, body))
+        return buffer.getvalue()
+
+
+def read_answer(key: int, version: int, frame: bytes, position: int) -> Any:
+    """Returns the body of an answer, kio's object, which begins at ``position``. Raises an error of kio's."""
+    body, _ = entity_reader(load_response_schema(key, version))(frame, position)
+    return body
 
 
 @cache

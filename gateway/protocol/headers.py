@@ -46,6 +46,18 @@ def parse_header(frame: bytearray) -> RequestHeader:
     return RequestHeader(key, version, correlation_id, client_id, reader.position, is_served=True)
 
 
+def request_header(key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Returns the header of a request, for a client of ours."""
+    name = client_id.encode()
+    fixed = _FIXED.pack(key, version, correlation_id) + len(name).to_bytes(2, "big") + name
+    return fixed + b"\0" if version >= APIS[key].flexible_from else fixed
+
+
+def answer_header_bytes(key: int, version: int) -> int:
+    """Returns how long the header of an answer is."""
+    return len(answer_header(RequestHeader(key, version, 0, None, 0, is_served=True)))
+
+
 def answer_header(header: RequestHeader) -> bytes:
     """Returns the header of the answer; that of ApiVersions is never flexible."""
     fixed = _CORRELATION_ID.pack(header.correlation_id)

@@ -1,0 +1,157 @@
+"""check_gateway: connects to a gateway as a client does, changes nothing, and says what works."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+from .config import Address, GatewayConfig
+from .protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
+from .security import HASHES
+
+TIMEOUT_S = 10.0
+_LENGTH = struct.Struct(">i")
+
+
+class CheckError(Exception):
+    """Something that a client needs does not work; the message says what, and why."""
+
+
+class _Client:
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket, self._correlation_id = connection, 0
+
+    def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
+        """Returns the body of the answer. Raises CheckError for an error of the whole."""
+        self._correlation_id += 1
+        head = request_header(key, version, self._correlation_id, "commitlog-check")
+        frame = head + write_request(key, version, fields)
+        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+        answer = self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+        body = read_answer(key, version, answer, answer_header_bytes(key, version))
+        code = getattr(body, "error_code", ErrorCode.none)
+        if code:
+            raise CheckError(f"{key.name}: {getattr(body, 'error_message', None) or code.name}")
+        return body
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            some = self._socket.recv(size - len(data))
+            if not some:
+                raise CheckError("the connection was closed")
+            data += some
+        return bytes(data)
+
+
+def check_gateway(config: GatewayConfig, user: str | None = None, password: str = "") -> Iterator[str]:
+    """Yields a line for each thing that works. Raises CheckError for the first that does not.
+
+    ``config``: where the gateway listens, and for TLS the authorities (``ssl.truststore.location``; empty: the
+    system's).
+    """
+    with ExitStack() as stack:
+        client = _Client(stack.enter_context(closing(_connected(config))))
+        yield f"connected to {config.listener}{' by TLS' if config.has_tls else ''}"
+        served = client.ask(ApiKey.API_VERSIONS, 2).api_keys
+        yield f"{len(served)} kinds of requests are served"
+        if config.has_sasl:
+            if user is None:
+                raise CheckError("the gateway asks who you are: give --user")
+            yield f"logged in as {user} by {_log_in(client, config, user, password)}"
+        metadata = client.ask(ApiKey.METADATA, 9, topics=None)
+        for node in metadata.brokers:
+            yield _reached(Address(node.host, node.port))
+        yield f"{len(metadata.topics)} topics are shown"
+        yield from _read(client, metadata.topics)
+        coordinator = client.ask(ApiKey.FIND_COORDINATOR, 3, key="commitlog-check", key_type=0)
+        yield f"groups are coordinated by {coordinator.host}:{coordinator.port}"
+
+
+def _connected(config: GatewayConfig) -> socket.socket:
+    try:
+        plain = socket.create_connection(config.listener, timeout=TIMEOUT_S)
+    except OSError as error:
+        raise CheckError(f"cannot connect to {config.listener}: {error.strerror or error}") from None
+    if not config.has_tls:
+        return plain
+    try:
+        context = ssl.create_default_context(cafile=config.ssl_truststore_location or None)
+        return context.wrap_socket(plain, server_hostname=config.listener.host)
+    except OSError as error:  # of TLS, or of the file
+        plain.close()
+        reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error
+        raise CheckError(f"TLS with {config.listener}: {reason}") from None
+
+
+def _reached(address: Address) -> str:
+    try:
+        socket.create_connection(address, timeout=TIMEOUT_S).close()
+    except OSError as error:
+        raise CheckError(
+            f"clients are told to connect to {address}, which fails: {error.strerror or error}; "
+            "set advertised.listeners"
+        ) from None
+    return f"clients are told to connect to {address}, which works"
+
+
+def _read(client: _Client, topics: Any) -> Iterator[str]:
+    """Looks up the offsets of one partition that has a leader."""
+    for topic in topics:
+        if topic.error_code or topic.is_internal or not topic.partitions:
+            continue
+        ends = []
+        for timestamp in (-2, -1):
+            asked = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
+            found = client.ask(
+                ApiKey.LIST_OFFSETS,
+                4,
+                replica_id=-1,
+                isolation_level=0,
+                topics=[{"name": topic.name, "partitions": [asked]}],
+            )
+            ends.append(found.topics[0].partitions[0])
+            if ends[-1].error_code:
+                raise CheckError(f"{topic.name}-0: {ends[-1].error_code.name}")
+        yield f"{topic.name}-0 has offsets {ends[0].offset} to {ends[1].offset}"
+        return
+
+
+def _log_in(client: _Client, config: GatewayConfig, user: str, password: str) -> str:
+    """Proves who the client is; returns the mechanism."""
+    mechanism = max(config.sasl_enabled_mechanisms)  # SCRAM-SHA-512 before 256 before PLAIN
+    client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism)
+
+    def send(text: str) -> str:
+        answer: bytes = client.ask(ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=text.encode()).auth_bytes
+        return answer.decode()
+
+    if mechanism not in HASHES:
+        send(f"\0{user}\0{password}")
+        return mechanism
+    name = user.replace("=", "=3D").replace(",", "=2C")
+    bare = f"n={name},r={secrets.token_urlsafe(24)}"
+    answer = send(f"n,,{bare}")
+    found = re.fullmatch(r"(r=[^,]+),s=([^,]+),i=(\d+)", answer)
+    if found is None:
+        raise CheckError(f"an answer of {mechanism} that no client understands")
+    kind = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(kind, password.encode(), base64.b64decode(found[2]), int(found[3]))
+    key = hmac.digest(salted, b"Client Key", kind)
+    said = f"{bare},{answer},c=biws,{found[1]}"
+    signature = hmac.digest(hashlib.new(kind, key).digest(), said.encode(), kind)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    last = send(f"c=biws,{found[1]},p={proof}")
+    server = hmac.digest(hmac.digest(salted, b"Server Key", kind), said.encode(), kind)
+    if last != "v=" + base64.b64encode(server).decode():
+        raise CheckError("the gateway does not know the password either: it is not the one that it says")
+    return mechanism

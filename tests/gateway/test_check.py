@@ -1,0 +1,62 @@
+"""What ``commitlog gateway --check`` says of a gateway that works, and of one that does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from pyspark_commitlog.gateway import CheckError, Gateway, UsersFile, check_gateway
+from tests.cli.in_process import commitlog
+from tests.gateway.test_clients import produced
+from tests.support.gateway import serving
+
+
+def test_a_gateway_on_this_machine(gateway: Gateway, topic: str, tmp_path: Path) -> None:
+    produced(gateway, topic, [b"one", b"two"])
+    done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--listen", gateway.address)
+    assert done.code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"connected to {gateway.address}"
+    assert f"clients are told to connect to {gateway.address}, which works" in lines
+    assert [line for line in lines if line.startswith(f"{topic}-0 has offsets 0 to 2")]
+    assert lines[-1] == f"groups are coordinated by {gateway.address}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_tls_and_logins(tmp_path: Path, mechanism: str) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    users = UsersFile(str(tmp_path / "users.json"))
+    users.add("a=b,c", "secret")
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "ssl_keystore_location": str(tmp_path / "server.pem"),
+        "commitlog_users_file": users.path,
+        "sasl_enabled_mechanisms": mechanism,
+    }
+    with serving(tmp_path / "log", **settings) as gateway:
+        config = replace(gateway.config, listeners=f"SASL_SSL://{gateway.address}")
+        with pytest.raises(CheckError, match=r"TLS with .*self.signed|TLS with .*unable to get local issuer"):
+            list(check_gateway(config))
+        config = replace(config, ssl_truststore_location=str(tmp_path / "ca.pem"))
+        said = list(check_gateway(config, "a=b,c", "secret"))
+        assert f"connected to {gateway.address} by TLS" in said
+        assert f"logged in as a=b,c by {mechanism}" in said
+        with pytest.raises(CheckError, match="Authentication failed"):
+            list(check_gateway(config, "a=b,c", "wrong"))
+        with pytest.raises(CheckError, match="give --user"):
+            list(check_gateway(config))
+
+
+def test_an_address_that_clients_cannot_reach(tmp_path: Path) -> None:
+    with serving(tmp_path, advertised_listeners="PLAINTEXT://127.0.0.1:1") as gateway:
+        done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--listen", gateway.address)
+        assert done.code == 1
+        assert "clients are told to connect to 127.0.0.1:1, which fails: Connection refused" in done.stderr
+    done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--listen", "127.0.0.1:1")
+    assert (done.code, done.stderr) == (1, "commitlog: cannot connect to 127.0.0.1:1: Connection refused\n")
