@@ -62,10 +62,20 @@ class Request:
         return self.exchange.connection.local_host
 
     def answer(self, body: Mapping[str, Any]) -> None:
-        """Answers with a body by kio's names; fields that the version lacks are left out."""
-        if self.amend is not None:
-            body = self.amend(body)
-        self.answer_parts([write_answer(self.key, self.version, body)])
+        """Answers with a body by kio's names; fields that the version lacks are left out.
+
+        One that cannot be written, such as a text that is too long for the version, closes the connection, as a
+        broker's does: the request must not stay among those in progress.
+        """
+        try:
+            if self.amend is not None:
+                body = self.amend(body)
+            parts = [write_answer(self.key, self.version, body)]
+        except Exception:
+            logger.exception("the answer to a request of kind %s cannot be written", self.key)
+            self.exchange.close()
+        else:
+            self.answer_parts(parts)
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
         """Answers with the bytes of a body."""

@@ -101,7 +101,7 @@ PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py"),
     "delta": SPARK,
-    "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py"),
+    "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
 }
 
 # No tool follows a module that a string names. Commands, kernels and classes of a user's own are loaded so, and

@@ -24,6 +24,7 @@ from .configs import described_topic_configs
 from .metadata import is_legal
 
 DEFAULT = -1  # of partitions and replicas: the node's
+PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``QuorumController.MAX_RECORDS_PER_USER_OP``)
 
 
 # --- CreateTopics
@@ -37,6 +38,8 @@ def create_topics(request: Request, context: Context) -> None:
 def _create_all(manager: LogManager, request: Request, context: Context) -> Sequence[Mapping[str, Any]]:
     body = request.body
     times = Counter(each.name for each in body.topics)
+    if sum(max(each.num_partitions, len(each.assignments), 1) for each in body.topics) > PARTITIONS_MAX:
+        return [_not_created(name, _too_many()) for name in times]
     return [
         _create(manager, context, asked, is_dry=body.validate_only, is_twice=times[name] > 1)
         for name, asked in {each.name: each for each in body.topics}.items()
@@ -54,14 +57,7 @@ def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, 
             found = context.topics.find(asked.name)
             topic_id = None if found is None else found.id
     except Exception as error:
-        return {
-            "name": asked.name,
-            "error_code": _create_code(asked.name, error),
-            "error_message": message_of(error),
-            "num_partitions": -1,
-            "replication_factor": -1,
-            "configs": (),
-        }
+        return _not_created(asked.name, error)
     return {
         "name": asked.name,
         "topic_id": topic_id,
@@ -69,6 +65,23 @@ def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, 
         "replication_factor": 1,
         "configs": described_topic_configs(configs, manager.broker_settings()),
     }
+
+
+def _not_created(name: str, error: Exception) -> Mapping[str, Any]:
+    return {
+        "name": name,
+        "error_code": _create_code(name, error),
+        "error_message": message_of(error),
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": (),
+    }
+
+
+def _too_many() -> RequestError:
+    return RequestError(
+        ErrorCode.policy_violation, f"a request creates at most {PARTITIONS_MAX} partitions: send several"
+    )
 
 
 def _create_code(name: str, error: Exception) -> ErrorCode:
@@ -123,7 +136,8 @@ def _check_replicas(context: Context, assignments: Sequence[Sequence[int]]) -> N
 def delete_topics(request: Request, context: Context) -> None:
     """Deletes topics, after their logs were closed here."""
     asked = _named(request, context)
-    known = [topic for _, topic in asked if topic is not None] if context.config.delete_topic_enable else []
+    known = [topic for _, topic in asked if topic is not None and topic.name not in INTERNAL_TOPICS]
+    known = known if context.config.delete_topic_enable else []
 
     def delete() -> None:
         context.admin.answer(request, lambda manager: _deleted(manager, request, context, asked))
@@ -166,6 +180,8 @@ def _delete(
         if topic is None:
             is_by_id = asked.get("topic_id") is not None
             raise RequestError(ErrorCode.unknown_topic_id if is_by_id else ErrorCode.unknown_topic_or_partition)
+        if topic.name in INTERNAL_TOPICS:  # also while it is empty: the coordinators have it open
+            raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
         delete_topic(manager, topic.name)
     except Exception as error:
         return {**asked, "error_code": code_of(error), "error_message": message_of(error)}
@@ -192,6 +208,8 @@ def create_partitions(request: Request, context: Context) -> None:
 def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool) -> Mapping[str, Any]:
     try:
         topic = manager.topic(asked.name)
+        if asked.count - len(topic.partitions) > PARTITIONS_MAX:
+            raise _too_many()
         if asked.count <= len(topic.partitions):
             raise RequestError(
                 ErrorCode.invalid_partitions,

@@ -105,7 +105,9 @@ class Appender:
         try:
             for job in jobs:
                 if isinstance(job, _Change):
-                    calls.append(_call_changed(job.done, led.change(job.change)))
+                    failure = led.change(job.change)
+                    _log_unexpected(failure)
+                    calls.append(_call_changed(job.done, failure))
             appends = [job for job in jobs if isinstance(job, Append)]
             results = led.append([job.batch for job in appends], [job.check for job in appends])
             calls.extend(_call(job.done, result) for job, result in zip(appends, results, strict=True))
@@ -185,6 +187,6 @@ def drained(queue: SimpleQueue[T]) -> list[T]:
     return found
 
 
-def _log_unexpected(error: Exception) -> None:
-    if not isinstance(error, (LogStoreError, OSError)):
+def _log_unexpected(error: Exception | None) -> None:
+    if error is not None and not isinstance(error, (LogStoreError, OSError)):
         logger.error("an append failed", exc_info=error)

@@ -17,7 +17,6 @@ from ...storage import (
     Isolation,
     Log,
     LogConfig,
-    LogStoreError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
@@ -93,7 +92,7 @@ class LedPartition:
                 with self._log.exclusively():
                     self._has_others = True
                     change(self._log)
-        except (LogStoreError, OSError) as error:
+        except Exception as error:  # also one of ours: others' appends are in the same group
             return error
         return None
 

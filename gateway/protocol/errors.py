@@ -5,6 +5,7 @@ from __future__ import annotations
 from ... import storage
 from .bodies import ErrorCode
 
+MESSAGE_CHARACTERS_MAX = 8_000  # of 4 bytes at most each: older versions have room for 32767 bytes
 _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidConfigError: ErrorCode.invalid_config,
     storage.StorageError: ErrorCode.kafka_storage_error,
@@ -48,5 +49,9 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def message_of(error: Exception) -> str | None:
-    """Returns what a client is told about an error; None: only the code. Says nothing of errors of ours."""
-    return str(error) or None if isinstance(error, (RequestError, storage.LogStoreError)) else None
+    """Returns what a client is told about an error; None: only the code. Says nothing of errors of ours.
+
+    A long text is cut: it may contain what the client sent.
+    """
+    told = str(error)[:MESSAGE_CHARACTERS_MAX]
+    return told or None if isinstance(error, (RequestError, storage.LogStoreError)) else None

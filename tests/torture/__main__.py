@@ -29,6 +29,7 @@ MODULES = {
     "damage": "tests.torture.damage.suite",
     "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
+    "gateway-frames": "tests.torture.gateway.frames",
     "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",

@@ -15,6 +15,7 @@ SHORT: dict[str, int] = {
     "crash-states": 100,
     "damage": 1000,
     "disk-errors": 60,
+    "gateway-frames": 400,
     "kills": 20,
     "model": 1000,
     "processes": 1,

@@ -17,7 +17,7 @@ from ....storage import (
     ungrouped,
 )
 from ...context import Context
-from ...protocol import ErrorCode, code_of
+from ...protocol import ErrorCode, RequestError, code_of
 from ...request import Request
 from ...transactions import TransactionCoordinator
 from .producers import ask
@@ -121,11 +121,21 @@ def write_markers(request: Request, context: Context) -> None:
     if not asked:
         request.answer({"markers": [_marked(each, index, codes) for index, each in enumerate(markers)]})
     for place in dict.fromkeys(asked):
-        found = led[place[1]]
+        found, marker = led[place[1]], markers[place[0]]
+        refusal = _refusal(marker)
         if isinstance(found, Exception):
             done(place, found)
+        elif refusal is not None:
+            done(place, refusal)
         else:
-            context.appender.change(found, partial(_write_marker, markers[place[0]]), partial(done, place))
+            context.appender.change(found, partial(_write_marker, marker), partial(done, place))
+
+
+def _refusal(marker: Any) -> RequestError | None:
+    """Returns what is wrong with the producer of a marker; a broker calls it an unknown server error."""
+    if marker.producer_id < 0:
+        return RequestError(ErrorCode.invalid_producer_id_mapping)
+    return RequestError(ErrorCode.invalid_producer_epoch) if marker.producer_epoch < 0 else None
 
 
 def _write_marker(marker: Any, log: Log) -> None:

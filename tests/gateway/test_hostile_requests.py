@@ -1,0 +1,84 @@
+"""Requests that cannot be meant: each gets its error, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from tests.support.gateway import WireClient, produce_fields, serving
+from tests.support.logs.building import batch
+
+POLICY_VIOLATION, INVALID_TOPIC = 44, 17
+LONGEST = "y" * 32_767  # of a text in older versions
+
+
+def test_a_text_of_the_client_in_an_error_is_cut_to_what_the_answer_has_room_for(client: WireClient) -> None:
+    asked = {"name": LONGEST, "num_partitions": 1, "replication_factor": 1}
+    answer = client.ask(19, 4, topics=[asked], timeout=1000).topics[0]
+    assert (answer.name, answer.error_code) == (LONGEST, INVALID_TOPIC)
+    assert answer.error_message.startswith("a topic cannot be named")
+
+
+def test_answers_that_cannot_be_written_close_their_connections_and_hold_no_place(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path_factory.mktemp("hostile") / "log", queued_max_requests=2) as gateway:
+        for _ in range(4):
+            with WireClient(gateway) as client, monkeypatch.context() as patch:
+                patch.setattr("pyspark_commitlog.gateway.handlers.topics.is_legal", lambda _: 1 / 0)
+                patch.setattr("pyspark_commitlog.gateway.handlers.topics._not_created", lambda *_: {"name": None})
+                asked = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+                client.send(19, 4, topics=[asked], timeout=1000)
+                assert client.is_closed()
+        with WireClient(gateway) as client:
+            assert client.ask(18, 2).error_code == 0
+    assert "the answer to a request of kind 19 cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("count", [10_001, 2**31 - 1])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_request_for_too_many_partitions_is_refused(
+    client: WireClient, topic: str, count: int, validate_only: bool
+) -> None:
+    one = {"name": "one", "num_partitions": 1, "replication_factor": 1}
+    many = {"name": "many", "num_partitions": count, "replication_factor": 1}
+    answer = client.ask(19, 4, topics=[one, many], timeout=1000, validate_only=validate_only)
+    assert [each.error_code for each in answer.topics] == [POLICY_VIOLATION] * 2
+    asked = [{"name": topic, "count": min(count + 2, 2**31 - 1), "assignments": None}]
+    answer = client.ask(37, 2, topics=asked, timeout=1000, validate_only=validate_only)
+    assert answer.results[0].error_code == POLICY_VIOLATION
+
+
+@pytest.mark.parametrize(("producer_id", "epoch", "code"), [(-1, 0, 49), (-6, 0, 49), (1, -1, 47), (-1, -1, 49)])
+def test_a_marker_of_no_producer_is_refused_and_fails_no_append_beside_it(
+    gateway: Gateway, topic: str, producer_id: int, epoch: int, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    marker = {
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "coordinator_epoch": 0,
+        "transaction_result": True,
+        "topics": [{"name": topic, "partition_indexes": (0,)}],
+    }
+    with WireClient(gateway) as client, WireClient(gateway) as other:
+        client.ask(27, 1, markers=[marker])
+        sent = client.send(27, 1, markers=[marker])
+        answer = other.ask(0, 8, **produce_fields(topic, batch(b"v").tobytes()))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        answer = client.answer(27, 1, sent)
+    assert answer.markers[0].topics[0].partitions[0].error_code == code
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_an_internal_topic_is_not_deleted_from_under_its_coordinator_not_even_empty(
+    tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    with serving(tmp_path_factory.mktemp("hostile") / "log") as gateway, WireClient(gateway) as client:
+        client.ask(3, 4, topics=[{"name": name}], allow_auto_topic_creation=True)
+        for _ in range(2):
+            assert client.ask(9, 5, group_id="g", topics=None).error_code == 0
+            assert client.ask(22, 1, transactional_id="x", transaction_timeout=1000).error_code == 0
+            assert client.ask(20, 4, topic_names=(name,)).responses[0].error_code == POLICY_VIOLATION
