@@ -180,22 +180,34 @@ def test_kafkas_tool_lists_describes_and_aborts_as_our_command_sees_it(gateway: 
         assert reader.last_stable_offset == reader.log_end_offset == 2
 
 
-@pytest.mark.slow
-def test_kafkas_copier_copies_each_record_once_with_random_aborts(gateway: Gateway) -> None:
-    made(gateway, "input", "output", partitions=1)
-    feeder = Producer({"bootstrap.servers": str(gateway.address)})
-    for number in range(500):
+def copying(address: str, count: int, release: str = kafka_jvm.KAFKA_VERSION) -> list[str]:
+    """Fills a topic, and returns the command that copies it in transactions, some of which it aborts at random."""
+    admin = AdminClient({"bootstrap.servers": address})
+    for done in admin.create_topics([NewTopic(each, num_partitions=1) for each in ("input", "output")]).values():
+        done.result()
+    feeder = Producer({"bootstrap.servers": address})
+    for number in range(count):
         feeder.produce("input", b"%d" % number, partition=0)
     feeder.flush(TIMEOUT_S)
-    command = [
-        *kafka_jvm.jvm(), "org.apache.kafka.tools.TransactionalMessageCopier",
-        "--broker-list", str(gateway.address), "--transactional-id", "copier", "--consumer-group", "copiers",
+    return [
+        *kafka_jvm.broker_jvm(release=release), "org.apache.kafka.tools.TransactionalMessageCopier",
+        "--broker-list", address, "--transactional-id", "copier", "--consumer-group", "copiers",
         "--input-topic", "input", "--input-partition", "0", "--output-topic", "output",
-        "--max-messages", "500", "--transaction-size", "40", "--enable-random-aborts",
+        "--max-messages", str(count), "--transaction-size", "40", "--enable-random-aborts",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
-    assert committed(gateway, "output") == [b"%d" % number for number in range(500)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", [kafka_jvm.KAFKA_VERSION, kafka_jvm.KAFKA_4])
+def test_kafkas_copier_copies_each_record_once_with_random_aborts(tmp_path: Path, release: str) -> None:
+    with serving(tmp_path / "log", group_initial_rebalance_delay_ms=0) as gateway:
+        command = copying(str(gateway.address), 500, release)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+        assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
+        assert [
+            line for line in (done.stdout + done.stderr).splitlines() if " WARN " in line or " ERROR " in line
+        ] == []
+        assert committed(gateway, "output") == [b"%d" % number for number in range(500)]
 
 
 # A server that is killed
@@ -241,3 +253,19 @@ def test_a_transaction_goes_on_after_the_server_was_killed_between_its_steps(tmp
         producer.produce("t", b"after", partition=0)
         producer.commit_transaction(TIMEOUT_S)
     assert committed(str(directory), "t") == [b"before", b"between", b"after"]
+
+
+@pytest.mark.slow
+def test_kafkas_copier_copies_each_record_once_while_the_server_is_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "log"
+    with process(directory) as (address, _):
+        command = copying(address, 1000)
+    port = int(address.rpartition(":")[2])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copier:
+        for _ in range(2):
+            with process(directory, port):
+                before = len(committed(str(directory), "output"))
+                soon(lambda: len(committed(str(directory), "output")) > before or copier.poll() is not None)  # noqa: B023
+        with process(directory, port):
+            assert copier.wait(240) == 0
+    assert committed(str(directory), "output") == [b"%d" % number for number in range(1000)]
