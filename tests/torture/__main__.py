@@ -30,6 +30,7 @@ MODULES = {
     "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
     "gateway-frames": "tests.torture.gateway.frames",
+    "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
