@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .appending import append_entries as append_entries, sync_at_once as sync_at_once
     from .coordinated import CoordinatedGroups as CoordinatedGroups, GroupChange as GroupChange
     from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
     from .lag import (
@@ -37,6 +38,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "appending": ["append_entries", "sync_at_once"],
             "coordinated": ["CoordinatedGroups", "GroupChange"],
             "coordinator_logs": ["CoordinatorLogs"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],

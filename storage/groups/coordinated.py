@@ -7,18 +7,15 @@ log does not confirm: every read first takes in what was appended since the last
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager
 from ..errors import LogStoreError, StorageError, kept_in
-from ..format import v2
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
-from ..writing import AppendInfo, Log, Producer, check_batch
+from ..writing import Log, Producer
+from .appending import append_entries, sync_at_once
 from .offsets import GroupKey, GroupOffsets, GroupValue, group_logs, keyed_batches, tombstone_rank
-
-SYNCS_AT_ONCE = 16  # of partitions
 
 
 class GroupChange(NamedTuple):
@@ -101,7 +98,7 @@ class CoordinatedGroups:
                 _fail(results, items, error)
             else:
                 self._append(logs[partition], partition, items, writes, results)
-        for partition, failure in zip(logs, _synced(list(logs.values())), strict=True):
+        for partition, failure in zip(logs, sync_at_once(list(logs.values())), strict=True):
             if failure is not None:
                 _fail(results, (item for item in by_partition[partition] if results[item] is None), failure)
         return results
@@ -142,17 +139,7 @@ class CoordinatedGroups:
         with log.exclusively():
             entries = _entries(changes, latest.catch_up())
             if entries:
-                latest.wrote(entries, self._append_entries(log, entries))
-
-    def _append_entries(self, log: Log, entries: Sequence[tuple[bytes, bytes | None]]) -> AppendInfo:
-        config, now_ms = log.context.config, self.manager.clock.now_ms()
-        batch = v2.encode_small(entries, now_ms)
-        if len(batch) > config.batch_size_max:
-            return log.append_encoded(keyed_batches(entries, now_ms, config), sync=False)
-        (appended,) = log.append_checked([check_batch(batch, config)], sync=False)
-        if isinstance(appended, LogStoreError):
-            raise appended
-        return appended
+                latest.wrote(entries, append_entries(log, entries, self.manager.clock.now_ms()))
 
     def write_transactional(
         self,
@@ -173,22 +160,6 @@ class CoordinatedGroups:
             check()
             log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
         log.sync_appended()
-
-
-def _synced(logs: Sequence[Log]) -> list[StorageError | None]:
-    """Syncs logs at once, which costs a file system with a journal little more than one sync; returns the failures."""
-
-    def synced(log: Log) -> StorageError | None:
-        try:
-            log.sync_appended()
-        except StorageError as error:
-            return error
-        return None
-
-    if len(logs) < 2:
-        return [synced(log) for log in logs]
-    with ThreadPoolExecutor(min(len(logs), SYNCS_AT_ONCE), thread_name_prefix="commitlog sync") as threads:
-        return list(threads.map(synced, logs))
 
 
 def _entries(changes: Iterable[GroupChange], values: Mapping[GroupKey, GroupValue]) -> list[tuple[bytes, bytes | None]]:

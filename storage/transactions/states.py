@@ -22,7 +22,7 @@ from ..format.internal.internal_topics import (
     TransactionState,
     decode_transaction_key,
 )
-from ..groups import CoordinatorLogs, keyed_batches
+from ..groups import CoordinatorLogs, append_entries, keyed_batches, sync_at_once
 from ..writing import Log, Producer
 from .transaction import Transaction
 
@@ -138,17 +138,17 @@ class TransactionStates:
                 )
             check_legal(transactional_id, found, value)
             entry = (TransactionLogKey(transactional_id).encode(), value.encode())
-            batches = keyed_batches([entry], self.manager.clock.now_ms(), log.context.config)
-            info = log.append_encoded(batches, sync=sync)
+            info = append_entries(log, [entry], self.manager.clock.now_ms())
+            if sync:
+                log.sync_appended()
             self._logs.latest(self._partition(transactional_id)).wrote([entry], info)
 
     def sync(self, transactional_ids: Iterable[str]) -> None:
         """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
         logs = {self._partition(each): self._log(each) for each in transactional_ids}
-        for log in logs.values():
-            log.begin_sync()  # of all, before one is waited for
-        for log in logs.values():
-            log.sync_appended()
+        for failure in sync_at_once(list(logs.values())):
+            if failure is not None:
+                raise failure
 
     def forget(self, transactional_id: str, expected: TransactionLogValue) -> bool:
         """Writes a tombstone for a transactional id if ``expected`` is its newest state; returns whether it did.
