@@ -99,7 +99,7 @@ SPARK = (
 FINDING_JARS = ("tests/support/kafka/kafka_jvm.py", "tests/support/spark/spark_jvm.py")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
-    "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py"),
+    "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,
     "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
 }
