@@ -30,6 +30,7 @@ MODULES = {
     "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
     "gateway-frames": "tests.torture.gateway.frames",
+    "gateway-kills": "tests.torture.gateway.kills",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",

@@ -16,6 +16,7 @@ SHORT: dict[str, int] = {
     "damage": 1000,
     "disk-errors": 60,
     "gateway-frames": 400,
+    "gateway-kills": 2,
     "gateway-power-cuts": 100,
     "kills": 20,
     "model": 1000,
