@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 TIMEOUT_S = 120
+PROBLEMS = ("WARN", "ERR", "%3|", "%4|")  # the last two are librdkafka's for errors and warnings
 
 
 def program(name: str, package: str) -> str:
@@ -23,6 +24,6 @@ def program(name: str, package: str) -> str:
 def printed(command: Sequence[str], *, stdin: str = "", cwd: Path | None = None, timeout_s: float = TIMEOUT_S) -> str:
     """What a program prints. It must succeed, and neither warn nor complain on standard error."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=cwd)
-    problems = [line for line in done.stderr.splitlines() if "WARN" in line or "ERR" in line]
+    problems = [line for line in done.stderr.splitlines() if any(each in line for each in PROBLEMS)]
     assert (done.returncode, problems) == (0, []), done.stdout + done.stderr
     return done.stdout

@@ -5,7 +5,7 @@ const { CompressionTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
 const [address, topic] = process.argv.slice(2)
 const numbers = Array.from({ length: 100 }, (_, number) => String(number))
 // Warnings go to standard error, where a test looks for them.
-const logCreator = () => ({ log }) => console.error(JSON.stringify(log))
+const logCreator = () => ({ label, log }) => console.error(label, JSON.stringify(log))
 const kafka = new Kafka({ brokers: [address], clientId: 'kafkajs', logLevel: logLevel.WARN, logCreator })
 
 async function main() {
