@@ -1,7 +1,7 @@
 """Frames that no client sends, against a running gateway: each is answered or costs its connection, and nothing else.
 
 Frames of a real client and frames whose fields are drawn by chance are sent as they are, damaged, cut, or with another
-length before them. Meanwhile connections stand open whose frames claim 2 GB and never come, and one that reads no
+length before them. Beside them, connections stand open whose frames claim 2 GB and never come, and one that reads no
 answer. After so many frames every thread of the gateway is asked something by another connection, which must be
 answered; nothing may be logged as an error of ours, no answer may have the code of one, and memory is bounded.
 """
