@@ -24,6 +24,7 @@ from pyspark_commitlog.pipeline.delta.export import parser, query
 from pyspark_commitlog.pipeline.job.run_query import run_available
 from pyspark_commitlog.pipeline.job.session import spark_session
 from pyspark_commitlog.pipeline.read.table import read_table
+from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError
 from pyspark_commitlog.storage import errors
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -39,11 +40,10 @@ STREAM_EVERY = 4  # inputs
 EXPORT_EVERY = 8  # inputs
 HERE = ("cat", "read_table")
 COLUMNS = (0, 1, 3, 4)  # of a row: offset, time, key, value
-OURS = tuple(
-    name
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, LogStoreError)
-)  # fmt: skip
+OURS = (
+    TimeBeyondSparkError.__name__,
+    *(name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, LogStoreError)),
+)
 
 
 class RefusedError(Exception):
