@@ -62,12 +62,12 @@ def test_no_topic_leaves_the_directory_by_its_name(directory: Path, name: str) -
 @pytest.mark.parametrize("name", ESCAPES)
 def test_topics_json_with_such_a_name_is_damaged(name: str) -> None:
     topic = {"id": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": 1, "configs": {}}
-    with pytest.raises(CorruptionError, match="not the JSON"):
+    with pytest.raises(CorruptionError, match="the content is not what this engine writes"):
         decode_topics(json.dumps({"version": 1, "topics": {name: topic}}).encode())
 
 
 def test_topics_json_that_is_nested_without_end_is_damaged() -> None:
-    with pytest.raises(CorruptionError, match="not the JSON"):
+    with pytest.raises(CorruptionError, match="the content is not what this engine writes"):
         decode_topics(b'{"version": 1, "topics": ' + b"[" * 200_000)
 
 

@@ -295,7 +295,7 @@ PATHS += [
 
 
 def test_every_command_is_tried_with_an_address() -> None:
-    assert {command for command, _ in PATHS} == {*COMMANDS}
+    assert {command for command, _ in PATHS} == {*COMMANDS} - {"users"}  # which has a file, and no log directory
 
 
 @pytest.mark.parametrize(("command", "arguments"), PATHS, ids=[f"{each[0]} {each[1][0]}" for each in PATHS])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from prometheus_client import CollectorRegistry
 
 from pyspark_commitlog.gateway import Gateway, GatewayMetrics
@@ -42,3 +44,14 @@ def test_what_clients_do_is_counted(gateway: Gateway, client: WireClient, topic:
     assert value(f"{of_requests}_totaltimems_sum", request="Produce") > 0
     assert value(f"{syncs}_count") > synced
     assert value(f"{syncs}_sum") > 0
+
+
+def test_the_page_about_metrics_has_each_of_a_gateways(gateway: Gateway) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    lines = page[page.index("`commitlog gateway --metrics-port") :].splitlines()
+    named = {line.split("|")[1].strip().split()[0] for line in lines if line.startswith("| kafka_")}
+    printed = {
+        f"{metric.name}_total" if metric.type == "counter" else metric.name
+        for metric in GatewayMetrics(gateway.figures).collect()
+    }
+    assert named == printed

@@ -741,8 +741,10 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("more", "told"),
         [
-            pytest.param({"partitions": 5}, "2 partitions, 5", id="partitions"),
-            pytest.param({"configs": {"retention.ms": "7"}}, "retention.ms = 604800000, 7", id="a setting"),
+            pytest.param({"partitions": 5}, "has 2 partitions, but 5 were requested", id="partitions"),
+            pytest.param(
+                {"configs": {"retention.ms": "7"}}, "has retention.ms = 604800000, but 7 was requested", id="a setting"
+            ),
         ],
     )
     def test_topic_with_other_settings(
