@@ -279,7 +279,7 @@ def test_what_is_late_is_aborted_and_its_producer_fenced(quick: Gateway) -> None
 def test_an_idle_id_is_given_back_and_its_producer_goes_on(quick: Gateway) -> None:
     with WireClient(quick) as client, LogManager.open(quick.context.log_dir) as manager:
         producer = WireProducer(client, "app")
-        producer.init(timeout_ms=300)
+        producer.init(timeout_ms=2_000)  # enough for a transaction, on a busy machine too
 
         def is_free() -> bool:
             try:
