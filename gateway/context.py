@@ -8,6 +8,7 @@ from typing import Any
 
 from ..storage import Clock, LogManager
 from .config import Address, GatewayConfig
+from .disk import DiskWorker
 from .figures import Figures
 from .groups import GroupThreads
 from .partitions import Appender, Partitions, Topics
@@ -18,36 +19,22 @@ from .transactions import TransactionThreads
 from .worker import Worker
 
 
-class ManagerWorker(Worker):
+class ManagerWorker(DiskWorker[LogManager]):
     """A worker with a log manager of its own, for what may take long: changes of topics, searches by time."""
 
     def __init__(self, name: str, open_manager: Callable[[], LogManager]) -> None:
-        super().__init__(name)
-        self._open_manager = open_manager
-        self._manager: LogManager | None = None
-
-    @property
-    def manager(self) -> LogManager:
-        """The manager, opened at the first use. Only for the thread of the worker."""
-        if self._manager is None:
-            self._manager = self._open_manager()
-        return self._manager
+        super().__init__(name, open_manager, LogManager.close)
 
     def answer(self, request: Request, task: Callable[[LogManager], Mapping[str, Any]]) -> None:
         """Answers ``request`` with the result of ``task``, which runs in the worker's thread, or with its error."""
 
         def run() -> None:
             try:
-                request.answer(task(self.manager))
+                request.answer(task(self.opened))
             except Exception as error:
                 request.fail(error)
 
         self.run(run)
-
-    def close(self) -> None:
-        """Closes the manager."""
-        if self._manager is not None:
-            self._manager.close()
 
 
 @dataclass

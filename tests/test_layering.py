@@ -52,7 +52,7 @@ FLOORS = {
         request producer_ids
         partitions groups
         protocol
-        network security
+        network security disk
         config worker process figures
         """,
     "cli": """

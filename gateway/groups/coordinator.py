@@ -24,13 +24,14 @@ from ...storage import (
     LogStoreError,
 )
 from ..config import GatewayConfig
+from ..disk import Home
 from ..protocol import ErrorCode
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
 from .offsets import Offsets
 from .rebalancing import Groups
-from .store import GroupStore, Home, run_later, stored_offset_code
+from .store import GroupStore, run_later, stored_offset_code
 
 CLASSIC = "classic"
 

@@ -13,11 +13,12 @@ from functools import partial
 
 from ...storage import Clock, GroupChange, GroupMetadataKey
 from ..config import GatewayConfig
+from ..disk import Home
 from ..protocol import ErrorCode
 from ..worker import Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult
-from .store import GroupStore, Home, run_later, stored_group_code
+from .store import GroupStore, run_later, stored_group_code
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for the first JoinGroup of a member, which may retry it and leave this one
 

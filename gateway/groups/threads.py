@@ -6,33 +6,10 @@ from collections.abc import Callable
 
 from ...storage import CoordinatedGroups, LogManager
 from ..config import GatewayConfig
+from ..disk import DiskWorker
 from ..worker import Worker
 from .coordinator import GroupCoordinator
 from .store import GroupStore
-
-
-class _Disk(Worker):
-    """A worker with a log manager of its own."""
-
-    def __init__(self, open_manager: Callable[[], LogManager], partitions: int) -> None:
-        super().__init__("gateway-offsets")
-        self._open_manager = open_manager
-        self._partitions = partitions
-        self._groups: CoordinatedGroups | None = None
-
-    def ask(self, task: Callable[[CoordinatedGroups], None]) -> None:
-        """Runs ``task`` after those given before. For any thread."""
-        self.run(lambda: task(self._opened()))
-
-    def _opened(self) -> CoordinatedGroups:
-        if self._groups is None:
-            self._groups = CoordinatedGroups(self._open_manager(), partitions=self._partitions)
-        return self._groups
-
-    def close(self) -> None:
-        """Closes the manager."""
-        if self._groups is not None:
-            self._groups.manager.close()
 
 
 class GroupThreads:
@@ -41,7 +18,11 @@ class GroupThreads:
     def __init__(self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager]) -> None:
         """``manager`` is asked for its clock only; another one is opened in the thread that uses it."""
         self._home = Worker("gateway-groups")
-        self._disk = _Disk(open_manager, config.offsets_topic_num_partitions)
+        self._disk = DiskWorker(
+            "gateway-offsets",
+            lambda: CoordinatedGroups(open_manager(), partitions=config.offsets_topic_num_partitions),
+            lambda groups: groups.manager.close(),
+        )
         store = GroupStore(self._disk.ask, self._home, config.offsets_commit_timeout_ms)
         self._coordinator = GroupCoordinator(config, manager.clock, self._home, store)
 

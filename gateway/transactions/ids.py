@@ -8,10 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from ...storage import Clock, TransactionLogValue
+from ..disk import Home
 from ..protocol import ErrorCode, code_of
 from .gate import Gate
 from .held import HeldId, Opened
-from .store import Home, TransactionStore
+from .store import TransactionStore
 
 _UNAVAILABLE = frozenset(
     {ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition, ErrorCode.corrupt_message}

@@ -6,10 +6,8 @@ the same time do not wait for each other's syncs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from threading import Lock
-from typing import Protocol, TypeVar
 
 from ...storage import (
     GroupOffsets,
@@ -24,11 +22,9 @@ from ...storage import (
     this_process,
 )
 from ..config import GatewayConfig
+from ..disk import Store
 from ..producer_ids import ProducerIds
-from ..worker import Task
 from .held import PREPARED, UNDECIDED, Opened, is_late
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,26 +121,8 @@ class StoredStates:
         self._manager.close()
 
 
-class Home(Protocol):
-    """The coordinator's thread."""
-
-    def run(self, task: Task) -> None:
-        """Runs ``task`` after those given before. For any thread."""
-        ...
-
-    def later(self, delay_s: float, task: Task) -> object:
-        """Runs ``task`` after ``delay_s``."""
-        ...
-
-
-class TransactionStore:
+class TransactionStore(Store[StoredStates, _Write]):
     """The states. Its methods are for the coordinator's thread, which also calls what is given to them."""
-
-    def __init__(self, on_disk: Callable[[Callable[[StoredStates], None]], None], home: Home) -> None:
-        """``on_disk`` runs tasks in the thread of the disk."""
-        self._on_disk, self._home = on_disk, home
-        self._waiting: list[_Write] = []
-        self._guard = Lock()
 
     def write(
         self,
@@ -156,34 +134,10 @@ class TransactionStore:
         sync: bool = True,
     ) -> None:
         """Writes a state if ``expected`` is the newest; calls ``done`` with None when it is durable, or the error."""
-        with self._guard:
-            self._waiting.append(_Write(transactional_id, expected, value, sync, done))
-            is_first = len(self._waiting) == 1
-        if is_first:
-            self._on_disk(self._flush)
+        self._put(_Write(transactional_id, expected, value, sync, done))
 
-    def _flush(self, states: StoredStates) -> None:
-        with self._guard:
-            writes, self._waiting = self._waiting, []
-        errors: list[Exception | None]
-        try:
-            errors = states.write(writes)
-        except Exception as error:  # of ours: each client gets an answer
-            errors = [error] * len(writes)
-        for write, failure in zip(writes, errors, strict=True):
-            self._home.run(lambda write=write, failure=failure: write.done(failure))  # type: ignore[misc]
+    def _write(self, disk: StoredStates, writes: Sequence[_Write]) -> Sequence[Exception | None]:
+        return disk.write(writes)
 
-    def ask(
-        self, question: Callable[[StoredStates], T], done: Callable[[T], None], failed: Callable[[Exception], None]
-    ) -> None:
-        """Calls ``done`` with the answer of a question, or ``failed`` with its error."""
-
-        def run(states: StoredStates) -> None:
-            try:
-                answer = question(states)
-            except Exception as error:  # of the disk, or ours
-                self._home.run(lambda error=error: failed(error))  # type: ignore[misc]
-            else:
-                self._home.run(lambda: done(answer))
-
-        self._on_disk(run)
+    def _answer(self, write: _Write, error: Exception | None) -> None:
+        write.done(error)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...storage import Clock, LogManager
 from ..config import GatewayConfig
+from ..disk import DiskWorker
 from ..partitions import Appender, Partitions
 from ..worker import Worker
 from .coordinator import TransactionCoordinator
@@ -13,30 +14,6 @@ from .gate import Gate
 from .ids import HeldIds
 from .markers import Markers
 from .store import StoredStates, TransactionStore
-
-
-class _Disk(Worker):
-    """The thread that reads and writes, with a log manager of its own."""
-
-    def __init__(self, open_manager: Callable[[], LogManager], config: GatewayConfig) -> None:
-        super().__init__("gateway-transaction-states")
-        self._open_manager = open_manager
-        self._config = config
-        self._states: StoredStates | None = None
-
-    def ask(self, task: Callable[[StoredStates], None]) -> None:
-        """Runs ``task`` after those given before. For any thread."""
-        self.run(lambda: task(self._opened()))
-
-    def _opened(self) -> StoredStates:
-        if self._states is None:
-            self._states = StoredStates(self._open_manager(), self._config)
-        return self._states
-
-    def close(self) -> None:
-        """Releases all locks, and closes the manager."""
-        if self._states is not None:
-            self._states.close()
 
 
 class TransactionThreads:
@@ -53,7 +30,9 @@ class TransactionThreads:
         """``open_manager`` is called in the thread that uses the manager."""
         self.gate = Gate()
         self._home = Worker("gateway-transactions")
-        self._disk = _Disk(open_manager, config)
+        self._disk = DiskWorker(
+            "gateway-transaction-states", lambda: StoredStates(open_manager(), config), StoredStates.close
+        )
         ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate)
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 
