@@ -7,13 +7,14 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from .figures import Figures
 from .network import Exchange, Part
 from .protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
 from .security import Session
 
+C = TypeVar("C")
 _LENGTH = struct.Struct(">i")
 
 logger = logging.getLogger(__name__)
@@ -92,6 +93,17 @@ class Request:
         """Ends a request whose client wants no answer."""
         self._figures.answered(self.key, time.perf_counter() - self._began_s)
         self.exchange.answer(())
+
+    def or_fail(self, task: Callable[[C], None]) -> Callable[[C], None]:
+        """Returns ``task``, which answers the request at once or later; an error that it raises is the answer."""
+
+        def run(given: C) -> None:
+            try:
+                task(given)
+            except Exception as error:  # of ours
+                self.fail(error)
+
+        return run
 
     def fail(self, error: Exception) -> None:
         """Answers with an error of the whole request, if its answer has a place for one; else closes the connection."""

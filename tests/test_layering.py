@@ -53,7 +53,7 @@ FLOORS = {
         partitions groups
         protocol
         network security disk
-        config worker process figures
+        config worker process figures gathering
         """,
     "cli": """
         admin produce gateway

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from threading import Lock
+from functools import partial
 from typing import Any
 
 from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
+from ..gathering import gathering
 from ..partitions import LedPartition
 from ..protocol import ErrorCode, RequestError, code_of
 from ..request import Request
@@ -39,21 +40,9 @@ def list_offsets(request: Request, context: Context) -> None:
 
 def _after_catching_up(context: Context, behind: list[LedPartition], then: Callable[[], None]) -> None:
     """Calls ``then`` when what others appended to the partitions is synced and shown."""
-    if not behind:
-        then()
-        return
-    missing, lock = len(behind), Lock()
-
-    def done(_: Exception | None) -> None:
-        nonlocal missing
-        with lock:
-            missing -= 1
-            is_last = not missing
-        if is_last:
-            then()
-
-    for led in behind:
-        context.appender.catch_up(led, done)
+    put: Callable[[int, Exception | None], None] = gathering(len(behind), lambda _: then())
+    for index, led in enumerate(behind):
+        context.appender.catch_up(led, partial(put, index))
 
 
 def _offsets(request: Request, led: Led, manager: LogManager | None) -> Mapping[str, Any]:

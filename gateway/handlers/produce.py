@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 
 from ...storage import (
     INTERNAL_TOPICS,
@@ -15,6 +14,7 @@ from ...storage import (
     check_batch,
 )
 from ..context import Context
+from ..gathering import gathering
 from ..partitions import Append, LedPartition
 from ..protocol import (
     ErrorCode,
@@ -62,10 +62,7 @@ class _Producing:
         led: Mapping[TopicPartition, LedPartition | Exception],
     ) -> None:
         self._request, self._context, self._asked, self._led = request, context, asked, led
-        self._answers: list[Produced | None] = [None] * len(asked.partitions)
-        self._missing = len(asked.partitions)
         self._refused_by = ErrorCode.none
-        self._lock = Lock()
 
     def start_soon(self, refused_by: ErrorCode) -> None:
         """Starts in the thread of the connection; ``refused_by``: why no transactional batch may be appended."""
@@ -73,8 +70,7 @@ class _Producing:
         self._request.exchange.processor.call_soon(self.start)
 
     def start(self) -> None:
-        if not self._missing:
-            self._finish()
+        self._answered: Callable[[int, Produced], None] = gathering(len(self._asked.partitions), self._finish)
         for index, each in enumerate(self._asked.partitions):
             try:
                 job = self._checked(index, each)
@@ -133,16 +129,7 @@ class _Producing:
             ),
         )
 
-    def _answered(self, index: int, answer: Produced) -> None:
-        with self._lock:
-            self._answers[index] = answer
-            self._missing -= 1
-            is_last = not self._missing
-        if is_last:
-            self._finish()
-
-    def _finish(self) -> None:
-        answers = [each for each in self._answers if each is not None]
+    def _finish(self, answers: Sequence[Produced]) -> None:
         failed = sum(1 for each in answers if each.error)
         if failed:
             self._context.figures.failed(produces=failed)

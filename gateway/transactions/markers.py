@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Lock
 
 from ...storage import (
     Producer,
@@ -15,6 +14,7 @@ from ...storage import (
     ungrouped,
     write_marker,
 )
+from ..gathering import gathering
 from ..partitions import Appender, LedPartition, NotOpenError, Partitions
 
 Done = Callable[[Exception | None], None]
@@ -39,22 +39,20 @@ class Markers:
             again = partial(self._again, decided, coordinator_epoch, now_ms, done)
             self._partitions.open_then(error.partitions, again)
             return
-        pending = _Pending(done, len(found))
+        put: Callable[[int, Exception | None], None] = gathering(len(found), lambda errors: done(_failure(errors)))
         producer = Producer(decided.producer_id, decided.producer_epoch)
         commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
-        for led in found.values():
+        for index, led in enumerate(found.values()):
             if isinstance(led, LedPartition):
                 marker = partial(
                     write_marker, producer=producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
                 )
-                self._appender.change(led, marker, pending.ended)
+                self._appender.change(led, marker, partial(put, index))
             elif isinstance(led, UnknownTopicOrPartitionError):
                 logger.warning("%s; the transaction ends without a marker in this partition", led)
-                pending.ended(None)
+                put(index, None)
             else:
-                pending.ended(led)
-        if not found:
-            done(None)
+                put(index, led)
 
     def _again(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         try:
@@ -63,20 +61,6 @@ class Markers:
             done(error)
 
 
-class _Pending:
-    """Calls ``done`` after so many ends, with the first error."""
-
-    def __init__(self, done: Done, count: int) -> None:
-        self._done, self._left = done, count
-        self._error: Exception | None = None
-        self._lock = Lock()
-
-    def ended(self, error: Exception | None) -> None:
-        with self._lock:
-            self._left -= 1
-            if isinstance(error, UnknownTopicOrPartitionError):  # deleted in the meantime
-                error = None
-            self._error = self._error or error
-            is_last = not self._left
-        if is_last:
-            self._done(self._error)
+def _failure(errors: Sequence[Exception | None]) -> Exception | None:
+    """Returns the first error; a partition that was deleted in the meantime is none."""
+    return next((each for each in errors if each and not isinstance(each, UnknownTopicOrPartitionError)), None)

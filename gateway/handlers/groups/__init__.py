@@ -16,7 +16,12 @@ if TYPE_CHECKING:
         describe_groups as describe_groups,
         list_groups as list_groups,
     )
-    from .committed import commit_offsets as commit_offsets, fetch_offsets as fetch_offsets
+    from .asking import by_topic as by_topic
+    from .committed import (
+        asked_offsets as asked_offsets,
+        commit_offsets as commit_offsets,
+        fetch_offsets as fetch_offsets,
+    )
     from .members import (
         heartbeat as heartbeat,
         join_group as join_group,
@@ -28,7 +33,8 @@ else:
         __name__,
         submod_attrs={
             "admin": ["delete_groups", "delete_offsets", "describe_groups", "list_groups"],
-            "committed": ["commit_offsets", "fetch_offsets"],
+            "asking": ["by_topic"],
+            "committed": ["asked_offsets", "commit_offsets", "fetch_offsets"],
             "members": ["heartbeat", "join_group", "leave_group", "sync_group"],
         },
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ....storage import SINK_PREFIX, TopicPartition
 from ...context import Context
+from ...gathering import gathering
 from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
 from ...protocol import ErrorCode
 from ...request import Request
@@ -35,12 +36,14 @@ def describe_groups(request: Request, context: Context) -> None:
     """Answers with the members of groups; a group that does not exist is Dead."""
     names = list(dict.fromkeys(request.body.groups))
     operations = ALL_OPERATIONS if getattr(request.body, "include_authorized_operations", False) else NOT_ASKED
-    answers: dict[str, Mapping[str, Any]] = {}
+    put: Callable[[int, Mapping[str, Any]], None] = gathering(
+        len(names), lambda groups: request.answer({"groups": groups})
+    )
 
-    def done(name: str, group: DescribedGroup) -> None:
-        answers[name] = {
+    def done(index: int, group: DescribedGroup) -> None:
+        answer = {
             "error_code": group.error,
-            "group_id": name,
+            "group_id": names[index],
             "group_state": group.state,
             "protocol_type": group.protocol_type,
             "protocol_data": group.protocol,
@@ -57,14 +60,11 @@ def describe_groups(request: Request, context: Context) -> None:
             ],
             "authorized_operations": NOT_ASKED if group.error else operations,
         }
-        if len(answers) == len(names):
-            request.answer({"groups": [answers[each] for each in names]})
+        put(index, answer)
 
     def describe(coordinator: GroupCoordinator) -> None:
-        if not names:
-            request.answer({"groups": ()})
-        for name in names:
-            coordinator.describe(name, partial(done, name))
+        for index, name in enumerate(names):
+            coordinator.describe(name, partial(done, index))
 
     ask(request, context, describe)
 
@@ -72,18 +72,16 @@ def describe_groups(request: Request, context: Context) -> None:
 def delete_groups(request: Request, context: Context) -> None:
     """Answers, for each group, whether it was deleted."""
     names = list(dict.fromkeys(request.body.groups_names))
-    codes: dict[str, ErrorCode] = {}
 
-    def done(name: str, code: ErrorCode) -> None:
-        codes[name] = code
-        if len(codes) == len(names):
-            request.answer({"results": [{"group_id": each, "error_code": codes[each]} for each in names]})
+    def done(codes: Sequence[ErrorCode]) -> None:
+        results = zip(names, codes, strict=True)
+        request.answer({"results": [{"group_id": name, "error_code": code} for name, code in results]})
+
+    put = gathering(len(names), done)
 
     def delete(coordinator: GroupCoordinator) -> None:
-        if not names:
-            request.answer({"results": ()})
-        for name in names:
-            coordinator.delete(name, partial(done, name))
+        for index, name in enumerate(names):
+            coordinator.delete(name, partial(put, index))
 
     ask(request, context, delete)
 

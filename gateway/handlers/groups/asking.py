@@ -13,14 +13,7 @@ from ...request import Request
 
 def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], None]) -> None:
     """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
-
-    def run(coordinator: GroupCoordinator) -> None:
-        try:
-            task(coordinator)
-        except Exception as error:  # of ours
-            request.fail(error)
-
-    context.groups.run(run)
+    context.groups.run(request.or_fail(task))
 
 
 def by_topic(answers: Iterable[tuple[TopicPartition, Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:

@@ -9,12 +9,13 @@ from typing import Any
 
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
+from ...gathering import gathering
 from ...groups import Commit, Fetched, GroupCoordinator
 from ...protocol import ErrorCode
 from ...request import Request
 from .asking import ask, by_topic
 
-NO_OFFSET = -1
+NO_OFFSET = NO_TIMESTAMP = -1
 NO_EPOCH = -1
 _OWN_RETENTION = range(2, 5)  # versions of OffsetCommit in which a client can say how long its offsets are kept
 _FETCH_ERROR, _FETCH_SEVERAL = 2, 8  # first versions of OffsetFetch with an error of the whole, with several groups
@@ -24,17 +25,7 @@ def commit_offsets(request: Request, context: Context) -> None:
     """Commits offsets; those of partitions that do not exist are refused."""
     body, now_ms = request.body, context.clock.now_ms()
     expire_ms = _expire_ms(request, now_ms)
-    asked = {
-        TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
-            each.committed_offset,
-            each.committed_metadata or "",
-            now_ms,
-            getattr(each, "committed_leader_epoch", NO_EPOCH),
-            expire_ms,
-        )
-        for topic in body.topics
-        for each in topic.partitions
-    }
+    asked = asked_offsets(body, now_ms, expire_ms)
     known = {each: value for each, value in asked.items() if context.topics.has(each)}
     instance_id = getattr(body, "group_instance_id", None)
     commit = Commit(body.group_id, body.generation_id_or_member_epoch, body.member_id, instance_id, known)
@@ -49,29 +40,42 @@ def commit_offsets(request: Request, context: Context) -> None:
         done({})
 
 
+def asked_offsets(body: Any, now_ms: int, expire_ms: int = NO_TIMESTAMP) -> dict[TopicPartition, OffsetCommitValue]:
+    """Returns what a request commits; ``expire_ms``: when its offsets expire, -1 for the group's rule."""
+    return {
+        TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
+            each.committed_offset,
+            each.committed_metadata or "",
+            now_ms,
+            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            expire_ms,
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+
+
 def _expire_ms(request: Request, now_ms: int) -> int:
     if request.version not in _OWN_RETENTION:
-        return NO_OFFSET
+        return NO_TIMESTAMP
     retention_ms: int = request.body.retention_time // timedelta(milliseconds=1)
-    return NO_OFFSET if retention_ms < 0 else now_ms + retention_ms
+    return NO_TIMESTAMP if retention_ms < 0 else now_ms + retention_ms
 
 
 def fetch_offsets(request: Request, context: Context) -> None:
     """Answers with the committed offsets of groups."""
     body = request.body
     groups = body.groups if request.version >= _FETCH_SEVERAL else [body]
-    waiting = len(groups)
-    answers: dict[int, Mapping[str, Any]] = {}
+
+    def answer(several: Sequence[Mapping[str, Any]]) -> None:
+        request.answer({"groups": several} if request.version >= _FETCH_SEVERAL else several[0])
+
+    put = gathering(len(groups), answer)
 
     def done(index: int, error: ErrorCode, found: Fetched) -> None:
-        answers[index] = _fetched(request.version, groups[index], error, found)
-        if len(answers) == waiting:
-            several = [answers[each] for each in sorted(answers)]
-            request.answer({"groups": several} if request.version >= _FETCH_SEVERAL else several[0])
+        put(index, _fetched(request.version, groups[index], error, found))
 
     def fetch(coordinator: GroupCoordinator) -> None:
-        if not groups:
-            request.answer({"groups": ()})
         for index, group in enumerate(groups):
             stable = getattr(body, "require_stable", False)
             coordinator.offsets.fetch(group.group_id, _wanted(group), partial(done, index), require_stable=stable)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import Any
 
 from ....storage import (
@@ -17,6 +16,7 @@ from ....storage import (
     ungrouped,
 )
 from ...context import Context
+from ...gathering import gathering
 from ...protocol import ErrorCode, RequestError, code_of
 from ...request import Request
 from ...transactions import TransactionCoordinator
@@ -66,16 +66,14 @@ def list_transactions(request: Request, context: Context) -> None:
 def describe_transactions(request: Request, context: Context) -> None:
     """Answers with the state of each transactional id, and the partitions of its open transaction."""
     names = list(request.body.transactional_ids)
-    answers: dict[int, Mapping[str, Any]] = {}
+    put: Callable[[int, Mapping[str, Any]], None] = gathering(
+        len(names), lambda states: request.answer({"transaction_states": states})
+    )
 
     def done(index: int, error: ErrorCode, value: TransactionLogValue | None) -> None:
-        answers[index] = {"transactional_id": names[index], "error_code": error, **_described(value)}
-        if len(answers) == len(names):
-            request.answer({"transaction_states": [answers[each] for each in sorted(answers)]})
+        put(index, {"transactional_id": names[index], "error_code": error, **_described(value)})
 
     def describe(coordinator: TransactionCoordinator) -> None:
-        if not names:
-            request.answer({"transaction_states": ()})
         for index, name in enumerate(names):
             coordinator.describe(name, partial(done, index))
 
@@ -101,34 +99,31 @@ def _described(value: TransactionLogValue | None) -> Mapping[str, Any]:
 def write_markers(request: Request, context: Context) -> None:
     """Writes markers, as administrators do to end a transaction that hangs; answers when they are synced."""
     markers = request.body.markers
-    asked = [
+    asked = dict.fromkeys(
         (index, TopicPartition(topic.name, number))
         for index, marker in enumerate(markers)
         for topic in marker.topics
         for number in topic.partition_indexes
-    ]
+    )
     led = context.partitions.led({partition for _, partition in asked})
-    codes: dict[tuple[int, TopicPartition], ErrorCode] = {}
-    guard = Lock()
 
-    def done(place: tuple[int, TopicPartition], error: Exception | None) -> None:
-        with guard:
-            codes[place] = ErrorCode.none if error is None else code_of(error)
-            is_last = len(codes) == len(set(asked))
-        if is_last:
-            request.answer({"markers": [_marked(each, index, codes) for index, each in enumerate(markers)]})
-
-    if not asked:
+    def answer(errors: Sequence[Exception | None]) -> None:
+        codes = {
+            place: ErrorCode.none if error is None else code_of(error)
+            for place, error in zip(asked, errors, strict=True)
+        }
         request.answer({"markers": [_marked(each, index, codes) for index, each in enumerate(markers)]})
-    for place in dict.fromkeys(asked):
-        found, marker = led[place[1]], markers[place[0]]
+
+    put = gathering(len(asked), answer)
+    for at, (index, partition) in enumerate(asked):
+        found, marker = led[partition], markers[index]
         refusal = _refusal(marker)
         if isinstance(found, Exception):
-            done(place, found)
+            put(at, found)
         elif refusal is not None:
-            done(place, refusal)
+            put(at, refusal)
         else:
-            context.appender.change(found, partial(_write_marker, marker), partial(done, place))
+            context.appender.change(found, partial(_write_marker, marker), partial(put, at))
 
 
 def _refusal(marker: Any) -> RequestError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from ....storage import Producer, TopicPartition
@@ -18,14 +19,7 @@ _FENCED_INIT, _FENCED = 4, 2  # first versions of InitProducerId, and of the oth
 
 def ask(request: Request, context: Context, task: Callable[[TransactionCoordinator], None]) -> None:
     """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
-
-    def run(coordinator: TransactionCoordinator) -> None:
-        try:
-            task(coordinator)
-        except Exception as error:  # of ours
-            request.fail(error)
-
-    context.transactions.run(run)
+    context.transactions.run(request.or_fail(task))
 
 
 def _known(request: Request, error: ErrorCode, first: int = _FENCED) -> ErrorCode:
@@ -92,11 +86,7 @@ def _by_topic(
 
 def add_offsets(request: Request, context: Context) -> None:
     """Adds the partition of a group's offsets to a transaction."""
-    body = request.body
-
-    def done(error: ErrorCode) -> None:
-        request.answer({"error_code": _known(request, error)})
-
+    body, done = request.body, partial(_answer, request)
     producer = Producer(body.producer_id, body.producer_epoch)
     ask(
         request,
@@ -105,13 +95,13 @@ def add_offsets(request: Request, context: Context) -> None:
     )
 
 
+def _answer(request: Request, error: ErrorCode) -> None:
+    request.answer({"error_code": _known(request, error)})
+
+
 def end_transaction(request: Request, context: Context) -> None:
     """Commits or aborts a transaction; answers when readers of committed records see the result."""
-    body = request.body
-
-    def done(error: ErrorCode) -> None:
-        request.answer({"error_code": _known(request, error)})
-
+    body, done = request.body, partial(_answer, request)
     producer = Producer(body.producer_id, body.producer_epoch)
     ask(
         request,

@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ....storage import OffsetCommitValue, Producer, TopicPartition
+from ....storage import Producer, TopicPartition
 from ...context import Context
 from ...groups import Commit
 from ...protocol import ErrorCode, RequestError
 from ...request import Request
 from ...transactions import known_before
+from ..groups import asked_offsets, by_topic
 from .producers import ask
 
-NO_EPOCH = -1
 _ABORTABLE = 4  # the first version that knows TRANSACTION_ABORTABLE
 
 
 def commit_transactional_offsets(request: Request, context: Context) -> None:
     """Writes offsets in the open transaction of a producer; those of partitions that do not exist are refused."""
-    body, now_ms = request.body, context.clock.now_ms()
-    asked = {
-        TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
-            each.committed_offset,
-            each.committed_metadata or "",
-            now_ms,
-            getattr(each, "committed_leader_epoch", NO_EPOCH),
-        )
-        for topic in body.topics
-        for each in topic.partitions
-    }
+    body = request.body
+    asked = asked_offsets(body, context.clock.now_ms())
     known = {each: value for each, value in asked.items() if context.topics.has(each)}
     commit = Commit(
         body.group_id,
@@ -41,8 +32,8 @@ def commit_transactional_offsets(request: Request, context: Context) -> None:
     producer = Producer(body.producer_id, body.producer_epoch)
 
     def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        found = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
-        request.answer({"topics": _by_topic(found)})
+        code_of = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
+        request.answer({"topics": by_topic((each, {"error_code": code}) for each, code in code_of.items())})
 
     def loaded(error: ErrorCode, home: TopicPartition | None) -> None:
         if error or home is None:
@@ -68,10 +59,3 @@ def _check(request: Request, context: Context, producer: Producer, home: TopicPa
         if error.code is ErrorCode.not_enough_replicas:
             raise RequestError(ErrorCode.coordinator_not_available, str(error)) from None
         raise error if request.version >= _ABORTABLE else known_before(error) from None
-
-
-def _by_topic(codes: Mapping[TopicPartition, ErrorCode]) -> list[dict[str, object]]:
-    found: dict[str, list[dict[str, object]]] = {}
-    for each, code in codes.items():
-        found.setdefault(each.topic, []).append({"partition_index": each.partition, "error_code": code})
-    return [{"name": topic, "partitions": answers} for topic, answers in found.items()]
