@@ -219,9 +219,7 @@ class GroupCoordinator:
             group.enter(State.EMPTY)
             done(stored_offset_code(failure))
             return
-        for member_id in list(group.pending):
-            group.drop_pending(member_id)
-        del self._groups.by_name[group.name]
+        self._groups.forget(group)
         logger.info("group %s: deleted", group.name)
         done(ErrorCode.none)
 

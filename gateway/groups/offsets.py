@@ -284,9 +284,7 @@ class Offsets:
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
         """Ends a group; returns the deletion of its record."""
         group.enter(State.DEAD)
-        for member_id in list(group.pending):
-            group.drop_pending(member_id)
-        del self._groups.by_name[group.name]
+        self._groups.forget(group)
         key = GroupMetadataKey(group.name)
         return [GroupChange(key, None, only_if=contents[key])] if key in contents else []
 

@@ -45,6 +45,12 @@ class Groups:
             return ErrorCode.coordinator_not_available
         return ErrorCode.coordinator_load_in_progress if self.is_loading else ErrorCode.none
 
+    def forget(self, group: Group) -> None:
+        """Ends the use of a group that was deleted."""
+        for member_id in list(group.pending):
+            group.drop_pending(member_id)
+        del self.by_name[group.name]
+
 
 class Rebalancing:
     """The steps of a rebalance."""

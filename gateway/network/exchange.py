@@ -61,11 +61,6 @@ class Exchange:
         for part in parts:
             release(part)
 
-    def answer_last(self, parts: Sequence[Part]) -> None:
-        """Gives the answer, and closes the connection when it is sent."""
-        self.is_last = True
-        self.answer(parts)
-
     def hold_others(self) -> None:
         """Lets no later request of the connection begin before this one is answered. Only in its thread."""
         self.overlaps = False
