@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ...storage import Log, LogManager, TopicPartition
@@ -28,7 +28,7 @@ def init_producer_id(request: Request, context: Context) -> None:
 
 def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the producers that partitions know."""
-    topics = request.body.topics
+    topics, now_ms = request.body.topics, context.clock.now_ms()
     led = context.partitions.led(
         {TopicPartition(each.name, number) for each in topics for number in each.partition_indexes}
     )
@@ -37,7 +37,8 @@ def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
             {
                 "name": topic.name,
                 "partitions": [
-                    _producers(number, led[TopicPartition(topic.name, number)]) for number in topic.partition_indexes
+                    _producers(number, led[TopicPartition(topic.name, number)], now_ms)
+                    for number in topic.partition_indexes
                 ],
             }
             for topic in topics
@@ -45,11 +46,11 @@ def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
     }
 
 
-def _producers(number: int, led: LedPartition | Exception) -> Mapping[str, Any]:
+def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
-        return {"partition_index": number, "error_message": None, "active_producers": led.ask(_active)}
+        return {"partition_index": number, "error_message": None, "active_producers": led.ask(partial(_active, now_ms))}
     except Exception as error:
         return {
             "partition_index": number,
@@ -59,7 +60,7 @@ def _producers(number: int, led: LedPartition | Exception) -> Mapping[str, Any]:
         }
 
 
-def _active(log: Log) -> list[Mapping[str, Any]]:
+def _active(now_ms: int, log: Log) -> list[Mapping[str, Any]]:
     return [
         {
             "producer_id": producer_id,
@@ -69,5 +70,5 @@ def _active(log: Log) -> list[Mapping[str, Any]]:
             "coordinator_epoch": state.coordinator_epoch,
             "current_txn_start_offset": state.current_txn_first_offset,
         }
-        for producer_id, state in log.active_producers(time.time_ns() // 1_000_000).items()
+        for producer_id, state in log.active_producers(now_ms).items()
     ]
