@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .directory import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         LOG_FOLDER as LOG_FOLDER,
+        TOPICS_FILE as TOPICS_FILE,
         DeletedRecords as DeletedRecords,
         Finding as Finding,
         LogManager as LogManager,
@@ -105,7 +106,12 @@ if TYPE_CHECKING:
         write_atomically as write_atomically,
     )
     from .format.constants import Codec as Codec, TimestampType as TimestampType
-    from .format.files.file_names import TopicPartition as TopicPartition
+    from .format.files.checkpoints import decode_meta_properties as decode_meta_properties
+    from .format.files.file_names import (
+        META_PROPERTIES_FILE as META_PROPERTIES_FILE,
+        TopicPartition as TopicPartition,
+        check_topic_name as check_topic_name,
+    )
     from .format.internal.internal_topics import (
         CONSUMER as CONSUMER,
         GROUP_METADATA_TOPIC as GROUP_METADATA_TOPIC,
@@ -217,7 +223,9 @@ if TYPE_CHECKING:
         parse_pairs as parse_pairs,
     )
     from .transactions import (
+        PREPARED as PREPARED,
         TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
+        UNDECIDED as UNDECIDED,
         HoldingTransaction as HoldingTransaction,
         IdempotentProducer as IdempotentProducer,
         OpenPartition as OpenPartition,
@@ -291,6 +299,7 @@ else:
                 "LOG_FOLDER",
                 "LogManager",
                 "Snapshot",
+                "TOPICS_FILE",
                 "TopicDescription",
                 "Verdict",
                 "add_partitions",
@@ -357,7 +366,8 @@ else:
                 "write_atomically",
             ],
             "format.constants": ["Codec", "TimestampType"],
-            "format.files.file_names": ["TopicPartition"],
+            "format.files.checkpoints": ["decode_meta_properties"],
+            "format.files.file_names": ["META_PROPERTIES_FILE", "TopicPartition", "check_topic_name"],
             "format.internal.internal_topics": [
                 "CONSUMER",
                 "GROUP_METADATA_TOPIC",
@@ -462,6 +472,7 @@ else:
                 "IdempotentProducer",
                 "OpenPartition",
                 "OpenTransaction",
+                "PREPARED",
                 "Resolution",
                 "ResolvedTransaction",
                 "TRANSACTION_TIMEOUT_MS",
@@ -487,6 +498,7 @@ else:
                 "resolve_dead_transactions",
                 "ungrouped",
                 "write_marker",
+                "UNDECIDED",
             ],
             "writing": [
                 "AppendInfo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...storage import LogManager, LogStoreError, TopicExistsError
+from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
 from ..context import Context
 from ..partitions import TopicInfo
 from ..protocol import ErrorCode, MalformedRequestError, code_of
@@ -73,8 +73,11 @@ def _missing(name: str) -> ErrorCode:
 
 def is_legal(name: str) -> bool:
     """Whether Kafka allows a topic of this name."""
-    letters = all(each.isascii() and (each.isalnum() or each in "._-") for each in name)
-    return letters and 0 < len(name) <= 249 and name not in (".", "..")
+    try:
+        check_topic_name(name)
+    except InvalidTopicError:
+        return False
+    return True
 
 
 def _found(topic: TopicInfo, context: Context) -> Mapping[str, Any]:

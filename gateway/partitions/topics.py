@@ -9,9 +9,7 @@ from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicPartition, topic_id
-
-TOPICS_FILE = "topics.json"
+from ...storage import INTERNAL_TOPICS, TOPICS_FILE, LogManager, LogStoreError, TopicPartition, topic_id
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from ...storage import (
+    PREPARED,
+    UNDECIDED,
     LogStoreError,
     Producer,
     TopicPartition,
@@ -23,7 +25,7 @@ from ...storage import (
 from ..config import GatewayConfig
 from ..protocol import ErrorCode
 from .endings import Endings, is_repeated_end
-from .held import EPOCH_MAX, PREPARED, UNDECIDED, HeldId
+from .held import EPOCH_MAX, HeldId
 from .ids import HeldIds, coordinator_code
 from .markers import Markers
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ...storage import LogStoreError, TransactionState, completed_state, prepared_state, ungrouped
+from ...storage import PREPARED, LogStoreError, TransactionState, completed_state, prepared_state, ungrouped
 from ..protocol import ErrorCode
-from .held import PREPARED, HeldId
+from .held import HeldId
 from .ids import HeldIds
 from .markers import Markers
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...storage import Producer, TopicPartition, TransactionLogValue, TransactionState, ungrouped
+from ...storage import PREPARED, Producer, TopicPartition, TransactionLogValue, TransactionState, ungrouped
 from ..protocol import ErrorCode, RequestError
 
 
@@ -34,7 +34,7 @@ class Gate:
         self._shown[transactional_id] = _Shown(
             Producer(value.producer_id, value.producer_epoch),
             frozenset(ungrouped(value)) if is_open else frozenset(),
-            value.transaction_status in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT),
+            value.transaction_status in PREPARED,
         )
 
     def knows(self, transactional_id: str) -> bool:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...storage import Producer, TransactionalIdLock, TransactionLogValue, TransactionState
+from ...storage import PREPARED, UNDECIDED, Producer, TransactionalIdLock, TransactionLogValue, TransactionState
 from ..protocol import ErrorCode
 
-PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
 EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...storage import (
+    PREPARED,
+    UNDECIDED,
     GroupOffsets,
     LogDirLockedError,
     LogManager,
@@ -24,7 +26,7 @@ from ...storage import (
 from ..config import GatewayConfig
 from ..disk import Store
 from ..producer_ids import ProducerIds
-from .held import PREPARED, UNDECIDED, Opened, is_late
+from .held import Opened, is_late
 
 
 @dataclass(frozen=True, eq=False)

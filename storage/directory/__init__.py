@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
-    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX
+    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TOPICS_FILE as TOPICS_FILE
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .protected_topics import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
@@ -75,7 +75,7 @@ else:
             "directory_settings": ["BROKER_KEYS", "alter_broker_settings", "check_interval_ms"],
             "fs_check": ["Finding", "Verdict", "check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
-            "log_directory": ["ROOT_FILE_BYTES_MAX"],
+            "log_directory": ["ROOT_FILE_BYTES_MAX", "TOPICS_FILE"],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "protected_topics": [
                 "INTERNAL_TOPICS",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         is_of_driver as is_of_driver,
     )
     from .states import (
+        PREPARED as PREPARED,
+        UNDECIDED as UNDECIDED,
         TransactionStates as TransactionStates,
         completed_state as completed_state,
         empty_state as empty_state,
@@ -67,6 +69,8 @@ else:
             "idempotent": ["IdempotentProducer"],
             "producer_ids": ["allot_producer_id", "client_producer_id", "is_of_driver"],
             "states": [
+                "PREPARED",
+                "UNDECIDED",
                 "TransactionStates",
                 "completed_state",
                 "empty_state",
