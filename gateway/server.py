@@ -13,7 +13,14 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..storage import LogManager, load_kernels
+from ..storage import (
+    META_PROPERTIES_FILE,
+    LogManager,
+    LogStoreError,
+    decode_meta_properties,
+    load_kernels,
+    read_file,
+)
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -29,6 +36,7 @@ from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
+META_BYTES_MAX = 64 * 1024
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -227,10 +235,9 @@ def _unsupported() -> Mapping[str, object]:
 def _cluster_id(manager: LogManager) -> str:
     """Returns the id of a broker's cluster, if the directory is a broker's; otherwise one made of its path."""
     try:
-        with open(os.path.join(manager.directory, "meta.properties")) as file:
-            pairs = (line.strip().partition("=") for line in file)
-            found = {key: value for key, _, value in pairs}.get("cluster.id")
-    except OSError:
+        path = manager.path(META_PROPERTIES_FILE)
+        found = decode_meta_properties(read_file(manager.filesystem, path, META_BYTES_MAX)).cluster_id
+    except (LogStoreError, OSError):
         found = None
     digest = hashlib.sha256(os.path.realpath(manager.directory).encode()).digest()
     return found or base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage import LogManager
-from tests.support.gateway import WireClient, produce_fields
+from tests.support.gateway import WireClient, produce_fields, serving
 from tests.support.logs.building import NOW_MS, batch, records
 
 
@@ -118,3 +118,9 @@ def test_the_cluster_is_the_one_node(client: WireClient) -> None:
     assert (found.error_code, found.controller_id, [each.broker_id for each in found.brokers]) == (0, 1, [1])
     assert found.cluster_id == client.ask(3, 8, topics=()).cluster_id
     assert client.ask(60, 1, endpoint_type=2).error_code == 114
+
+
+def test_a_brokers_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("#\nversion=1\nnode.id=1\ncluster.id=4L6g3nShT-eMCtK--X86sw\n")
+    with serving(tmp_path) as gateway, WireClient(gateway) as client:
+        assert client.ask(3, 8, topics=()).cluster_id == "4L6g3nShT-eMCtK--X86sw"
