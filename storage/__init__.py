@@ -140,6 +140,7 @@ if TYPE_CHECKING:
         ShareEncoder as ShareEncoder,
         encode_batches as encode_batches,
     )
+    from .format.varints import unsigned_varint as unsigned_varint
     from .format.warm_up import load_kernels as load_kernels
     from .groups import (
         SINK_PREFIX as SINK_PREFIX,
@@ -385,6 +386,7 @@ else:
             ],
             "format.tables": ["BatchHeaders", "BinaryColumn", "HeadersColumn", "Records"],
             "format.v2": ["BatchFields", "Divided", "EncodedBatches", "ShareEncoder", "encode_batches"],
+            "format.varints": ["unsigned_varint"],
             "format.warm_up": ["load_kernels"],
             "groups": [
                 "CommittedOffset",

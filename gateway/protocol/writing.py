@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
+from ...storage import unsigned_varint
+
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
@@ -28,26 +30,14 @@ class AnswerWriter:
         """Adds a text, or null."""
         encoded = None if text is None else text.encode()
         length = -1 if encoded is None else len(encoded)
-        self.data += uvarint(length + 1) if self._is_flexible else _INT16.pack(length)
+        self.data += unsigned_varint(length + 1) if self._is_flexible else _INT16.pack(length)
         self.data += encoded or b""
 
     def length(self, count: int) -> None:
         """Adds the number of an array's items or of bytes, -1 for null."""
-        self.data += uvarint(count + 1) if self._is_flexible else _INT32.pack(count)
+        self.data += unsigned_varint(count + 1) if self._is_flexible else _INT32.pack(count)
 
     def tags(self) -> None:
         """Adds, in flexible versions, that a struct has no tagged fields."""
         if self._is_flexible:
             self.data += b"\0"
-
-
-def uvarint(value: int) -> bytes:
-    """Returns an unsigned varint."""
-    if value < 0x80:
-        return bytes((value,))
-    found = bytearray()
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

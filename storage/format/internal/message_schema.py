@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...errors import InvalidRecordError
 from ...filesystem import Buffer
+from ..varints import unsigned_varint
 
 
 class FieldDecoder:
@@ -66,10 +67,7 @@ class FieldEncoder:
         self.data += struct.pack(f">{code}", value)
 
     def unsigned_varint(self, value: int) -> None:
-        while value > 0x7F:
-            self.data.append(value & 0x7F | 0x80)
-            value >>= 7
-        self.data.append(value)
+        self.data += unsigned_varint(value)
 
     def length(self, code: str, length: int | None) -> None:
         """``None`` means null."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..checksums import crc32c
 from ..constants import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ..varints import unsigned_varint
 from .header import CHECKED_FROM, MAGIC
 
 _PLACE = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, checksum
@@ -48,12 +49,4 @@ def encode_small(records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: in
 
 def _varint(value: int) -> bytes:
     """Returns a length or an index, which is not negative, as Kafka's zigzag varint."""
-    value <<= 1
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return unsigned_varint(value << 1)
