@@ -115,8 +115,14 @@ def placed(data: memoryview, base_offset: int, leader_epoch: int) -> tuple[bytes
 def produced(data: memoryview, header: Header) -> tuple[bytes, memoryview]:
     """Returns the batch ``data`` with ``header``, but for its checksum, which is computed; copies no records."""
     records = data[_HEADER.size :]
-    checked = _HEADER.pack(*header)[CHECKED_FROM:]
-    return _HEADER.pack(*header._replace(crc=crc.crc32c(records, crc.crc32c(checked)))), records
+    return encode_header(header, records), records
+
+
+def encode_header(header: Header, records: Buffer) -> bytes:
+    """Returns the bytes of a header, but with the checksum of a batch in which ``records``, encoded, follow it."""
+    data = _HEADER.pack(*header)
+    checked = data[CHECKED_FROM:]
+    return data[:CRC_AT] + crc.crc32c(records, crc.crc32c(checked)).to_bytes(4) + checked
 
 
 def put_headers(buffer: Bytes, table: np.ndarray) -> None:

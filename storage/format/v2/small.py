@@ -5,17 +5,12 @@ By way of columns, a batch costs some 400 µs of Python whatever it holds; this 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
-from ..checksums import crc32c
-from ..constants import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from ..constants import LOG_OVERHEAD, NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from ..varints import unsigned_varint
-from .header import CHECKED_FROM, MAGIC
+from .header import LAYOUT, MAGIC, Header, encode_header
 
-_PLACE = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, checksum
-_REST = struct.Struct(">hiqqqhii")  # attributes, last offset delta, timestamps, producer, sequence, count
-_LENGTH_FROM = 12  # what the length counts
 _NULL, _NO_TIME_DELTA, _NO_ATTRIBUTES, _NO_HEADERS = b"\x01", b"\0", b"\0", b"\0"
 
 
@@ -40,11 +35,22 @@ def encode_small(records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: in
         )
         encoded += _varint(len(body))
         encoded += body
-    count = len(records)
-    producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-    checked = _REST.pack(0, count - 1, timestamp_ms, timestamp_ms, *producer, count) + encoded
-    length = CHECKED_FROM + len(checked) - _LENGTH_FROM
-    return _PLACE.pack(0, length, NO_LEADER_EPOCH, MAGIC, crc32c(checked)) + checked
+    header = Header(
+        base_offset=0,
+        length=LAYOUT.itemsize - LOG_OVERHEAD + len(encoded),
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        records=len(records),
+    )
+    return encode_header(header, encoded) + encoded
 
 
 def _varint(value: int) -> bytes:
