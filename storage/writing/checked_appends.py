@@ -66,35 +66,27 @@ class CheckedAppends(SharedLog):
 
     def _append_or_refuse(self, batch: CheckedBatch) -> AppendInfo | Refusal:
         try:
-            if self._may_take_as_it_is(batch):
-                return self._append_as_it_is(batch)
+            if batch.header is not None and self._may_take_as_it_is(batch, batch.header):
+                return self._append_as_it_is(batch.header, batch.data)
             return self.append(np.frombuffer(batch.data, dtype=np.uint8), sync=False)
         except _REFUSALS as refusal:
             return refusal
 
-    def _may_take_as_it_is(self, batch: CheckedBatch) -> bool:
+    def _may_take_as_it_is(self, batch: CheckedBatch, header: v2.Header) -> bool:
         """Whether nothing of a batch but its base offset and leader epoch would change, and no record is refused."""
         config = self.context.config
-        if not batch.is_plain or (batch.config is not config and batch.config != config):
+        if batch.config is not config and batch.config != config:
             return False
         earliest, latest = timestamp_limits(self.context.clock.now_ms(), config)
-        return earliest <= batch.smallest_timestamp and batch.max_timestamp <= latest
+        return earliest <= batch.smallest_timestamp and header.max_timestamp <= latest
 
-    def _append_as_it_is(self, batch: CheckedBatch) -> AppendInfo:
-        first = self._log_end_offset
-        produced = ProducedBatch(
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-            first,
-            first + batch.records - 1,
-            batch.max_timestamp,
-            TRANSACTIONAL_MASK * batch.is_transactional,
-        )
-        update = self.producers.prepare_batch(produced)
+    def _append_as_it_is(self, header: v2.Header, data: memoryview) -> AppendInfo:
+        """Appends a batch, changed only in base offset and leader epoch; not synced. Changes no buffer."""
+        batch = produced_batch(header, self._log_end_offset)
+        update = self.producers.prepare_batch(batch)
         if update.duplicate is not None:
             return repeated_append([update.duplicate])
-        return self._write_one(produced, update, v2.placed(batch.data, first, self.leader_epoch))
+        return self._write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
 
     @property
     def _sets_time(self) -> bool:
@@ -103,11 +95,7 @@ class CheckedAppends(SharedLog):
 
     def _append_one(self, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
         """Appends the first batch of a table, which this process encoded; not synced. Changes no buffer."""
-        batch = produced_batch(v2.header_of(headers)._replace(base_offset=self._log_end_offset))
-        update = self.producers.prepare_batch(batch)
-        if update.duplicate is not None:
-            return repeated_append([update.duplicate])
-        return self._write_one(batch, update, v2.placed(_first(buffer, headers), batch.base_offset, self.leader_epoch))
+        return self._append_as_it_is(v2.header_of(headers), _first(buffer, headers))
 
     def _append_one_of(self, producer: Producer, buffer: Bytes, headers: BatchHeaders) -> AppendInfo:
         """Appends the first batch of a table to the open transaction of a producer; not synced. Changes no buffer."""
@@ -120,7 +108,7 @@ class CheckedAppends(SharedLog):
             producer_epoch=producer.epoch,
             base_sequence=self.next_sequence(producer),
         )
-        batch = produced_batch(header)
+        batch = produced_batch(header, header.base_offset)
         update = self.producers.prepare_batch(batch)
         return self._write_one(batch, update, v2.produced(_first(buffer, headers), header))
 
@@ -162,14 +150,14 @@ def _first(buffer: Bytes, headers: BatchHeaders) -> memoryview:
     return buffer[start : start + int(headers.table["size"][0])].data
 
 
-def produced_batch(header: v2.Header) -> ProducedBatch:
-    """Returns the fields of a batch that concern producers; its base offset is that in the log."""
+def produced_batch(header: v2.Header, base_offset: int) -> ProducedBatch:
+    """Returns the fields of a batch that concern producers, for ``base_offset`` in the log."""
     return ProducedBatch(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        header.base_offset,
-        header.base_offset + header.last_offset_delta,
+        base_offset,
+        base_offset + header.last_offset_delta,
         header.max_timestamp,
         header.attributes,
     )

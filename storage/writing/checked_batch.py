@@ -36,14 +36,17 @@ class CheckedBatch(NamedTuple):
 
     data: memoryview
     config: LogConfig  # of the topic
-    is_plain: bool = False  # else the other fields are unknown, and appending it checks it as any bytes
-    records: int = 0  # how many
-    smallest_timestamp: int = NO_TIMESTAMP  # ms, other than -1; 2^63 - 1: no record has one
-    max_timestamp: int = NO_TIMESTAMP  # ms; -1: no record has one
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-    base_sequence: int = NO_SEQUENCE
-    is_transactional: bool = False
+    header: v2.Header | None = None  # of a plain batch; None: appending it checks it as any bytes
+    smallest_timestamp: int = NO_TIMESTAMP  # ms, other than -1; 2^63 - 1: no record has one; only of a plain batch
+
+    @property
+    def is_plain(self) -> bool:
+        return self.header is not None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it is a plain batch of a transaction."""
+        return self.header is not None and bool(self.header.attributes & TRANSACTIONAL_MASK)
 
 
 def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:
@@ -83,18 +86,7 @@ def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
     )
     if not is_plain or largest != header.max_timestamp or (keyless and config.compact):
         return None
-    return CheckedBatch(
-        data,
-        config,
-        True,
-        header.records,
-        smallest,
-        largest,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        bool(header.attributes & TRANSACTIONAL_MASK),
-    )
+    return CheckedBatch(data, config, header, smallest)
 
 
 def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:

@@ -205,7 +205,7 @@ class Log(CheckedAppends):
                 timestamp=self.context.clock.now_ms() if now_ms is None else now_ms,
             )
             data = memoryview(_marker_batch(producer, marker))
-            batch = produced_batch(v2.read_header(data)._replace(base_offset=self._log_end_offset))
+            batch = produced_batch(v2.read_header(data), self._log_end_offset)
             update = self.producers.prepare_batch(batch, marker)
             self._write_one(batch, update, v2.placed(data, batch.base_offset, self.leader_epoch))
 
