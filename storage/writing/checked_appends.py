@@ -127,15 +127,22 @@ class CheckedAppends(SharedLog):
         with self._changing():
             self.epochs.assign(self.leader_epoch, batch.base_offset)
             self._make_room(size, batch.max_timestamp, batch.base_offset, batch.last_offset)
-            active = self.segments.active
-            for transaction in update.completed:  # first, because markers alone would show aborted records
-                if transaction.aborted:
-                    active.txn_index.append(transaction.index_entry)
-            active.append_batch(buffers, size, batch.last_offset, batch.max_timestamp)
-            self.producers.apply(update)
-            self._log_end_offset = update.map_end_offset
-            self.producers.on_high_watermark(self._log_end_offset)
+            self._index_aborted(update)
+            self.segments.active.append_batch(buffers, size, batch.last_offset, batch.max_timestamp)
+            self._note_appended(update)
         return AppendInfo(batch.base_offset, batch.last_offset, batch.max_timestamp, NO_TIMESTAMP, size)
+
+    def _index_aborted(self, update: ProducerUpdate) -> None:
+        """Indexes aborted transactions, before their markers are written: these alone would show aborted records."""
+        for transaction in update.completed:
+            if transaction.aborted:
+                self.segments.active.txn_index.append(transaction.index_entry)
+
+    def _note_appended(self, update: ProducerUpdate) -> None:
+        """Updates the producers and the log end after an append to the active segment."""
+        self.producers.apply(update)
+        self._log_end_offset = update.map_end_offset
+        self.producers.on_high_watermark(self._log_end_offset)
 
 
 def repeated_append(batches: list[ProducerBatch]) -> AppendInfo:

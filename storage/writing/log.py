@@ -267,14 +267,10 @@ class Log(CheckedAppends):
 
     def _write_part(self, part: Window, update: ProducerUpdate) -> None:
         """Writes batches to the active segment, and updates the producers and the log end."""
-        active = self.segments.active  # index entries first: markers alone would show aborted records
-        for transaction in update.completed:
-            if transaction.aborted:
-                active.txn_index.append(transaction.index_entry)
-        active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
-        self.producers.apply(update)
-        self._log_end_offset = update.map_end_offset
-        self.producers.on_high_watermark(self._log_end_offset)
+        self._index_aborted(update)
+        data = part.buffer[int(part.headers.table["position"][0]) : part.headers.end]
+        self.segments.active.append(data, part.headers)
+        self._note_appended(update)
 
     # Deleting and truncating
 

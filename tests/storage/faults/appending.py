@@ -111,12 +111,11 @@ def one_partition_fails_and_the_others_go_on(disk: MemoryFileSystem) -> None:
 
 # The two halves of Log._write_part.
 _INDEXED = """\
-    for transaction in update.completed:
-        if transaction.aborted:
-            active.txn_index.append(transaction.index_entry)
+    self._index_aborted(update)
 """
 _APPENDED = """\
-    active.append(part.buffer[int(part.headers.table["position"][0]) : part.headers.end], part.headers)
+    data = part.buffer[int(part.headers.table["position"][0]) : part.headers.end]
+    self.segments.active.append(data, part.headers)
 """
 _OFFLINE = """\
 if hasattr(self.context.filesystem, "is_offline"):
