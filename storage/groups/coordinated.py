@@ -15,7 +15,7 @@ from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
 from ..writing import Log, Producer
 from .appending import append_entries, sync_at_once
-from .offsets import GroupKey, GroupOffsets, GroupValue, group_logs, keyed_batches, tombstone_rank
+from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, tombstone_rank
 
 
 class GroupChange(NamedTuple):
@@ -32,7 +32,6 @@ class CoordinatedGroups:
     def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
         """Reads nothing yet. ``partitions``: how many ``__consumer_offsets`` gets if it must be created."""
         self.manager = manager
-        self._groups = GroupOffsets(manager, partitions=partitions)
         self._logs = group_logs(manager, partitions)
 
     # Reading
@@ -78,7 +77,7 @@ class CoordinatedGroups:
 
     def partition_of(self, group: str) -> TopicPartition:
         """As :meth:`GroupOffsets.partition_of`."""
-        return self._groups.partition_of(group)
+        return self._logs.partition_to_write(group)
 
     # Writing
 

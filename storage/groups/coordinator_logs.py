@@ -39,6 +39,7 @@ from ..errors import (
     kept_in,
 )
 from ..format.files import checkpoints, file_names
+from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import partition_for, positive_hash
 from .compacted_values import LatestByKey
 
@@ -96,6 +97,12 @@ class CoordinatorLogs(Generic[K, V]):
                 return None
             self._homes[name] = found
         return self._homes[name]
+
+    def partition_to_write(self, name: str) -> TopicPartition:
+        """Returns the partition that holds a name; creates a missing topic. Raises as :meth:`partition_of`."""
+        partition = self.partition_of(name, create=True)
+        assert partition is not None  # the topic exists now
+        return TopicPartition(self.topic, partition)
 
     def _partition_of(self, name: str, *, create: bool) -> int | None:
         count = self._described_count()

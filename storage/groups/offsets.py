@@ -127,9 +127,7 @@ class GroupOffsets:
 
         Raises UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
-        partition = self._logs.partition_of(group, create=True)
-        assert partition is not None  # the topic exists now
-        return TopicPartition(GROUP_METADATA_TOPIC, partition)
+        return self._logs.partition_to_write(group)
 
 
 def group_logs(manager: LogManager, partitions: int) -> CoordinatorLogs[GroupKey, GroupValue]:

@@ -141,11 +141,12 @@ class TransactionStates:
             info = append_entries(log, [entry], self.manager.clock.now_ms())
             if sync:
                 log.sync_appended()
-            self._logs.latest(self._partition(transactional_id)).wrote([entry], info)
+            partition = self._logs.partition_to_write(transactional_id).partition
+            self._logs.latest(partition).wrote([entry], info)
 
     def sync(self, transactional_ids: Iterable[str]) -> None:
         """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
-        logs = {self._partition(each): self._log(each) for each in transactional_ids}
+        logs = {self._logs.partition_to_write(each): self._log(each) for each in transactional_ids}
         for failure in sync_at_once(list(logs.values())):
             if failure is not None:
                 raise failure
@@ -169,13 +170,7 @@ class TransactionStates:
         return self._log(transactional_id).leader_epoch
 
     def _log(self, transactional_id: str) -> Log:
-        return self.manager.open_log(TRANSACTION_STATE_TOPIC, self._partition(transactional_id))
-
-    def _partition(self, transactional_id: str) -> int:
-        """Returns the number of the partition that holds the id; creates the topic if it is missing."""
-        partition = self._logs.partition_of(transactional_id, create=True)
-        assert partition is not None
-        return partition
+        return self.manager.open_log(*self._logs.partition_to_write(transactional_id))
 
 
 def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:
