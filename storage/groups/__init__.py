@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         GroupOffsets as GroupOffsets,
         GroupValue as GroupValue,
         commit_batches as commit_batches,
-        keyed_batches as keyed_batches,
     )
     from .states import GroupDescription as GroupDescription, GroupMember as GroupMember
 else:
@@ -49,7 +48,6 @@ else:
                 "GroupValue",
                 "SINK_PREFIX",
                 "commit_batches",
-                "keyed_batches",
             ],
             "states": ["GroupDescription", "GroupMember"],
         },

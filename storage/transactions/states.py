@@ -22,7 +22,7 @@ from ..format.internal.internal_topics import (
     TransactionState,
     decode_transaction_key,
 )
-from ..groups import CoordinatorLogs, append_entries, keyed_batches, sync_at_once
+from ..groups import CoordinatorLogs, append_entries, sync_at_once
 from ..writing import Log, Producer
 from .transaction import Transaction
 
@@ -161,8 +161,7 @@ class TransactionStates:
             if not _is_same(self.newest(transactional_id), expected):
                 return False
             entry = (TransactionLogKey(transactional_id).encode(), None)
-            now_ms = self.manager.clock.now_ms()
-            log.append_encoded(keyed_batches([entry], now_ms, log.context.config), sync=False)
+            append_entries(log, [entry], self.manager.clock.now_ms())
             return True
 
     def coordinator_epoch(self, transactional_id: str) -> int:
