@@ -15,7 +15,7 @@ from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
 from ..writing import Log, Producer
 from .appending import append_entries, sync_at_once
-from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, tombstone_rank
+from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
 
 
 class GroupChange(NamedTuple):
@@ -50,7 +50,7 @@ class CoordinatedGroups:
         Those of open transactions are not among them. Raises as :meth:`offsets`.
         """
         values = self._logs.values_to_write(group)
-        return {key: values[key] for key in sorted((key for key in values if key.group == group), key=tombstone_rank)}
+        return {key: values[key] for key in keys_of(group, values)}
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
         """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did.

@@ -115,10 +115,10 @@ class GroupOffsets:
         Returns False if the group has no records. With ``offsets``, deletes only the commits for those partitions.
         Raises as :meth:`fetch`.
         """
-        keys = [key for key in self._logs.values(group) if key.group == group and _is_among(key, offsets)]
+        keys = [key for key in keys_of(group, self._logs.values(group)) if _is_among(key, offsets)]
         if keys:
             log = self.manager.open_log(*self.partition_of(group))
-            entries = [(key.encode(), None) for key in sorted(keys, key=tombstone_rank)]
+            entries = [(key.encode(), None) for key in keys]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
 
@@ -158,8 +158,12 @@ def _decode_value(key: GroupKey, data: bytes) -> GroupValue:
     return GroupMetadataValue.decode(data) if isinstance(key, GroupMetadataKey) else data
 
 
-def tombstone_rank(key: GroupKey) -> int:
-    """Returns where a record is in the order in which the records of a group must be deleted."""
+def keys_of(group: str, keys: Iterable[GroupKey]) -> list[GroupKey]:
+    """Returns the keys of a group, in the order in which they must be deleted."""
+    return sorted((key for key in keys if key.group == group), key=_tombstone_rank)
+
+
+def _tombstone_rank(key: GroupKey) -> int:
     return TOMBSTONE_ORDER.index(key.kind) if isinstance(key, GroupRecordKey) else -1
 
 
