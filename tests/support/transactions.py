@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.storage import BatchFields, LogManager, Producer, encode_batches
+from pyspark_commitlog.storage import LogManager, Producer
 from tests.support.gateway import WireClient, produce_fields
 from tests.support.logs import building
 
@@ -80,13 +80,14 @@ class WireProducer:
 
     def batch(self, values: Iterable[bytes], sequence: int) -> bytes:
         """A transactional batch of this producer."""
-        fields = BatchFields(
+        data = building.batch(
+            *values,
             producer_id=self.producer.id,
             producer_epoch=self.producer.epoch,
             base_sequence=sequence,
             transactional=True,
         )
-        return bytes(encode_batches(building.records(list(values)), fields, batch_bytes_max=1 << 20).buffer)
+        return data.tobytes()
 
     def end(self, *, commit: bool = True, version: int = 3) -> int:
         """Sends EndTxn."""
