@@ -210,24 +210,24 @@ class TestWhileTheTopicChanges:
         self, sources: Sources, tmp_path: Path
     ) -> None:
         broker = sources.broker
-        self.make(broker, "grows.a")
-        self.write(broker, "grows.a", b"1", b"2")
+        self.make(broker, "stream.grows.a")
+        self.write(broker, "stream.grows.a", b"1", b"2")
         found = {name: Batches() for name in NAMES}
-        options = {"subscribePattern": "grows.*", **EARLIEST}
+        options = {"subscribePattern": "stream.grows.*", **EARLIEST}
         queries = {
             name: batches.start(sources.stream(name, options), tmp_path / name, processingTime="0 seconds")
             for name, batches in found.items()
         }
         try:
             drain(queries)
-            self.write(broker, "grows.a", b"3")
+            self.write(broker, "stream.grows.a", b"3")
             drain(queries)
             admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-            admin.create_partitions({"grows.a": NewPartitions(2)})
+            admin.create_partitions({"stream.grows.a": NewPartitions(2)})
             admin.close()
-            self.make(broker, "grows.b")
-            self.write(broker, "grows.a", b"4", b"5", partition=1)
-            self.write(broker, "grows.b", b"6")
+            self.make(broker, "stream.grows.b")
+            self.write(broker, "stream.grows.a", b"4", b"5", partition=1)
+            self.write(broker, "stream.grows.b", b"6")
             drain(queries)
             shown = {name: query.lastProgress for name, query in queries.items()}
         finally:
@@ -237,7 +237,7 @@ class TestWhileTheTopicChanges:
         assert sorted(rows["commitlog"], key=in_order) == sorted(rows["kafka"], key=in_order)
         assert sorted(row.value for row in rows["commitlog"]) == [b"1", b"2", b"3", b"4", b"5", b"6"]
         sums = {name: progress and json.loads(progress.sources[0].endOffset) for name, progress in shown.items()}
-        assert sums["commitlog"] == sums["kafka"] == {"grows.a": {"0": 3, "1": 2}, "grows.b": {"0": 1}}
+        assert sums["commitlog"] == sums["kafka"] == {"stream.grows.a": {"0": 3, "1": 2}, "stream.grows.b": {"0": 1}}
 
     def test_query_resumes_from_its_checkpoint_and_from_that_of_the_other_source(
         self, sources: Sources, tmp_path: Path
