@@ -38,15 +38,11 @@ class CheckedBatch(NamedTuple):
     config: LogConfig  # of the topic
     header: v2.Header | None = None  # of a plain batch; None: appending it checks it as any bytes
     smallest_timestamp: int = NO_TIMESTAMP  # ms, other than -1; 2^63 - 1: no record has one; only of a plain batch
+    is_transactional: bool = False  # whether it, or one of several, belongs to a transaction
 
     @property
     def is_plain(self) -> bool:
         return self.header is not None
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it is a plain batch of a transaction."""
-        return self.header is not None and bool(self.header.attributes & TRANSACTIONAL_MASK)
 
 
 def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:
@@ -63,8 +59,8 @@ def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:
     checked = _check_plain(view, config)
     if checked is not None:
         return checked
-    analyze(np.frombuffer(view, dtype=np.uint8), Origin.CLIENT, config)
-    return CheckedBatch(view, config)
+    headers = analyze(np.frombuffer(view, dtype=np.uint8), Origin.CLIENT, config).headers
+    return CheckedBatch(view, config, is_transactional=bool(headers.is_transactional.any()))
 
 
 def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
@@ -86,7 +82,7 @@ def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
     )
     if not is_plain or largest != header.max_timestamp or (keyless and config.compact):
         return None
-    return CheckedBatch(data, config, header, smallest)
+    return CheckedBatch(data, config, header, smallest, bool(header.attributes & TRANSACTIONAL_MASK))
 
 
 def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:

@@ -9,13 +9,15 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.segment import LogSegment
 from pyspark_commitlog.storage.writing import AppendInfo, Log, check_batch
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
-from tests.support.logs.building import NOW_MS, batch, end_transaction, open_log, rows
+from tests.support.logs.building import NOW_MS, batch, end_transaction, open_log, records, rows
 from tests.support.waiting import soon
 
 DIRECTORY = "/t-0"
@@ -76,6 +78,18 @@ def test_what_a_topics_settings_let_wait_is_below_the_high_watermark() -> None:
     log = open_log(DIRECTORY, filesystem=disk, flush_messages=10)
     append(log, b"x", sync=True)
     assert (log.high_watermark, log.recovery_point, surviving(disk)) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP], ids=["as the topic's", "recompressed"])
+def test_a_transactional_batch_is_synced_whatever_a_topics_settings_let_wait(codec: Codec) -> None:
+    disk = MemoryFileSystem()
+    log = open_log(DIRECTORY, filesystem=disk, flush_messages=10, compression_type="zstd")
+    producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    fields = v2.BatchFields(codec=codec, transactional=True, **producer)
+    checked = check_batch(v2.encode(records([b"x" * 50]), fields).tobytes(), log.context.config)
+    assert checked.is_plain == (codec is Codec.ZSTD)
+    log.append_checked([checked])
+    assert (log.recovery_point, surviving(disk)) == (1, 1)
 
 
 def test_after_a_truncation_the_high_watermark_is_at_most_the_end() -> None:
