@@ -15,6 +15,7 @@ RELATIVE = (
     "storage",
     "pipeline",
     "gateway",
+    "registry",
     "cli",
 )  # imports inside and between these are relative, so that tools follow them
 FOLDERS = (*RELATIVE, "jobs")
@@ -55,6 +56,13 @@ FLOORS = {
         network security disk
         config worker process figures gathering
         """,
+    "registry": """
+        files
+        journal operations
+        tree
+        port
+        errors
+        """,
     "cli": """
         admin produce gateway
         reading
@@ -79,8 +87,9 @@ ALLOWED = {
     "storage": {"storage"},
     "pipeline": {"storage", "pipeline"},
     "jobs": {"storage", "pipeline", "jobs"},
-    "gateway": {"storage", "gateway"},
-    "cli": {"storage", "pipeline", "gateway", "cli"},  # pipeline and gateway only inside the commands that need them
+    "registry": {"storage", "registry"},
+    "gateway": {"storage", "registry", "gateway"},
+    "cli": {"storage", "pipeline", "registry", "gateway", "cli"},  # pipeline and gateway only inside commands
     PACKAGE: {"storage", "pipeline"},
 }
 

@@ -60,7 +60,11 @@ def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
     page = (DOCS / "failures.md").read_text(encoding="utf-8")
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - FROM_ELSEWHERE
-    written = [text for folder in ("storage", "pipeline", "gateway", "cli", "jobs") for text in texts(ROOT / folder)]
+    written = [
+        text
+        for folder in ("storage", "pipeline", "registry", "gateway", "cli", "jobs")
+        for text in texts(ROOT / folder)
+    ]
     assert len(told) > 15
     assert {each for each in told if not any(tells(each, text) for text in written)} == set()
 

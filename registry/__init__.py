@@ -1,0 +1,60 @@
+"""Who is there: a small tree of nodes that several processes share, as old Kafkas keep it in ZooKeeper.
+
+:class:`Registry` is the interface. :class:`FileRegistry` keeps the nodes in files beside the log. Of ``storage`` it
+uses errors and the port to files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .errors import (
+        BadVersionError as BadVersionError,
+        ConnectionLossError as ConnectionLossError,
+        InvalidPathError as InvalidPathError,
+        NodeExistsError as NodeExistsError,
+        NoNodeError as NoNodeError,
+        NotEmptyError as NotEmptyError,
+        RegistryError as RegistryError,
+        SessionExpiredError as SessionExpiredError,
+    )
+    from .files import FileRegistry as FileRegistry
+    from .operations import (
+        delete_tree as delete_tree,
+        discard as discard,
+        put as put,
+        register as register,
+        tree_of as tree_of,
+        walk as walk,
+    )
+    from .port import (
+        ANY_VERSION as ANY_VERSION,
+        Change as Change,
+        Listener as Listener,
+        Node as Node,
+        Registry as Registry,
+        SessionState as SessionState,
+        Watch as Watch,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "errors": [
+                "BadVersionError",
+                "ConnectionLossError",
+                "InvalidPathError",
+                "NoNodeError",
+                "NodeExistsError",
+                "NotEmptyError",
+                "RegistryError",
+                "SessionExpiredError",
+            ],
+            "files": ["FileRegistry"],
+            "operations": ["delete_tree", "discard", "put", "register", "tree_of", "walk"],
+            "port": ["ANY_VERSION", "Change", "Listener", "Node", "Registry", "SessionState", "Watch"],
+        },
+    )

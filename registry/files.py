@@ -1,0 +1,319 @@
+"""FileRegistry: a registry in files beside the log, for nodes that share its directory.
+
+``.commitlog.registry`` has the nodes (:mod:`.journal`), and who writes it holds a lock on ``.commitlog.registry.lock``.
+A session holds a lock on ``.commitlog.session-<name>`` for as long as it lives. The kernel frees the lock when the
+process ends, however it ends: whoever finds it free deletes what the session owned. A process that is stopped (SIGSTOP)
+keeps its lock, so it keeps its nodes. A session never expires while its process lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
+from threading import Event, RLock, Thread
+from typing import NamedTuple, Self
+from uuid import uuid4
+
+from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, this_process
+from .errors import ConnectionLossError, NoNodeError, SessionExpiredError
+from .journal import Journal
+from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path
+from .tree import Mark, Operation, Tree
+
+FILE = ".commitlog.registry"
+LOCK = f"{FILE}.lock"
+SESSION = ".commitlog.session-"
+TIMEOUT_MS = 18_000  # as zookeeper.session.timeout.ms of Kafka 2.7
+LOOK_S = 0.1
+_HOLDER_BYTES_MAX = 1000
+
+logger = logging.getLogger(__name__)
+
+
+class _Watched(NamedTuple):
+    path: str
+    of_children: bool
+    mark: Mark  # when it was read
+    watch: Watch
+
+    def change(self, tree: Tree) -> Change | None:
+        """Returns what has happened since; None: nothing."""
+        mark = tree.children_mark(self.path) if self.of_children else tree.mark(self.path)
+        if mark == self.mark:
+            return None
+        if mark is None:
+            return Change.DELETED
+        if self.mark is None:
+            return Change.CREATED
+        if mark[0] != self.mark[0]:
+            return Change.DELETED  # and created since
+        return Change.CHILDREN if self.of_children else Change.DATA
+
+
+class FileRegistry:
+    """A session of the registry of a log directory; implements :class:`.port.Registry`.
+
+    With watches it looks at the file, and at the locks of other sessions, every ``look_s`` seconds. Raises StorageError
+    if the disk fails, and CorruptionError for damage.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        filesystem: FileSystem | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+        look_s: float = LOOK_S,
+    ) -> None:
+        """``directory``: of the log. ``timeout_ms``: how long an operation may wait for other processes."""
+        self._filesystem: FileSystem = filesystem or LocalFileSystem()
+        self._directory, self._timeout_ms, self._look_s = directory, timeout_ms, look_s
+        self._session = uuid4().hex[:16]
+        self._guard = RLock()
+        self._journal = Journal(self._filesystem, self._path(FILE))
+        self._watched: list[_Watched] = []
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._listeners: list[Listener] = []
+        self._threads: list[Thread] = []
+        self._closed = Event()
+        self._lock = self._filesystem.lock(self._path(SESSION + self._session))
+        assert self._lock is not None
+        self._lock.write(this_process().encode())
+        self._remove_left_sessions()
+
+    @property
+    def session(self) -> str:
+        return self._session
+
+    def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
+        checked_data(checked_path(path), data)
+        with self._writing() as tree:
+            if sequential:
+                parent = path.rpartition("/")[0] or "/"
+                number = tree.node(parent).children_version if parent in tree else 0
+                path = f"{path}{number:010d}"
+            if path in tree:
+                self._bury(tree.node(path).owner)
+            self._change(tree.plan_create(path, data, self._session if ephemeral else None), sync=not ephemeral)
+            return path
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        checked_path(path)
+        with self._reading() as tree:
+            if path in tree:
+                self._skip_dead(tree.node(path).owner)
+            found = self._journal.tree.node(path)
+            self._watch(path, watch, of_children=False)
+            return found
+
+    def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        with self._guard:
+            try:
+                return self.get(path, watch)
+            except NoNodeError:
+                self._watch(path, watch, of_children=False)
+                return None
+
+    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
+        checked_data(checked_path(path), data)
+        with self._writing() as tree:
+            is_ephemeral = path in tree and tree.node(path).owner is not None
+            self._change(tree.plan_set(path, data, version), sync=not is_ephemeral)
+            return tree.node(path).version
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        checked_path(path)
+        with self._reading() as tree:
+            prefix = path if path == "/" else f"{path}/"
+            for owner in {tree.node(prefix + name).owner for name in tree.children(path)}:
+                self._skip_dead(owner)
+            found = self._journal.tree.children(path)
+            self._watch(path, watch, of_children=True)
+            return found
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        checked_path(path)
+        with self._writing() as tree:
+            is_ephemeral = path in tree and tree.node(path).owner is not None
+            self._change(tree.plan_delete(path, version), sync=not is_ephemeral)
+
+    def listen(self, listener: Listener) -> None:
+        with self._guard:
+            self._listeners.append(listener)
+            self._start_threads()
+
+    def close(self) -> None:
+        if self._closed.is_set():
+            return
+        try:
+            with self._writing() as tree:
+                self._delete_owned(tree, self._session)
+        finally:
+            self._closed.set()
+            self._calls.put(None)
+            for thread in self._threads:
+                thread.join()
+            self._filesystem.remove(self._path(SESSION + self._session))
+            if self._lock is not None:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # Reading and writing the file
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    @contextmanager
+    def _reading(self) -> Iterator[Tree]:
+        with self._guard:
+            self._check_open()
+            self._catch_up()
+            yield self._journal.tree
+
+    @contextmanager
+    def _writing(self) -> Iterator[Tree]:
+        """Keeps all others from writing."""
+        with self._guard:
+            self._check_open()
+            lock = self._write_lock()
+            try:
+                self._catch_up()
+                yield self._journal.tree
+            finally:
+                lock.release()
+                self._call_watches()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise SessionExpiredError(f"{self._path(FILE)}: this session was closed")
+
+    def _write_lock(self) -> Lock:
+        """Waits until no other session writes. Raises ConnectionLossError, with nothing changed, if that takes long."""
+        path, deadline_s = self._path(LOCK), time.monotonic() + self._timeout_ms / 1000
+        pause_s = 0.0005
+        while (lock := self._filesystem.lock(path, wait=False)) is None:
+            if time.monotonic() > deadline_s:
+                raise ConnectionLossError(
+                    f"{path}: another process has held this lock for {self._timeout_ms} ms, and may be stopped; "
+                    f"{self._holder(path)}. Let it continue, or end it"
+                )
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.02)
+        lock.write(this_process().encode())
+        return lock
+
+    def _holder(self, path: str) -> str:
+        with self._filesystem.open(path, "read") as file:
+            return f"it is {bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors='replace') or 'unknown'}"
+
+    def _catch_up(self) -> None:
+        if self._journal.catch_up():
+            self._call_watches()
+
+    def _change(self, operations: Sequence[Operation], *, sync: bool) -> None:
+        self._journal.append(operations, sync=sync)
+
+    # Sessions
+
+    def _lock_of_dead(self, session: str) -> Lock | None:
+        """Returns the lock of a session whose process has died; None if it lives."""
+        return None if session == self._session else self._filesystem.lock(self._path(SESSION + session), wait=False)
+
+    def _skip_dead(self, owner: str | None) -> None:
+        """Deletes the nodes of a session that a node belongs to, if its process has died."""
+        if owner is None:
+            return
+        lock = self._lock_of_dead(owner)
+        if lock is not None:
+            lock.release()  # writers take the locks in the other order
+            with self._writing():
+                self._bury(owner)
+
+    def _bury(self, owner: str | None) -> None:
+        """As :meth:`_skip_dead`, while no other session writes."""
+        lock = None if owner is None else self._lock_of_dead(owner)
+        if owner is None or lock is None:
+            return
+        with lock:
+            logger.info("%s: session %s ended with its process", self._directory, owner)
+            self._delete_owned(self._journal.tree, owner)
+            self._filesystem.remove(self._path(SESSION + owner))
+
+    def _delete_owned(self, tree: Tree, session: str) -> None:
+        owned = tree.owned_by(session)
+        if owned:
+            self._change([["delete", path] for path in owned], sync=False)
+
+    def _remove_left_sessions(self) -> None:
+        """Removes the files of sessions whose processes have died and that own nothing."""
+        names = [name for name in self._filesystem.list(self._directory) if name.startswith(SESSION)]
+        with self._reading() as tree:
+            owners = set(tree.owners())
+        for session in {name.removeprefix(SESSION) for name in names} - owners:
+            lock = self._lock_of_dead(session)
+            if lock is not None:
+                with lock:
+                    self._filesystem.remove(self._path(SESSION + session))
+
+    # Watches
+
+    def _watch(self, path: str, watch: Watch | None, *, of_children: bool) -> None:
+        if watch is None:
+            return
+        tree = self._journal.tree
+        mark = tree.children_mark(path) if of_children else tree.mark(path)
+        self._watched.append(_Watched(path, of_children, mark, watch))
+        self._start_threads()
+
+    def _call_watches(self) -> None:
+        """Has the watches called for which something changed. So they are called before the change can be read."""
+        kept = []
+        for each in self._watched:
+            change = each.change(self._journal.tree)
+            if change is None:
+                kept.append(each)
+            else:
+                self._calls.put(partial(each.watch, change, each.path))
+        self._watched = kept
+
+    def _start_threads(self) -> None:
+        if not self._threads:
+            self._threads = [
+                Thread(target=self._look, name="registry-look", daemon=True),
+                Thread(target=self._call, name="registry-watches", daemon=True),
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def _look(self) -> None:
+        is_lost = False
+        while not self._closed.wait(self._look_s):
+            try:
+                with self._reading() as tree:
+                    for owner in tree.owners():
+                        self._skip_dead(owner)
+                state, was_lost, is_lost = SessionState.CONNECTED, is_lost, False
+            except SessionExpiredError:
+                return
+            except (LogStoreError, OSError) as error:
+                logger.warning("%s", error)
+                state, was_lost, is_lost = SessionState.SUSPENDED, is_lost, True
+            if is_lost != was_lost:
+                for listener in list(self._listeners):
+                    self._calls.put(partial(listener, state))
+
+    def _call(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call()
+            except Exception:
+                logger.exception("a watch failed")

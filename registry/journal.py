@@ -1,0 +1,166 @@
+"""Journal: the file of an embedded registry, to which every change is appended.
+
+The first line says what the file is, with a name of its own; the second has all nodes as they were when the file was
+written; each line behind them has a change. A line is a CRC-32, a space and JSON. When the changes are much longer than
+the nodes, the file is replaced by one that has the nodes as they are.
+
+A line without its end, or one with zero bytes, is what a crash left of a write that was never acknowledged: the next
+writer cuts it off, and logs it. Any other line whose checksum is wrong is damage, and is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from ..storage import CorruptionError, FileSystem, StorageError, write_atomically
+from .tree import Operation, Tree
+
+_KIND = b"commitlog-registry 1 "
+_HEAD_BYTES = len(_KIND) + 33  # a name of 32 characters, and the end of the line
+_REPLACED_FROM = 256 * 1024  # bytes; smaller files are left as they are
+_CHANGES_MAX = 4  # the file is replaced when it has so many times the bytes that the nodes had
+_FILE_BYTES_MAX = 256 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Journal:
+    """The file, and the nodes that it has. Belongs to one thread at a time; writers hold a lock on another file."""
+
+    def __init__(self, filesystem: FileSystem, path: str) -> None:
+        self.tree = Tree()
+        self._filesystem, self._path = filesystem, path
+        self._head = b""  # of the file that was read last
+        self._seen: tuple[int, int, int] | None = None  # its state when it was looked at last
+        self._end = 0  # of its last whole line
+        self._nodes_bytes = 0
+        self._has_failed = False
+
+    def catch_up(self) -> bool:
+        """Reads what other processes wrote; returns whether there was anything. Nothing is there before a first write.
+
+        Raises CorruptionError for a damaged file.
+        """
+        status = self._filesystem.status(self._path)
+        if status is None:
+            if self._head:
+                raise CorruptionError(
+                    "the file was removed while it was in use; restart its processes", path=self._path
+                )
+            return False
+        seen = (status.inode, status.size, status.modified_ms)
+        if seen == self._seen:
+            return False
+        before = self.tree.number
+        with self._filesystem.open(self._path, "read") as file:
+            head = bytes(file.read(0, _HEAD_BYTES))
+            position = self._end if head == self._head else 0
+            if (size := file.size()) < position or size > _FILE_BYTES_MAX:
+                raise self._damage(position, f"the file cannot have {size} bytes")
+            lines = bytes(file.read(position, size - position))
+        if position == 0:
+            self._begin(head, lines)
+        else:
+            self._read(lines)
+        self._seen = seen
+        return self.tree.number != before or position == 0
+
+    def _begin(self, head: bytes, content: bytes) -> None:
+        if len(head) < _HEAD_BYTES or not (head.startswith(_KIND) and head.endswith(b"\n")):
+            raise self._damage(0, "this is no registry, or one of a newer version")
+        end = content.find(b"\n", _HEAD_BYTES) + 1
+        first = _decoded(content[_HEAD_BYTES:end])
+        if first is None or "nodes" not in first:
+            raise self._damage(_HEAD_BYTES, "the nodes cannot be read")
+        try:
+            self.tree = Tree.decode(first["number"], first["nodes"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._damage(_HEAD_BYTES, f"the nodes cannot be right ({error})") from error
+        self._head, self._end, self._nodes_bytes = head, end, end
+        self._read(content[end:])
+
+    def _read(self, content: bytes) -> None:
+        """Applies whole lines; what is behind them may be a write in progress."""
+        begin = 0
+        while end := content.find(b"\n", begin) + 1:
+            change = _decoded(content[begin:end])
+            if change is None:
+                if b"\0" in content[begin:]:
+                    return
+                raise self._damage(self._end, "the checksum of a change is wrong")
+            try:
+                self.tree.apply(change["number"], change["change"])
+            except (ValueError, TypeError, KeyError) as error:
+                raise self._damage(self._end, f"a change cannot be right ({error})") from error
+            self._end += end - begin
+            begin = end
+
+    def append(self, operations: Sequence[Operation], *, sync: bool) -> None:
+        """Writes a change and makes it. The caller holds the lock, and has caught up.
+
+        On disk after each step: the change, perhaps in part; with ``sync``, all of it. Raises StorageError.
+        """
+        if self._has_failed:
+            raise StorageError(f"{self._path}: an earlier write failed; restart this process")
+        if not self._head:
+            self._replace()
+        number = self.tree.number + 1
+        line = _encoded({"number": number, "change": operations})
+        try:
+            with self._filesystem.open(self._path, "write") as file:
+                if (size := file.size()) > self._end:
+                    logger.warning(
+                        "%s: cut off %d bytes from position %d that a crash left of a write that was not acknowledged",
+                        self._path,
+                        size - self._end,
+                        self._end,
+                    )
+                    file.truncate(self._end)
+                file.write(self._end, line)
+                if sync:
+                    file.sync()
+        except OSError as error:
+            self._has_failed = True
+            raise StorageError(f"{self._path}: {error.strerror or error}") from error
+        self.tree.apply(number, operations)
+        self._end += len(line)
+        if self._end > max(_REPLACED_FROM, _CHANGES_MAX * self._nodes_bytes):
+            self._replace()
+
+    def _replace(self) -> None:
+        """Replaces the file by one without changes, atomically: a crash leaves the old or the new one."""
+        head = _KIND + uuid4().hex.encode() + b"\n"
+        content = head + _encoded({"number": self.tree.number, "nodes": self.tree.encode()})
+        try:
+            write_atomically(self._filesystem, self._path, content)
+        except OSError as error:
+            self._has_failed = True
+            raise StorageError(f"{self._path}: {error.strerror or error}") from error
+        self._head, self._end, self._nodes_bytes = head, len(content), len(content)
+
+    def _damage(self, position: int, reason: str) -> CorruptionError:
+        return CorruptionError(
+            f"{reason}; stop all gateways and remove the file: they register again, but committed offsets that old "
+            "consumers keep in the registry are lost",
+            path=self._path,
+            position=position,
+        )
+
+
+def _encoded(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    """Returns the content of a line; None if its checksum is wrong."""
+    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        return None
+    content: dict[str, Any] = json.loads(text)
+    return content

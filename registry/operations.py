@@ -1,0 +1,75 @@
+"""What is made of a registry's operations: set or create, register, delete what may be missing, read a whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from .errors import ConnectionLossError, NodeExistsError, NoNodeError
+from .port import Node, Registry
+
+
+def put(registry: Registry, path: str, data: bytes | None) -> None:
+    """Sets the data of a persistent node, which is created if it is missing."""
+    while True:
+        try:
+            registry.set(path, data)
+            return
+        except NoNodeError:
+            pass
+        try:
+            registry.create(path, data)
+            return
+        except NodeExistsError:  # another process was faster
+            pass
+
+
+def register(registry: Registry, path: str, data: bytes) -> None:
+    """Creates an ephemeral node, also after a call whose connection was lost.
+
+    Raises NodeExistsError if another session has a node of this path.
+    """
+    for is_last in (False, False, True):
+        try:
+            registry.create(path, data, ephemeral=True)
+            return
+        except ConnectionLossError:
+            if is_last:
+                raise
+        except NodeExistsError:
+            found = registry.find(path)
+            if found is not None and found.owner == registry.session:
+                return
+            if found is not None or is_last:
+                raise
+
+
+def discard(registry: Registry, path: str) -> None:
+    """Deletes a node; no error if it is missing."""
+    with suppress(NoNodeError):
+        registry.delete(path)
+
+
+def delete_tree(registry: Registry, path: str) -> None:
+    """Deletes a node and all below it, children first; no error if it is missing."""
+    for each in sorted(dict(walk(registry, path)), reverse=True):
+        discard(registry, each)
+
+
+def walk(registry: Registry, path: str = "/") -> Iterator[tuple[str, Node]]:
+    """Yields a node and all below it with their paths, parents first; nothing if it is missing."""
+    found = registry.find(path)
+    if found is None:
+        return
+    yield path, found
+    try:
+        names = registry.children(path)
+    except NoNodeError:
+        return
+    for name in names:
+        yield from walk(registry, f"{path.rstrip('/')}/{name}")
+
+
+def tree_of(registry: Registry, path: str = "/") -> Mapping[str, Node]:
+    """Returns :func:`walk` as a table."""
+    return dict(walk(registry, path))
