@@ -354,3 +354,16 @@ def test_members_hear_that_their_group_could_not_be_stored_in_time(bench: Bench)
     assert error_of(bench, "a") is ErrorCode.rebalance_in_progress
     bench.let_disk_work()
     assert bench.state == "PreparingRebalance"
+
+
+def test_a_protocol_that_a_member_names_twice_counts_once(bench: Bench) -> None:
+    twice = (("range", b"first"), ("range", b"second"))
+    bench.join("a", protocols=twice)
+    bench.home.advance(0)
+    assert bench.answers["a"].protocol == "range"
+    refused = bench.join("b", protocols=(("other", b""), ("other", b"")))
+    assert refused is not None
+    assert refused.error is ErrorCode.inconsistent_group_protocol
+    bench.join("c")
+    bench.join("a", bench.answers["a"].member_id, protocols=(*twice, *twice))
+    assert [bench.answers[each].protocol for each in "ac"] == ["range"] * 2
