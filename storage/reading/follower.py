@@ -77,6 +77,9 @@ class LogFollower(LogReader):
 
         A refresh is needed after segments were rolled, cut or rewritten, and if bytes at the end form no batch.
         """
+        if not len(self.segments):
+            listing = self.looking_again(lambda: self.context.filesystem.list(self.context.directory))
+            return not file_names.segment_files(listing)
         if not self._is_same_file() or self.segments.active.size < self.segments.active.file_size:
             return False
         return not self.is_rolled()

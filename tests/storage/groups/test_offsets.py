@@ -166,6 +166,18 @@ def test_a_look_reads_only_what_was_committed_since_the_last_one(disk: MemoryFil
     assert bytes_read(disk, GroupOffsets(groups.manager)) == 0
 
 
+def test_a_look_at_a_partition_that_nobody_has_written_reads_nothing(disk: MemoryFileSystem) -> None:
+    """The checkpoints of a directory with many partitions are long, and a coordinator has fifty partitions."""
+    groups = GroupOffsets(on(disk))
+    for expected in ({}, {("t", 0): CommittedOffset(1)}):
+        assert groups.fetch("g") == expected
+        before = len(disk.operations)
+        groups.fetch("g")
+        read = {each.path for each in disk.operations[before:] if each.kind == "read"}
+        assert not [path for path in read if "checkpoint" in path]
+        GroupOffsets(on(disk)).commit("g", {("t", 0): CommittedOffset(1)})
+
+
 def test_visible_records_do_not_depend_on_rolls_compaction_or_truncation(disk: MemoryFileSystem) -> None:
     """Compared with reading the whole log each time, while commits, tombstones and transactions are added."""
     writers, seeing = on(disk), GroupOffsets(on(disk))
