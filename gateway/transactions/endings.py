@@ -26,6 +26,7 @@ class Endings:
 
     def __init__(self, ids: HeldIds, markers: Markers) -> None:
         self._ids, self._markers = ids, markers
+        self._is_looking = False  # on the disk, for what was left
         ids.on_opened = self._on_opened
 
     def end(self, held: HeldId, done: Done, *, commit: bool, raise_epoch: bool = False) -> None:
@@ -80,20 +81,24 @@ class Endings:
         now_ms = self._ids.clock.now_ms()
         for held in self._ids.all():
             self._look_at(held)
+        if self._is_looking:  # the disk is slow, or there is a lot to read: more looks would keep clients waiting
+            return
+        self._is_looking = True
         failures: list[LogStoreError] = []
 
         def found(names: list[str]) -> None:
+            self._is_looking = False
             for failure in failures:
                 logger.warning("transactions in a partition could not be read: %s", failure)
             for name in names:
                 if self._ids.find(name) is None:
                     self._ids.use(name, self._look_at_left, lambda _: None)
 
-        self._ids.store.ask(
-            lambda states: states.unfinished(now_ms, failures),
-            found,
-            lambda error: logger.warning("transactions could not be read: %s", error),
-        )
+        def failed(error: Exception) -> None:
+            self._is_looking = False
+            logger.warning("transactions could not be read: %s", error)
+
+        self._ids.store.ask(lambda states: states.unfinished(now_ms, failures), found, failed)
 
     def _look_at_left(self, held: HeldId) -> None:
         held.used_ms = 0  # by no client: it is given back once its transaction has ended

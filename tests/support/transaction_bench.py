@@ -96,6 +96,11 @@ class Bench:
         while self._home.tasks:
             self._home.tasks.popleft()()
 
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for the disk or the coordinator."""
+        return len(self._home.tasks)
+
     def look(self) -> None:
         """Looks for what is late or was left."""
         self.coordinator.look()

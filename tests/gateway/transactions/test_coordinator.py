@@ -168,3 +168,19 @@ def test_what_is_late_is_aborted_with_the_next_epoch_and_what_is_idle_is_given_b
     with TransactionCoordinator.open(manage(disk), APP):
         pass
     assert content(manage(disk), 0) == []
+
+
+def test_looks_do_not_queue_up_before_a_slow_disk(
+    bench: Bench, disk: MemoryFileSystem, faulty: FaultyFileSystem
+) -> None:
+    """Each of many looks that come while one is read would be read after it, before what clients ask."""
+    for failing_once in (False, True):
+        for _ in range(3):
+            bench.coordinator.look()
+        assert bench.waiting == 1
+        if failing_once:
+            rule = fail("list", "/logs")
+            failing(faulty, rule)
+        bench.serve()
+    bench.coordinator.look()
+    assert (rule.struck, bench.waiting) == (1, 1)
