@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -28,10 +28,17 @@ def serving(directory: Path, **settings: Any) -> Iterator[Gateway]:
         yield gateway
 
 
+class Listening(Protocol):
+    """A gateway, in this process or another."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+
 class WireClient:
     """One connection; requests go out as they are given. A context manager that closes it."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Listening) -> None:
         self.socket = socket.create_connection(gateway.address, timeout=TIMEOUT_S)
         self._correlation_id = 0
 

@@ -29,6 +29,7 @@ MODULES = {
     "damage": "tests.torture.damage.suite",
     "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
+    "gateway-crowd": "tests.torture.gateway.crowd",
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-kills": "tests.torture.gateway.kills",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",

@@ -15,6 +15,7 @@ SHORT: dict[str, int] = {
     "crash-states": 100,
     "damage": 1000,
     "disk-errors": 60,
+    "gateway-crowd": 1000,
     "gateway-frames": 400,
     "gateway-kills": 2,
     "gateway-power-cuts": 100,

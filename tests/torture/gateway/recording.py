@@ -95,7 +95,8 @@ def _produce(producer: rdkafka.Producer) -> None:
 
 
 def _run_transaction(settings: Mapping[str, Any]) -> None:
-    consumer = rdkafka.Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    own = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = rdkafka.Consumer({**settings, **own})
     consumer.subscribe(["t"])
     assert len(consumer.consume(20, TIMEOUT_S)) == 20
     producer = rdkafka.Producer({**settings, "transactional.id": "x"})

@@ -1,0 +1,66 @@
+"""A gateway in a process of its own, that can be killed and started again."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark_commitlog.gateway.config import Address
+
+
+class Server:
+    """``commitlog gateway`` on a port that stays."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        """``settings``: by Kafka's names, with ``_`` for ``.``."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.address = Address("127.0.0.1", free.getsockname()[1])
+        settings = {"group_initial_rebalance_delay_ms": 0, **settings}
+        pairs = [f"--config={name.replace('_', '.')}={value}" for name, value in settings.items()]
+        program = Path(sys.executable).with_name("commitlog")
+        self._command = [program, "gateway", "--log-dir", directory, "--listen", self.bootstrap, *pairs]
+        self.log = directory.with_suffix(".stderr")
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.address)
+
+    def start(self) -> None:
+        with self.log.open("a") as errors:
+            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().startswith("listening"), self.log.read_text()[-2000:]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> int:
+        """Asks it to end, as ^C does; returns its exit code."""
+        self._process.terminate()
+        return self._process.wait(60)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def memory_bytes(self) -> int:
+        """What the process has in memory now."""
+        return int(self._of_process("statm").read_text().split()[1]) * resource.getpagesize()
+
+    def descriptors(self) -> Counter[str]:
+        """How many it has open of each kind, such as ``socket``; files of a directory are ``file``."""
+        found: Counter[str] = Counter()
+        for each in self._of_process("fd").iterdir():
+            with suppress(FileNotFoundError):  # closed in between
+                kind, colon, _ = str(each.readlink()).partition(":")
+                found[kind if colon else "file"] += 1
+        return found
+
+    def _of_process(self, name: str) -> Path:
+        return Path("/proc") / str(self._process.pid) / name
