@@ -54,7 +54,7 @@ def always(holes: Holes) -> Callable[[], Holes]:
 def leave_gaps(headers: BatchHeaders, expected: int) -> bool:
     """Whether offsets are missing between these batches (at least one), or between ``expected`` and the first one."""
     first, last = headers.table["base_offset"], headers.table["last_offset"]
-    return bool(((first > _after_previous(first, last, expected)) & ~_hides_its_first(headers)).any())
+    return bool(((first > _after_previous(first, last, expected)) & ~hides_its_first(headers)).any())
 
 
 def find_damage(
@@ -89,7 +89,7 @@ def _find_misfit(
     expected_first = _after_previous(first, last, expected)
     is_wrong = (last < first) | (first < 0) | _meets_next(first, last, INT64_MAX if following is None else following[0])
     is_wrong[:1] |= first[:1] < expected_first[:1]
-    is_missing = (first > expected_first) & ~_hides_its_first(headers)
+    is_missing = (first > expected_first) & ~hides_its_first(headers)
     is_missing &= bool(is_missing.any()) and holes() is Holes.NOWHERE
     is_wrong |= is_missing
     if not is_wrong.any():
@@ -151,7 +151,7 @@ def _after_previous(first: Int64s, last: Int64s, expected: int | None) -> Int64s
     return after
 
 
-def _hides_its_first(headers: BatchHeaders) -> Bools:
+def hides_its_first(headers: BatchHeaders) -> Bools:
     """For each batch, whether it is a wrapper message of magic 0 or 1, whose header has only the last offset."""
     found: Bools = (headers.table["magic"] < v2.MAGIC) & (headers.codec != Codec.NONE)
     return found
@@ -172,7 +172,7 @@ def check_wrapped(
     ``decoded`` is the content of the batches in ``rows`` of ``headers``. No offset may be below ``lowest``.
     ``expected`` is the offset at which the first batch of ``headers`` should begin; None: unknown.
     """
-    is_wrapper = _hides_its_first(headers)
+    is_wrapper = hides_its_first(headers)
     if not is_wrapper.any():
         return
     table = headers.table

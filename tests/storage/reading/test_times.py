@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,17 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError, MissingSegmentError
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.legacy import v1
 from pyspark_commitlog.storage.reading import times
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.fetch import Timespan
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher
+from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.segment.joining import Holes
 from pyspark_commitlog.storage.segment.reader import SegmentReader
 from pyspark_commitlog.storage.segment.walk import Window
 from pyspark_commitlog.storage.writing.log import Log, Producer
@@ -270,3 +275,22 @@ def test_a_lookup_does_not_skip_a_segment_whose_log_is_lost(tmp_path: Path) -> N
         for _ in range(2):
             with pytest.raises(MissingSegmentError):
                 reader.offset_for_timestamp(OLD_MS + lost_offset + 1)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lookup_does_not_pass_over_lost_messages_before_wrapper_messages(tmp_path: Path, lost: int) -> None:
+    """The header of a wrapper has only its last offset: the messages in it show where it begins."""
+    with open_log(tmp_path) as log:
+        for n in range(4):
+            three = records([b"x"] * 3, timestamps=OLD_MS + n)
+            wrapper = v1.encode(replace(three, offsets=three.offsets + 3 * n), Codec.GZIP)
+            log.append(wrapper, origin=Origin.REPLICATION)
+    path = tmp_path / file_names.segment_file(0, file_names.LOG)
+    sound, size = path.read_bytes(), len(wrapper)
+    with open_reader(tmp_path) as reader:
+        assert found(reader, Isolation.READ_COMMITTED, OLD_MS + lost) == (3 * lost, OLD_MS + lost)
+    path.write_bytes(sound[: lost * size] + sound[(lost + 1) * size :])
+    with open_reader(tmp_path, KeptInMemory(12, holes=Holes.NOWHERE)) as reader:
+        for _ in range(2):
+            with pytest.raises(MissingSegmentError):
+                reader.offset_for_timestamp(OLD_MS + lost)
