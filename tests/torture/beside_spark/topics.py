@@ -61,9 +61,10 @@ def described(broker: Broker, counts: dict[str, int], odd: set[str]) -> dict[str
 def _write(broker: Broker, name: str, chance: Random) -> tuple[int, bool]:
     """Returns the number of partitions, and whether the topic has neither transactions nor deleted records."""
     partitions, is_transactional = chance.randint(1, 4), chance.random() < 0.4
-    configs = {"retention.ms": "-1"} | ({"segment.bytes": "2000"} if chance.random() < 0.5 else {})
+    small = chance.random() < 0.5
+    configs = {"retention.ms": "-1"} | ({"segment.bytes": "2000"} if small else {})
     create_topics(broker.bootstrap, {name: Topic(partitions, configs)})
-    given = {"compression.type": chance.choice(CODECS)}
+    given = {"compression.type": chance.choice(CODECS)} | ({"batch.size": "1000"} if small else {})
     if is_transactional:
         steps = [step for _ in range(chance.randint(1, 4)) for step in _transaction(chance, partitions)]
         java_produce(broker.bootstrap, name, steps, given | {"transactional.id": name})
