@@ -56,6 +56,13 @@ class GatewayConfig:
         "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Port 0: a free one.")
     advertised_listeners: str = _key("advertised.listeners", STRING, "", ANYTHING,
         "The address that clients are told to connect to; empty: where the gateway listens.")
+    zookeeper_connect: str = _key("zookeeper.connect", STRING, "", ANYTHING,
+        "The ZooKeeper with the registry, such as h1:2181,h2:2181/chroot; empty: files in the log directory.")
+    zookeeper_session_timeout_ms: int = _key("zookeeper.session.timeout.ms", INT, 18_000, Between(1),
+        "How long a node that is out of ZooKeeper's reach is still there; with files, how long a write to the registry "
+        "waits for others.")
+    zookeeper_connection_timeout_ms: int = _key("zookeeper.connection.timeout.ms", INT, -1, ANYTHING,
+        "How long the gateway waits for ZooKeeper when it starts; negative: zookeeper.session.timeout.ms.")
     ssl_keystore_location: str = _key("ssl.keystore.location", STRING, "", ANYTHING,
         "A PEM file with the gateway's private key and its chain of certificates, for SSL and SASL_SSL.")
     ssl_key_password: str = _secret("ssl.key.password",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..registry import Registry
 from ..storage import Clock, LogManager
 from .config import Address, GatewayConfig
 from .disk import DiskWorker
@@ -54,6 +55,7 @@ class Context:
     logins: Worker  # checks passwords
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
+    registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``

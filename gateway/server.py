@@ -21,6 +21,7 @@ from ..storage import (
     load_kernels,
     read_file,
 )
+from .cluster import open_registry
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -110,6 +111,8 @@ class Gateway:
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Address) -> Context:
         """Starts what handlers work with."""
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
+        registry = open_registry(config, self._log_dir, own.filesystem)
+        starting.callback(registry.close)
         topics = Topics(managers())
         starting.callback(topics.close)
         partitions, appender = Partitions(managers(), topics), Appender(config.num_io_threads, self.figures.synced)
@@ -135,6 +138,7 @@ class Gateway:
             logins=logins,
             figures=self.figures,
             rules=self._security.rules,
+            registry=registry,
             groups=groups,
             transactions=transactions,
         )

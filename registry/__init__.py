@@ -1,7 +1,8 @@
 """Who is there: a small tree of nodes that several processes share, as old Kafkas keep it in ZooKeeper.
 
-:class:`Registry` is the interface. :class:`FileRegistry` keeps the nodes in files beside the log. Of ``storage`` it
-uses errors and the port to files.
+:class:`Registry` is the interface. :class:`FileRegistry` keeps the nodes in files beside the log,
+:class:`ZooKeeperRegistry` in a real ZooKeeper (it needs the extra ``[zookeeper]``). Of ``storage`` it uses errors and
+the port to files.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         SessionState as SessionState,
         Watch as Watch,
     )
+    from .zookeeper import ZooKeeperRegistry as ZooKeeperRegistry
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -56,5 +58,6 @@ else:
             "files": ["FileRegistry"],
             "operations": ["delete_tree", "discard", "put", "register", "tree_of", "walk"],
             "port": ["ANY_VERSION", "Change", "Listener", "Node", "Registry", "SessionState", "Watch"],
+            "zookeeper": ["ZooKeeperRegistry"],
         },
     )

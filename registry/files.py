@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from queue import SimpleQueue
-from threading import Event, RLock, Thread
+from threading import Event, RLock, Thread, current_thread
 from typing import NamedTuple, Self
 from uuid import uuid4
 
 from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, this_process
+from .calls import Calls
 from .errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from .journal import Journal
 from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path
@@ -76,9 +76,9 @@ class FileRegistry:
         self._guard = RLock()
         self._journal = Journal(self._filesystem, self._path(FILE))
         self._watched: list[_Watched] = []
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls = Calls("registry-watches")
+        self._looking = Thread(target=self._look, name="registry-look", daemon=True)
         self._listeners: list[Listener] = []
-        self._threads: list[Thread] = []
         self._closed = Event()
         self._lock = self._filesystem.lock(self._path(SESSION + self._session))
         assert self._lock is not None
@@ -154,9 +154,9 @@ class FileRegistry:
                 self._delete_owned(tree, self._session)
         finally:
             self._closed.set()
-            self._calls.put(None)
-            for thread in self._threads:
-                thread.join()
+            if self._looking.ident is not None and self._looking is not current_thread():
+                self._looking.join()
+            self._calls.stop()
             self._filesystem.remove(self._path(SESSION + self._session))
             if self._lock is not None:
                 self._lock.release()
@@ -286,13 +286,9 @@ class FileRegistry:
         self._watched = kept
 
     def _start_threads(self) -> None:
-        if not self._threads:
-            self._threads = [
-                Thread(target=self._look, name="registry-look", daemon=True),
-                Thread(target=self._call, name="registry-watches", daemon=True),
-            ]
-            for thread in self._threads:
-                thread.start()
+        if self._looking.ident is None:
+            self._calls.start()
+            self._looking.start()
 
     def _look(self) -> None:
         is_lost = False
@@ -310,10 +306,3 @@ class FileRegistry:
             if is_lost != was_lost:
                 for listener in list(self._listeners):
                     self._calls.put(partial(listener, state))
-
-    def _call(self) -> None:
-        while (call := self._calls.get()) is not None:
-            try:
-                call()
-            except Exception:
-                logger.exception("a watch failed")

@@ -53,12 +53,12 @@ FLOORS = {
         request producer_ids
         partitions groups
         protocol
-        network security disk
+        network security disk cluster
         config worker process figures gathering
         """,
     "registry": """
-        files
-        journal operations
+        files zookeeper
+        journal operations calls
         tree
         port
         errors
@@ -110,6 +110,7 @@ PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,
+    "kazoo": ("registry/zookeeper.py", "tests/registry/"),
     "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
 }
 

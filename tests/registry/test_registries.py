@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -323,26 +323,3 @@ def test_what_is_missing_is_discarded_without_an_error(registry: Registry) -> No
     delete_tree(registry, "/none")
     delete_tree(registry, "/a/b")
     assert list(tree_of(registry, "/a")) == ["/a", "/a/b-c"]
-
-
-@pytest.fixture(params=["files"])
-def open_registry(request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens sessions of one registry, and closes them."""
-    opened: list[Registry] = []
-    make = request.getfixturevalue(f"open_{request.param}")
-
-    def open_one() -> Registry:
-        opened.append(make())
-        return opened[-1]
-
-    yield open_one
-    for each in opened:
-        each.close()
-
-
-@pytest.fixture
-def open_files(tmp_path_factory: pytest.TempPathFactory) -> Open:
-    from pyspark_commitlog.registry import FileRegistry  # noqa: PLC0415
-
-    directory = tmp_path_factory.mktemp("log")
-    return lambda: FileRegistry(str(directory), look_s=0.01)

@@ -294,6 +294,11 @@ def _free_ports() -> tuple[int, int]:
         return port, port + 1
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses now, nor soon for a connection."""
+    return _free_ports()[0]
+
+
 def _java_properties(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 

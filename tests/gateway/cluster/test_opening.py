@@ -1,0 +1,38 @@
+"""Which registry a gateway has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.registry import ConnectionLossError, FileRegistry, ZooKeeperRegistry
+from tests.support.gateway import LOCAL, serving
+from tests.support.kafka.broker import free_port
+from tests.support.kafka.zookeeper import ZooKeeper
+
+
+def test_a_gateway_has_a_registry_in_files_and_ends_its_session_when_it_stops(tmp_path: Path) -> None:
+    with serving(tmp_path / "log") as gateway, FileRegistry(str(tmp_path / "log")) as other:
+        gateway.context.registry.create("/kept")
+        gateway.context.registry.create("/gone", ephemeral=True)
+        gateway.stop()
+        assert other.find("/kept") is not None
+        assert other.find("/gone") is None
+
+
+def test_a_gateway_has_its_registry_in_a_zookeeper(tmp_path: Path) -> None:
+    with ZooKeeper(tmp_path / "zookeeper") as server:
+        connect = f"{server.connect}/kafka"
+        with serving(tmp_path / "log", zookeeper_connect=connect) as gateway, ZooKeeperRegistry(connect) as other:
+            gateway.context.registry.create("/kept")
+            assert other.find("/kept") is not None
+
+
+def test_a_gateway_whose_zookeeper_is_not_there_does_not_start(tmp_path: Path) -> None:
+    config = GatewayConfig(
+        listeners=LOCAL, zookeeper_connect=f"127.0.0.1:{free_port()}", zookeeper_connection_timeout_ms=100
+    )
+    with pytest.raises(ConnectionLossError, match="no ZooKeeper answers there"):
+        Gateway(str(tmp_path / "log"), config, create=True).start()
