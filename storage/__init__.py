@@ -161,6 +161,14 @@ if TYPE_CHECKING:
         lag_ms as lag_ms,
         log_figures as log_figures,
     )
+    from .kafka_0_7 import (
+        PositionLog as PositionLog,
+        PositionLogDirectory as PositionLogDirectory,
+        PositionLogReader as PositionLogReader,
+        PositionLogSettings as PositionLogSettings,
+        offsets_without_log as offsets_without_log,
+        position_partitions as position_partitions,
+    )
     from .kernels.murmur2 import partitions_of as partitions_of
     from .maintenance import (
         ConfigOverrides as ConfigOverrides,
@@ -407,6 +415,14 @@ else:
                 "ShareLag",
                 "lag_ms",
                 "log_figures",
+            ],
+            "kafka_0_7": [
+                "PositionLog",
+                "PositionLogDirectory",
+                "PositionLogReader",
+                "PositionLogSettings",
+                "offsets_without_log",
+                "position_partitions",
             ],
             "kernels.murmur2": ["partitions_of"],
             "maintenance": [

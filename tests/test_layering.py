@@ -32,7 +32,7 @@ FLOORS = {
         writing
         reading verify
         recovery
-        segment dump
+        segment dump kafka_0_7
         format
         config filesystem prefetch text paths classes
         kernels errors clock

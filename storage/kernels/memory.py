@@ -98,3 +98,16 @@ def put_rows(target: Bytes, positions: npt.NDArray[np.int64], rows: npt.NDArray[
     width = rows.shape[1]
     for i in range(len(positions)):
         copy_bytes(target, positions[i], flat, i * width, width)
+
+
+@jit
+def gather(source: Bytes, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], target: Bytes, to: int) -> int:
+    """Copy ``source[start:stop]`` for each pair to ``target``, one behind the other from ``to`` on.
+
+    ``target`` has room for them. Returns the position in ``target`` after the last.
+    """
+    for row in range(len(starts)):
+        size = stops[row] - starts[row]
+        copy_bytes(target, to, source, starts[row], size)
+        to += size
+    return to

@@ -1,6 +1,7 @@
 """The walk over batches: one loop for all magics, since offset, length and magic have the same positions in each.
 
-Like Kafka's ``FileLogInputStream``, it checks only length and magic; the checksum is verified later.
+Like Kafka's ``FileLogInputStream``, it checks only length and magic; the checksum is verified later. The
+entries of Kafka 0.7 have another form, and a walk of their own.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import numpy.typing as npt
 
 from . import Bytes
 from .compiling import jit
-from .stop_reasons import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
+from .stop_reasons import BAD_MAGIC, BAD_SIZE, END, FULL, NO_CHECKSUM, TRUNCATED, UNKNOWN_MAGIC
 
 _OVERHEAD = 12  # offset and length
 _HEADER_UP_TO_MAGIC = 17
+
+# Kafka 0.7
+_SIZE_BYTES = 4
+_MESSAGE_BYTES_MIN = 5  # magic and checksum, for magic 0; magic 1 has attributes between them
 
 
 @jit
@@ -72,6 +77,42 @@ def walk(
         sizes[found] = length + _OVERHEAD
         magics[found] = magic
         at += length + _OVERHEAD
+    return len(positions), at, FULL  # unreachable: the last round above always returns
+
+
+@jit
+def walk_positions(
+    source: Bytes, start: int, positions: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> tuple[int, int, int]:
+    """Fill position and size (with the 4 bytes before the message) of each whole entry of 0.7 from ``start`` on.
+
+    The length of the two arrays is the largest number of entries to find. Returns the number of entries found, the
+    position after the last one, and why the walk stopped there. Checks no checksum.
+    """
+    at = start
+    end = len(source)
+    for found in range(len(positions) + 1):
+        if at == end:
+            return found, at, END
+        if end - at < _SIZE_BYTES:
+            return found, at, TRUNCATED
+        size = read_i32(source, at)
+        if size < _MESSAGE_BYTES_MIN:
+            return found, at, BAD_SIZE
+        if size > end - at - _SIZE_BYTES:
+            return found, at, TRUNCATED
+        magic = np.int64(source[at + _SIZE_BYTES])
+        if magic >= 0x80:
+            return found, at, BAD_MAGIC
+        if magic > 1:
+            return found, at, UNKNOWN_MAGIC
+        if magic == 1 and size == _MESSAGE_BYTES_MIN:
+            return found, at, NO_CHECKSUM
+        if found == len(positions):
+            return found, at, FULL
+        positions[found] = at
+        sizes[found] = size + _SIZE_BYTES
+        at += size + _SIZE_BYTES
     return len(positions), at, FULL  # unreachable: the last round above always returns
 
 

@@ -6,3 +6,4 @@ BAD_SIZE = 2  # a length smaller than any entry of its magic
 BAD_MAGIC = 3  # a magic below zero
 UNKNOWN_MAGIC = 4  # a magic above 2: a newer format
 FULL = 5  # as many batches as were asked for
+NO_CHECKSUM = 6  # a message of magic 1 in Kafka 0.7's format that ends before its checksum does

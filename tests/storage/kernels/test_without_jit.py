@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-MODULES = "bounds canonical compaction_keys spaced streams twins vectors"
+MODULES = "bounds canonical compaction_keys position_entries spaced streams twins vectors"
 
 
 def test_without_the_jit_all_holds_too() -> None:

@@ -205,3 +205,28 @@ def encode_message(magic: int, record: Record) -> bytes:
     for text in (record.key, record.value):
         checked += b"\xff" * 4 if text is None else struct.pack(">i", len(text)) + text
     return struct.pack(">qiI", record.offset, len(checked) + 4, zlib.crc32(checked)) + checked
+
+
+# Kafka 0.7
+
+
+def walk_positions(data: bytes) -> tuple[list[tuple[int, int]], int, str]:
+    """(position, size) of each whole entry of 0.7, where they stop and why, by the name of the reason."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(data):
+        if len(data) - at < 4:
+            return found, at, "TRUNCATED"
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        if size < 5:
+            return found, at, "BAD_SIZE"
+        if at + 4 + size > len(data):
+            return found, at, "TRUNCATED"
+        magic = data[at + 4]
+        if magic > 1:
+            return found, at, "BAD_MAGIC" if magic > 127 else "UNKNOWN_MAGIC"
+        if magic == 1 and size == 5:
+            return found, at, "NO_CHECKSUM"
+        found.append((at, size + 4))
+        at += size + 4
+    return found, at, "END"

@@ -1,0 +1,144 @@
+"""The end of the last file: what a crash left there, for a writer that recovers and for readers.
+
+A writer recovers a log that was not closed in order: like Kafka 0.7.2, it cuts the last file behind its last good
+message. It does not decompress, and keeps whatever has the right checksum: what reached the file before a crash is
+there after it, even if nobody had synced it.
+
+A reader changes nothing: it passes over an unfinished write and reports damage. No checksum covers the size of an
+entry. An entry that reaches beyond the end of the file is therefore an unfinished write only if no sound message
+follows it: otherwise its size is damaged, and the messages after it would be lost in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import CorruptionError
+from ..filesystem import File
+from ..format.checksums import crc32
+from ..format.tables import Bytes, Int64s
+from ..kernels import stop_reasons
+from .entries import ENTRY_BYTES_MIN, MESSAGE_BYTES_MIN, SIZE_BYTES, as_buffer
+from .segments import Rest, rest_after, windows
+
+logger = logging.getLogger(__name__)
+
+NOT_OURS = (stop_reasons.UNKNOWN_MAGIC, stop_reasons.NO_CHECKSUM)
+SEARCH_BYTES = 1 << 20
+CHECKED_BYTES_MAX = 256 << 20  # checksums are computed over so many bytes; then the rest counts as damaged
+
+
+class Recovered(NamedTuple):
+    """What recovery found in the last file."""
+
+    size: int  # of its messages
+    cut_bytes: int  # after them, which are gone
+    reason: str | None  # why they were cut off; None: nothing was
+
+
+def recover(file: File) -> Recovered:
+    """Cuts the file, which is open to write, behind its last good message, and syncs it; logs what was cut.
+
+    If the process is killed, the file is cut or not; another recovery ends the same. Raises UnsupportedMagicError or
+    CorruptRecordError, and changes nothing, for a whole message of another magic, or of magic 1 without its checksum:
+    0.7.2 does not start then.
+    """
+    size = file.size()
+    rest = _first_bad(file, size)
+    if rest.error is None:
+        return Recovered(size, 0, None)
+    if rest.reason in NOT_OURS:
+        raise rest.error
+    logger.warning(
+        "%s, position %d: %s; the last %d bytes are cut off", file.path, rest.position, rest.error.reason,
+        size - rest.position,
+    )  # fmt: skip
+    file.truncate(rest.position)
+    file.sync()
+    return Recovered(rest.position, size - rest.position, rest.error.reason)
+
+
+def _first_bad(file: File, size: int) -> Rest:
+    """Returns what follows the good messages at the beginning of the file."""
+    stop = 0
+    for window in windows(file, 0, size):
+        try:
+            window.entries.check_checksums()
+        except CorruptionError as error:
+            found = error.located(file.path, window.position)
+            return Rest(found.position or 0, found, stop_reasons.BAD_SIZE)
+        stop = window.position + window.entries.stop
+    return rest_after(file, stop, size)
+
+
+def check_tail(file: File, stop: int, end: int) -> None:
+    """Checks what follows the last whole entry of the last file of a log: nothing, or an unfinished write.
+
+    Logs a warning for an unfinished write: zeros, or an incomplete entry that no sound message follows. Raises
+    CorruptRecordError, with path and position, for anything else.
+    """
+    rest = rest_after(file, stop, end)
+    if rest.error is None:
+        return
+    if not is_unfinished(file, rest, end):
+        raise rest.error
+    logger.warning(
+        "%s, position %d: %d bytes of an unfinished write are passed over (%s)",
+        file.path,
+        stop,
+        end - stop,
+        rest.error.reason,
+    )
+
+
+def is_unfinished(file: File, rest: Rest, end: int) -> bool:
+    """Whether what follows the whole entries up to ``end`` is an unfinished write rather than damage."""
+    if _is_zero(file, rest.position, end):
+        return True
+    return rest.reason == stop_reasons.TRUNCATED and not _has_sound(file, rest.position + 1, end)
+
+
+def _is_zero(file: File, start: int, end: int) -> bool:
+    while start < end:
+        buffer = as_buffer(file.read(start, min(SEARCH_BYTES, end - start)))
+        if not len(buffer) or buffer.any():
+            return not len(buffer)
+        start += len(buffer)
+    return True
+
+
+def _has_sound(file: File, start: int, end: int) -> bool:
+    """Whether a message with a right checksum begins after ``start``, or so much looks like one that it may."""
+    checked = 0
+    while end - start > ENTRY_BYTES_MIN:
+        buffer = as_buffer(file.read(start, min(SEARCH_BYTES, end - start)))
+        for at, size in _candidates(buffer, end - start):
+            checked += size
+            if checked > CHECKED_BYTES_MAX or _is_sound(file, start + at, size):
+                return True
+        if len(buffer) < SEARCH_BYTES:
+            return False
+        start += len(buffer) - ENTRY_BYTES_MIN
+    return False
+
+
+def _candidates(buffer: Bytes, room: int) -> list[tuple[int, int]]:
+    """Returns where a message with a payload may begin in ``buffer``, and its size; ``room``: bytes in the file."""
+    count = max(len(buffer) - ENTRY_BYTES_MIN, 0)
+    sizes: Int64s = sum(
+        (buffer[byte : byte + count].astype(np.int64) << 8 * (3 - byte) for byte in range(4)),
+        np.zeros(count, dtype=np.int64),
+    )
+    magics = buffer[SIZE_BYTES : SIZE_BYTES + count]
+    fits = sizes <= room - SIZE_BYTES - np.arange(count)
+    found = np.flatnonzero((magics <= 1) & (sizes > MESSAGE_BYTES_MIN + magics) & fits)
+    return list(zip(found.tolist(), sizes[found].tolist(), strict=True))
+
+
+def _is_sound(file: File, position: int, size: int) -> bool:
+    message = file.read(position + SIZE_BYTES, size)
+    head = MESSAGE_BYTES_MIN + message[0]
+    return len(message) == size and crc32(message[head:]) == int.from_bytes(message[head - 4 : head], "big")

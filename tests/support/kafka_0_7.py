@@ -1,0 +1,94 @@
+"""What a real Kafka 0.7.2 recorded (``tests/golden/kafka-0.7``), and the room's objects over it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import lzma
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.kafka_0_7 import PositionLogSettings, messages_in
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.7"
+OWN_SETTINGS = set(PositionLogSettings.names())
+
+
+def recorded(name: str) -> Any:
+    """The content of a JSON file."""
+    data = (GOLDEN / name).read_bytes()
+    return json.loads(lzma.decompress(data) if name.endswith(".xz") else data)
+
+
+def unpacked(scenario: str, target: Path) -> Path:
+    """The log directories of a scenario, below ``target``, with the times of their files."""
+    with tarfile.open(GOLDEN / scenario / "logs.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    return target
+
+
+def settings_of(scenario: str, **other: object) -> PositionLogSettings:
+    """The settings of the recorded broker that its logs have."""
+    given = recorded(f"{scenario}/settings.json")["server.properties"]
+    return PositionLogSettings.from_mapping(
+        {name: value for name, value in given.items() if name in OWN_SETTINGS} | other
+    )
+
+
+def payload_set(texts: str) -> list[tuple[int, bytes]]:
+    """Magic and payload of each message of a recorded ``produce``: base64, ``0:`` before those of magic 0."""
+    found = []
+    for text in texts.split(","):
+        magic, _, payload = text.rpartition(":")
+        found.append((int(magic or 1), base64.b64decode(payload)))
+    return found
+
+
+def consumed(data: bytes | memoryview, position: int) -> dict[str, object]:
+    """What a consumer of 0.7 makes of a fetched message set, in the form that was recorded."""
+    messages: list[list[object]] = []
+    found: dict[str, object] = {"messages": messages}
+    try:
+        for one in messages_in(data, position):
+            messages.append([one.next_position, one.magic, base64.b64encode(one.payload).decode()])
+    except CorruptionError:
+        found["fails"] = True
+    return found
+
+
+def consumed_as_recorded(recorded_set: dict[str, Any]) -> dict[str, object]:
+    """The same of a recorded answer."""
+    found: dict[str, object] = {"messages": recorded_set["messages"]}
+    return found | ({"fails": True} if "iteratorError" in recorded_set else {})
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    """Name and size of each segment of a partition."""
+    return {path.name: path.stat().st_size for path in sorted(directory.glob("*.kafka"))}
+
+
+def produced_sets(frame: bytes) -> list[tuple[str, int, bytes]]:
+    """Topic, partition and message set of each part of a produce or multi-produce request; [] for others."""
+    key, at = int.from_bytes(frame[:2], "big", signed=True), 2
+    if key not in (0, 3):
+        return []
+    count = 1
+    if key == 3:
+        count, at = int.from_bytes(frame[2:4], "big"), 4
+    found = []
+    for _ in range(count):
+        length = int.from_bytes(frame[at : at + 2], "big")
+        topic = frame[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        partition, size = (int.from_bytes(frame[at + i : at + i + 4], "big", signed=True) for i in (0, 4))
+        found.append((topic, partition, frame[at + 8 : at + 8 + size]))
+        at += 8 + size
+    return found
+
+
+def requests(scenario: str) -> list[bytes]:
+    """The frames of all requests of a scenario, without their lengths, in the order in which they were sent."""
+    wire = recorded(f"{scenario}/wire.json.xz")
+    return [base64.b64decode(one["frame"])[4:] for one in wire if one["kind"] == "request" and one["label"] != "raw"]
