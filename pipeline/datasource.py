@@ -13,7 +13,16 @@ from pyspark.sql.types import StructType
 
 from ..storage import LogStoreError
 from . import write  # loads numba when first used, which a process that only plans reads does not need
-from .read import Columns, ReadOptions, RefusedStreamReader, StreamReader, Use, batch_reader
+from .read import (
+    Columns,
+    PositionBatchReader,
+    ReadOptions,
+    RefusedStreamReader,
+    StreamReader,
+    Use,
+    batch_reader,
+    refused_stream,
+)
 from .workers import freeze_worker_imports
 
 
@@ -39,11 +48,14 @@ class CommitLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(self.options, Use.BATCH)
         options.log_notices()
-        return batch_reader(options, options.columns.arrow_schema(schema))
+        make = PositionBatchReader if options.is_kafka_0_7 else batch_reader
+        return make(options, options.columns.arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         try:
             options = ReadOptions.parse(self.options, Use.STREAM)
+            if options.is_kafka_0_7:
+                raise refused_stream()
             return StreamReader(options, options.columns.arrow_schema(schema))
         except LogStoreError as error:
             return RefusedStreamReader(error)

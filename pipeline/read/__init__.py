@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Use as Use,
         local_directory as local_directory,
     )
+    from .positions import PositionBatchReader as PositionBatchReader, refused_stream as refused_stream
     from .stream import RefusedStreamReader as RefusedStreamReader, StreamReader as StreamReader
     from .table import (
         chosen_partitions as chosen_partitions,
@@ -34,6 +35,7 @@ else:
         submod_attrs={
             "batch": ["batch_reader"],
             "options": ["Columns", "Given", "INT_MAX", "Mode", "ReadOptions", "Use", "local_directory"],
+            "positions": ["PositionBatchReader", "refused_stream"],
             "stream": ["RefusedStreamReader", "StreamReader"],
             "table": ["chosen_partitions", "isolation_of", "read_table", "tail"],
         },

@@ -82,6 +82,7 @@ _OURS = (
     "kafka.group.id",
     "groupIdPrefix",
     MAX_DECOMPRESSED_BYTES,
+    "layout",
 )
 # Settings of a consumer that Spark's source rejects too, and why.
 _REFUSED = {
@@ -184,6 +185,7 @@ class ReadOptions:
     mode: Mode
     overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
     notices: tuple[str, ...] = ()  # texts about options that have no effect
+    is_kafka_0_7: bool = False  # from option layout
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
@@ -212,6 +214,7 @@ class ReadOptions:
             mode=given.choice("mode", Mode.FAIL_FAST, {each.value: each for each in Mode}),
             overrides=_overrides(given),
             notices=tuple(_notices(given, use)),
+            is_kafka_0_7=given.choice("layout", False, {"kafka": False, "kafka-0.7": True}),
         )
 
     def log_notices(self) -> None:

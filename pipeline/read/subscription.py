@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
-from ...storage import INTERNAL_TOPICS, InvalidConfigError, LogManager, TopicPartition, UnknownTopicOrPartitionError
+from ...storage import (
+    INTERNAL_TOPICS,
+    InvalidConfigError,
+    TopicDescription,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 from ..rows import json_object
 
 logger = logging.getLogger(__name__)
+
+
+class Topics(Protocol):
+    """What knows the topics of a directory, such as a LogManager."""
+
+    def topics(self) -> Mapping[str, TopicDescription]:
+        """The topics by name."""
+        ...
+
+    def topic(self, name: str) -> TopicDescription:
+        """Returns one topic. Raises UnknownTopicOrPartitionError."""
+        ...
 
 
 class Subscription(NamedTuple):
@@ -23,14 +41,14 @@ class Subscription(NamedTuple):
         """Raises InvalidConfigError if the option's value is invalid. Reads no log."""
         WAYS[self.how].check(self.text)
 
-    def partitions(self, manager: LogManager) -> list[TopicPartition]:
+    def partitions(self, manager: Topics) -> list[TopicPartition]:
         """Returns the partitions, sorted; [] if a pattern matches no topic, since one may be created later.
 
         Raises UnknownTopicOrPartitionError for a topic or partition that does not exist, with the most similar name.
         """
         return sorted(WAYS[self.how].find(self.text, manager, True))
 
-    def partitions_there(self, manager: LogManager) -> list[TopicPartition]:
+    def partitions_there(self, manager: Topics) -> list[TopicPartition]:
         """Returns the partitions that exist, sorted, for a query during which topics are created and deleted."""
         return sorted(WAYS[self.how].find(self.text, manager, False))
 
@@ -62,11 +80,11 @@ def _pattern(text: str) -> re.Pattern[str]:
         ) from None
 
 
-def _subscribed(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+def _subscribed(text: str, manager: Topics, strict: bool) -> list[TopicPartition]:
     return [TopicPartition(name, i) for name in _names(text) for i in _partitions_of(name, manager, strict)]
 
 
-def _assigned(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+def _assigned(text: str, manager: Topics, strict: bool) -> list[TopicPartition]:
     wanted = []
     for topic, numbers in _assignment(text).items():
         there = _partitions_of(topic, manager, strict)
@@ -80,7 +98,7 @@ def _assigned(text: str, manager: LogManager, strict: bool) -> list[TopicPartiti
     return wanted
 
 
-def _matching(text: str, manager: LogManager, strict: bool) -> list[TopicPartition]:
+def _matching(text: str, manager: Topics, strict: bool) -> list[TopicPartition]:
     pattern, topics = _pattern(text), manager.topics()
     # The pattern may match anywhere in the name, as in Spark's source. Only subscribe may name internal topics.
     names = [name for name in topics if pattern.search(name) and name not in INTERNAL_TOPICS]
@@ -91,7 +109,7 @@ def _matching(text: str, manager: LogManager, strict: bool) -> list[TopicPartiti
     return [each for name in names for each in topics[name].topic_partitions]
 
 
-def _partitions_of(topic: str, manager: LogManager, strict: bool) -> tuple[int, ...]:
+def _partitions_of(topic: str, manager: Topics, strict: bool) -> tuple[int, ...]:
     try:
         return manager.topic(topic).partitions
     except UnknownTopicOrPartitionError:
@@ -104,7 +122,7 @@ class _Way(NamedTuple):
     """How an option names partitions: ``check`` parses its value without reading logs, ``find`` returns partitions."""
 
     check: Callable[[str], object]
-    find: Callable[[str, LogManager, bool], list[TopicPartition]]  # the flag: whether a missing one is an error
+    find: Callable[[str, Topics, bool], list[TopicPartition]]  # the flag: whether a missing one is an error
 
 
 WAYS = {
