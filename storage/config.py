@@ -163,6 +163,9 @@ class Matching:
 
 
 ANYTHING = Anything()
+_RELEASE = (  # ``MetadataVersion.fromVersionString`` looks at two numbers, or three that begin with 0
+    r"(0\.8\.[0-2]|0\.9\.0|0\.10\.[0-2]|0\.11\.0|1\.[01]|2\.[0-8]|3\.\d|4\.0)(-IV\d+)?(\..*)?"
+)
 THROTTLED = Matching(r"\*|\d+:\d+", "0:1,1:2 (partition:broker) or *")
 
 
@@ -326,7 +329,7 @@ class LogConfig:
         "Deprecated: used for message.timestamp.before.max.ms and after.max.ms if those have no limit.",
         "log.message.timestamp.difference.max.ms")
     message_format_version: str = _key("message.format.version", STRING, "3.0-IV1",
-        Matching(r"\d+\.\d+(\.\d+)?(-IV\d+)?", "3.0-IV1"), "Ignored, as by Kafka since 3.0: batches are magic 2.",
+        Matching(_RELEASE, "3.0-IV1"), "Ignored, as by Kafka since 3.0: batches are magic 2.",
         "log.message.format.version", has_effect=False)
     message_downconversion_enable: bool = _key("message.downconversion.enable", BOOLEAN, True, ANYTHING,
         "Whether old consumers receive old formats.", "log.message.downconversion.enable", has_effect=False)

@@ -106,6 +106,14 @@ def test_synonyms_their_order_and_units_are_kafkas(row: dict[str, dict[str, str]
         ]
 
 
+@pytest.mark.parametrize("release", ["0.8.2", "0.9.0.1", "0.10.0.0", "0.11.0-IV2", "2.0.1", "3.0-IV1", "3.9"])
+def test_a_message_format_is_that_of_a_release_of_kafka(release: str) -> None:
+    key = OURS["message.format.version"]
+    assert key.check(release) == release
+    for other in ("0.12.0", "0.10", "2.9", "next", f"v{release}"):
+        assert_refused(key, other)
+
+
 def assert_refused(key: Key, value: object) -> None:
     with pytest.raises(InvalidConfigError, match=re.escape(f"{key.name} = {value!r}: must be ")):
         key.check(value)
