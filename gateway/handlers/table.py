@@ -6,6 +6,15 @@ from collections.abc import Mapping
 
 from ..context import Handler
 from ..protocol import ApiKey
+from .brokers import (
+    alter_reassignments,
+    alter_replica_log_dirs,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    elect_leaders,
+    list_reassignments,
+)
 from .cluster import api_versions, describe_cluster, describe_log_dirs, find_coordinator
 from .configs import alter_configs, describe_configs, incremental_alter_configs
 from .fetch import fetch
@@ -63,13 +72,20 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.END_TXN: end_transaction,
     ApiKey.WRITE_TXN_MARKERS: write_markers,
     ApiKey.TXN_OFFSET_COMMIT: commit_transactional_offsets,
+    ApiKey.DESCRIBE_ACLS: describe_acls,
+    ApiKey.CREATE_ACLS: create_acls,
+    ApiKey.DELETE_ACLS: delete_acls,
     ApiKey.DESCRIBE_CONFIGS: describe_configs,
     ApiKey.ALTER_CONFIGS: alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
     ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.DELETE_GROUPS: delete_groups,
+    ApiKey.ELECT_LEADERS: elect_leaders,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
     ApiKey.OFFSET_DELETE: delete_offsets,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from ...context import Context
 from ...protocol import ApiKey, ErrorCode, RequestError
 from ...request import Request
 from ...security import Operation, Resource
+from ..brokers import (
+    created_acls,
+    deleted_acls,
+    described_acls,
+    refused_elections,
+    refused_list,
+    refused_moves,
+    refused_reassignments,
+)
 from . import groups, topics, transactions
 from .asking import DENIED, Asking, Body
 
@@ -51,7 +61,13 @@ def _refuse(asking: Asking) -> Body | None:
     raise RequestError(ErrorCode.cluster_authorization_failed)
 
 
-_READ, _DESCRIBE = Operation.READ, Operation.DESCRIBE
+def _cluster(asking: Asking, *, operation: Operation, refused: Callable[[Any, ErrorCode], Body]) -> Body | None:
+    """The cluster, for the whole request."""
+    is_allowed = asking.may(operation, Resource.CLUSTER)
+    return None if is_allowed else refused(asking.request.body, DENIED[Resource.CLUSTER])
+
+
+_READ, _DESCRIBE, _ALTER = Operation.READ, Operation.DESCRIBE, Operation.ALTER
 
 GUARDS: Mapping[int, Guard] = {
     ApiKey.PRODUCE: _serve,
@@ -79,13 +95,20 @@ GUARDS: Mapping[int, Guard] = {
     ApiKey.END_TXN: transactions.end_transaction,
     ApiKey.WRITE_TXN_MARKERS: transactions.write_markers,
     ApiKey.TXN_OFFSET_COMMIT: transactions.commit_offsets,
+    ApiKey.DESCRIBE_ACLS: partial(_cluster, operation=_DESCRIBE, refused=described_acls),
+    ApiKey.CREATE_ACLS: partial(_cluster, operation=_ALTER, refused=created_acls),
+    ApiKey.DELETE_ACLS: partial(_cluster, operation=_ALTER, refused=deleted_acls),
     ApiKey.DESCRIBE_CONFIGS: partial(topics.configs, operation=Operation.DESCRIBE_CONFIGS, field="results"),
     ApiKey.ALTER_CONFIGS: partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: partial(_cluster, operation=_ALTER, refused=refused_moves),
     ApiKey.DESCRIBE_LOG_DIRS: topics.log_dirs,
     ApiKey.SASL_AUTHENTICATE: _serve,
     ApiKey.CREATE_PARTITIONS: topics.create_partitions,
     ApiKey.DELETE_GROUPS: partial(groups.several, operation=Operation.DELETE, asked="groups_names", answer="results"),
+    ApiKey.ELECT_LEADERS: partial(_cluster, operation=_ALTER, refused=refused_elections),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(_cluster, operation=_ALTER, refused=refused_reassignments),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(_cluster, operation=_DESCRIBE, refused=refused_list),
     ApiKey.OFFSET_DELETE: groups.delete_offsets,
     ApiKey.DESCRIBE_CLUSTER: _serve,
     ApiKey.DESCRIBE_PRODUCERS: partial(topics.partitions, operation=_READ),

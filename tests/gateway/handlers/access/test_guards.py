@@ -238,6 +238,28 @@ def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient)
     assert written.error_code == CLUSTER_DENIED
 
 
+def test_administration_of_the_cluster(alice: WireClient, root: WireClient) -> None:
+    elections = [{"topic": "open", "partitions": (0,)}]
+    moves = [{"path": "/x", "topics": [{"name": "open", "partitions": (0,)}]}]
+    reassignments = [{"name": "open", "partitions": [{"partition_index": 0, "replicas": (1,)}]}]
+    nothing = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+
+    def asked(client: WireClient) -> list[int]:
+        elected = client.ask(43, 2, topic_partitions=elections).replica_election_results[0].partition_result
+        moved = client.ask(34, 2, dirs=moves).results[0].partitions
+        reassigned = client.ask(45, 0, topics=reassignments).responses[0].partitions
+        listed = client.ask(46, 0, topics=None)
+        created, deleted = (
+            client.ask(30, 3, creations=[{}]).results,
+            client.ask(31, 3, filters=[nothing]).filter_results,
+        )
+        answers = (*elected, *moved, *reassigned, listed, client.ask(29, 3, **nothing), *created, *deleted)
+        return [int(each.error_code) for each in answers]
+
+    assert set(asked(alice)) == {CLUSTER_DENIED}
+    assert asked(root) == [84, 57, 0, 0, 54, 54, 54]
+
+
 def test_librdkafka_is_told_what_it_may_not_do(ruled: Gateway) -> None:
     given = {
         "bootstrap.servers": ruled.bootstrap_servers,

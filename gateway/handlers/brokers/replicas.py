@@ -1,0 +1,126 @@
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and AlterReplicaLogDirs.
+
+Each partition has one replica, in the one directory of the one node, so nothing ever moves
+(``ReplicationControlManager``, ``ReplicaManager``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....storage import TopicPartition
+from ...context import Context
+from ...protocol import ErrorCode
+from ...request import Request
+
+_ELECTION_TYPES = (0, 1)  # of the preferred replica, and of any
+_PREFERRED = 0  # what requests of version 0 ask for
+
+Answer = Mapping[str, Any]
+
+
+def elect_leaders(request: Request, context: Context) -> Answer:
+    """Answers that no partition needs a new leader; who asks about all partitions gets the topics, without any."""
+    if getattr(request.body, "election_type", _PREFERRED) not in _ELECTION_TYPES:
+        return refused_elections(request.body, ErrorCode.invalid_request)
+    if request.body.topic_partitions is None:
+        return {"replica_election_results": [{"topic": each, "partition_result": ()} for each in context.topics.all()]}
+    return _elections(request.body, lambda each: _existing(context, each, ErrorCode.election_not_needed))
+
+
+def refused_elections(body: Any, code: ErrorCode) -> Answer:
+    """Returns the answer to an ElectLeaders that is refused."""
+    return {"error_code": code, **_elections(body, lambda _: code)}
+
+
+def _elections(body: Any, code: Callable[[TopicPartition], ErrorCode]) -> Answer:
+    results = [
+        {
+            "topic": asked.topic,
+            "partition_result": [
+                {"partition_id": each, "error_code": code(TopicPartition(asked.topic, each)), "error_message": None}
+                for each in asked.partitions
+            ],
+        }
+        for asked in body.topic_partitions or ()
+    ]
+    return {"replica_election_results": results}
+
+
+def alter_reassignments(request: Request, context: Context) -> Answer:
+    """Answers that a partition is where it shall be; other nodes are refused."""
+
+    def told(partition: TopicPartition, replicas: tuple[int, ...] | None) -> tuple[ErrorCode, str | None]:
+        if not context.topics.has(partition):
+            return ErrorCode.unknown_topic_or_partition, None
+        if replicas is None:
+            return ErrorCode.no_reassignment_in_progress, None
+        node = context.config.node_id
+        if tuple(replicas) != (node,):
+            return ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}"
+        return ErrorCode.none, None
+
+    return {"error_message": None, **_reassignments(request.body, told)}
+
+
+def refused_reassignments(body: Any, code: ErrorCode) -> Answer:
+    """Returns the answer to an AlterPartitionReassignments that is refused."""
+    return {"error_code": code, "error_message": None, **_reassignments(body, lambda *_: (code, None))}
+
+
+def _reassignments(
+    body: Any, told: Callable[[TopicPartition, tuple[int, ...] | None], tuple[ErrorCode, str | None]]
+) -> Answer:
+    def answered(topic: str, asked: Any) -> Answer:
+        code, message = told(TopicPartition(topic, asked.partition_index), asked.replicas)
+        return {"partition_index": asked.partition_index, "error_code": code, "error_message": message}
+
+    return {
+        "responses": [
+            {"name": asked.name, "partitions": [answered(asked.name, each) for each in asked.partitions]}
+            for asked in body.topics
+        ]
+    }
+
+
+def list_reassignments(request: Request, context: Context) -> Answer:
+    """Answers that nothing moves."""
+    return refused_list(request.body, ErrorCode.none)
+
+
+def refused_list(body: Any, code: ErrorCode) -> Answer:
+    """Returns the answer to a ListPartitionReassignments with an error."""
+    return {"error_code": code, "error_message": None, "topics": ()}
+
+
+def alter_replica_log_dirs(request: Request, context: Context) -> Answer:
+    """Answers that a partition is in the directory; there is no other one."""
+
+    def code(path: str, partition: TopicPartition) -> ErrorCode:
+        if path != os.path.abspath(context.log_dir):
+            return ErrorCode.log_dir_not_found
+        return _existing(context, partition, ErrorCode.none)
+
+    return _moves(request.body, code)
+
+
+def refused_moves(body: Any, code: ErrorCode) -> Answer:
+    """Returns the answer to an AlterReplicaLogDirs that is refused."""
+    return _moves(body, lambda *_: code)
+
+
+def _moves(body: Any, code: Callable[[str, TopicPartition], ErrorCode]) -> Answer:
+    found: dict[str, list[Answer]] = {}
+    for folder in body.dirs:
+        for asked in folder.topics:
+            found.setdefault(asked.name, []).extend(
+                {"partition_index": each, "error_code": code(folder.path, TopicPartition(asked.name, each))}
+                for each in asked.partitions
+            )
+    return {"results": [{"topic_name": topic, "partitions": partitions} for topic, partitions in found.items()]}
+
+
+def _existing(context: Context, partition: TopicPartition, code: ErrorCode) -> ErrorCode:
+    return code if context.topics.has(partition) else ErrorCode.unknown_topic_or_partition
