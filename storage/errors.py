@@ -7,7 +7,11 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     LogStoreError
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
     ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
-    │   └── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+    │   ├── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+    │   └── ObjectStoreError                  an object store refused or did not answer: what was asked may be done
+    │       ├── ObjectExistsError             the store says that an object of that name exists
+    │       ├── ObjectMissingError            the store says that there is no such object
+    │       └── StoreAccessError              the store refuses the credentials, or they lack a right
     ├── LogDirLockedError                     another process holds the directory or the partition
     ├── NotALogDirError                       the path holds no Kafka log
     ├── SnapshotError                         not a snapshot, an incomplete one, or its target path is in use
@@ -70,6 +74,25 @@ class StorageError(LogStoreError):
 
 class SegmentRemovedError(StorageError, FileNotFoundError):
     """Retention, compaction or a person removed a segment of an open log: a reader lists the directory again."""
+
+
+class ObjectStoreError(StorageError):
+    """An object store refused a request, or did not answer it: unless a subclass says more, it may have been done.
+
+    The message has the store's code and the object, and nothing else that the store sent.
+    """
+
+
+class ObjectExistsError(ObjectStoreError):
+    """The store says that an object of that name exists: perhaps this client's own, by a request sent twice."""
+
+
+class ObjectMissingError(ObjectStoreError, FileNotFoundError):
+    """The store says that there is no such object."""
+
+
+class StoreAccessError(ObjectStoreError):
+    """The store refuses the credentials, or they lack a right that the request needs."""
 
 
 class LogDirLockedError(LogStoreError):

@@ -28,7 +28,7 @@ FLOORS = {
         maintenance
         transactions
         groups
-        compaction retention index_rebuild directory
+        compaction retention index_rebuild directory bucket
         writing
         reading verify
         recovery
@@ -110,6 +110,7 @@ PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,
+    "obstore": ("storage/bucket/remote.py", "tests/storage/bucket/"),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
     "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
 }
@@ -371,6 +372,7 @@ REFUSED = {
     "bare pipeline, by import": ("pipeline/write/task.py", "import pipeline.read.options"),
     "bare jobs in a benchmark": ("benchmarks/append.py", "import jobs"),
     "numba outside the kernels": ("storage/format/v2/header.py", "from numba import njit"),
+    "a client of object stores outside the port": ("storage/bucket/commit_log.py", "import obstore"),
     "numba in a test of something else": ("tests/storage/writing/test_log.py", "import numba"),
     "Spark in storage": ("storage/writing/log.py", "from pyspark.sql import SparkSession"),
     "Spark in the cli, even inside a function": ("cli/reading/cat.py", "def f():\n    import pyspark.sql.functions"),

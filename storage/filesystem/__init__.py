@@ -13,7 +13,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .local import LocalFileSystem as LocalFileSystem
     from .local_file import LocalFile as LocalFile
-    from .locks import LocalLock as LocalLock, this_process as this_process
+    from .locks import LocalLock as LocalLock, process_id as process_id, this_process as this_process
     from .open_files import OPEN_FILES as OPEN_FILES
     from .operations import (
         make_directory_durably as make_directory_durably,
@@ -39,7 +39,7 @@ else:
         submod_attrs={
             "local": ["LocalFileSystem"],
             "local_file": ["LocalFile"],
-            "locks": ["LocalLock", "this_process"],
+            "locks": ["LocalLock", "process_id", "this_process"],
             "open_files": ["OPEN_FILES"],
             "operations": [
                 "make_directory_durably",

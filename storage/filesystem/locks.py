@@ -152,6 +152,11 @@ def unlock_flock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
+def process_id() -> int:
+    """Returns the id of this process; a forked child has its own."""
+    return os.getpid()
+
+
 def this_process() -> str:
     """Describes this process, by process id, user and host, for messages of processes that wait for its locks."""
     try:

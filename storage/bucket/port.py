@@ -1,0 +1,82 @@
+"""The port to object stores: what a log asks of one, and what every answer means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+PUT_BYTES_MAX = 128 << 20  # of an object that one request writes; more would need parts, whose completion may race
+
+
+class ObjectFacts(NamedTuple):
+    """What the store says of an object without sending it."""
+
+    key: str
+    size: int  # bytes
+    modified_ms: int  # by the store's clock
+
+
+class ObjectStore(Protocol):
+    """The objects below one URL. For any thread.
+
+    A key is the object's name below the URL, such as ``commits/00000000000000000001``.
+
+    Only success says something. After any error of a write, the object may be there, may not be, or may come later: a
+    request can arrive when its sender has given up, and a client that repeats a request can be refused because its
+    first one had arrived. Read the object to find out.
+
+    All operations raise ObjectStoreError, with the store's code and the key; StoreAccessError if a right is missing.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where the objects are; has no credentials. A store that is pickled keeps this only."""
+        ...
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Writes an object unless there is one of that name; others see all of it or nothing.
+
+        Raises ObjectExistsError if the store says that there is one.
+        """
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object, in place of one of that name if there is one; others see all of it or nothing."""
+        ...
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        """Returns an object of at most ``limit`` bytes. Raises ObjectMissingError, and CorruptionError if it has more.
+
+        Asks for its size first, or with the same request: an object above the limit is not read into memory.
+        """
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Returns exactly ``length`` bytes from position ``start`` on; an object that has fewer is an error."""
+        ...
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Returns the bytes of each (start, length), as :meth:`get_range`, in as few requests as is cheap."""
+        ...
+
+    def head(self, key: str) -> ObjectFacts | None:
+        """Returns the facts of an object; None if the store says that there is none."""
+        ...
+
+    def list(self, folder: str) -> Iterator[ObjectFacts]:
+        """Yields the objects below ``folder``, such as ``staged``, in no order.
+
+        A store may leave out new objects and name deleted ones: use it to find garbage, never to learn what exists.
+        """
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Deletes objects; a key without an object is no error."""
+        ...
+
+
+def checked_size(key: str, data: bytes) -> bytes:
+    """Returns ``data``. Raises ValueError if one request must not write as much: a mistake of the caller."""
+    if len(data) > PUT_BYTES_MAX:
+        raise ValueError(f"{key}: {len(data)} bytes are too many for one object, which has at most {PUT_BYTES_MAX}")
+    return data

@@ -1,0 +1,208 @@
+"""Object stores through obstore: S3 and what speaks like it, Google's and Azure's.
+
+obstore takes credentials and endpoints from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``,
+``AWS_ALLOW_HTTP``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_NAME`` …) or from the machine's role.
+Its errors have request headers, and at some stores the access key, so only their codes are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import (
+    CorruptionError,
+    InvalidConfigError,
+    ObjectExistsError,
+    ObjectMissingError,
+    ObjectStoreError,
+    StorageError,
+    StoreAccessError,
+)
+from ..filesystem import process_id
+from .port import ObjectFacts, ObjectStore, checked_size
+from .urls import store_url
+
+if TYPE_CHECKING:
+    from obstore.store import BackoffConfig, ObjectStore as Client
+
+RETRIES = 3  # of a request that failed; a conditional one is not repeated after a timeout
+RETRY_TIMEOUT = timedelta(seconds=60)
+BACKOFF_MAX = timedelta(seconds=5)
+
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b|\bkind: ([A-Z][A-Za-z]{1,30})\b")
+_SETTING = re.compile(r"\bsource: ([A-Z][A-Za-z]{1,30})\b")
+_Result = TypeVar("_Result")
+
+
+def open_store(url: str, *, retries: int = RETRIES) -> ObjectStore:
+    """Returns the store at a URL (s3, s3a, gs, az, abfss); sends nothing yet.
+
+    ``retries``: how often a failed request is repeated before its error is raised. Raises InvalidConfigError for
+    another URL, or if the extra ``[bucket]`` is not installed.
+    """
+    return RemoteStore(url, retries)
+
+
+class RemoteStore:
+    """A store behind a URL. Pickling keeps the URL; every process makes a client of its own, when first used."""
+
+    def __init__(self, url: str, retries: int = RETRIES) -> None:
+        self._url, self._retries = store_url(url), retries
+
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str, int]]:
+        return type(self), (self._url, self._retries)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def put_new(self, key: str, data: bytes) -> None:
+        self._put(key, data, "create")
+
+    def put(self, key: str, data: bytes) -> None:
+        self._put(key, data, "overwrite")
+
+    def _put(self, key: str, data: bytes, mode: Any) -> None:
+        checked_size(key, data)
+        self._ask(key, lambda client: client.put(key, data, mode=mode, use_multipart=False))
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        def read(client: Client) -> bytes:
+            found = client.get(key)
+            size = found.meta["size"]
+            if size > limit:
+                raise CorruptionError(f"{size} bytes, where at most {limit} are expected", path=self._path(key))
+            return self._whole(key, found.bytes().to_bytes(), size)
+
+        return self._ask(key, read)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        def read(client: Client) -> bytes:
+            return self._whole(key, client.get_range(key, start=start, length=length).to_bytes(), length)
+
+        return self._ask(key, read) if length else b""
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        starts, lengths = [start for start, _ in ranges], [length for _, length in ranges]
+
+        def read(client: Client) -> list[bytes]:
+            found = client.get_ranges(key, starts=starts, lengths=lengths)
+            return [self._whole(key, each.to_bytes(), size) for each, size in zip(found, lengths, strict=True)]
+
+        return self._ask(key, read) if ranges else []
+
+    def head(self, key: str) -> ObjectFacts | None:
+        try:
+            return self._ask(key, lambda client: _facts(client.head(key)))
+        except ObjectMissingError:
+            return None
+
+    def list(self, folder: str) -> Iterator[ObjectFacts]:
+        pages = iter(self._ask(folder, lambda client: client.list(folder, chunk_size=1000)))
+        while (page := self._ask(folder, lambda _: next(pages, None))) is not None:
+            yield from map(_facts, page)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        if keys:
+            try:
+                self._ask(keys[0], lambda client: client.delete(list(keys)))
+            except ObjectMissingError:  # some stores say so
+                if len(keys) > 1:
+                    for key in keys:
+                        self.delete([key])
+
+    def _ask(self, key: str, request: Callable[[Client], _Result]) -> _Result:
+        """Returns the answer; raises our errors in place of obstore's, without their texts and not chained to them."""
+        try:
+            return request(_CLIENTS.of(self._url, self._retries))
+        except Exception as error:
+            if not _is_of_client(error):
+                raise
+            failed = _translated(error, self._path(key))
+        raise failed
+
+    def _path(self, key: str) -> str:
+        return f"{self._url}/{key}"
+
+    def _whole(self, key: str, data: bytes, size: int) -> bytes:
+        if len(data) != size:
+            raise ObjectStoreError(f"{self._path(key)}: the store sent {len(data)} bytes of {size}")
+        return data
+
+
+class _Clients:
+    """The clients of this process, one for each URL.
+
+    obstore's threads do not survive a fork, and a child that uses it after its parent did waits forever. So the
+    process that used it first is remembered.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: int | None = None
+        self._clients: dict[tuple[str, int], Client] = {}
+
+    def of(self, url: str, retries: int) -> Client:
+        process = process_id()
+        if self._process not in (None, process):
+            raise StorageError(
+                f"{url}: process {self._process} used an object store and was then forked; a forked process cannot "
+                "use one: start it afresh (multiprocessing: the method 'spawn'), or fork before the first use"
+            )
+        with self._lock:
+            self._process = process
+            if (url, retries) not in self._clients:
+                self._clients[url, retries] = connect(url, retries)
+            return self._clients[url, retries]
+
+
+_CLIENTS = _Clients()
+
+
+def connect(url: str, retries: int) -> Client:
+    """Returns obstore's client. Raises InvalidConfigError if it is missing, or refuses the environment's settings."""
+    try:
+        from obstore.store import from_url  # noqa: PLC0415 - the extra is needed only here
+    except ImportError:
+        raise InvalidConfigError(
+            f"{url}: object stores need the extra [bucket]: pip install 'spark-commitlog[bucket]'"
+        ) from None
+    backoff: BackoffConfig = {"init_backoff": timedelta(milliseconds=100), "max_backoff": BACKOFF_MAX, "base": 2}
+    try:
+        return from_url(url, retry_config={"max_retries": retries, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff})
+    except Exception as error:
+        if not _is_of_client(error):
+            raise
+        reason = (_SETTING.findall(str(error)) or [type(error).__name__])[-1]
+    raise InvalidConfigError(f"{url}: the settings in the environment do not fit this store: {reason}")
+
+
+def _is_of_client(error: Exception) -> bool:
+    return type(error).__module__.startswith("obstore") or (
+        isinstance(error, FileNotFoundError | ValueError) and not isinstance(error, StorageError)
+    )
+
+
+def _translated(error: Exception, path: str) -> ObjectStoreError:
+    """Returns our error for one of obstore's: its kind, the store's code, and the object."""
+    kind, code = type(error).__name__, _code_of(str(error))
+    if kind == "FileNotFoundError" and code != "NoSuchBucket":
+        return ObjectMissingError(f"{path}: there is no such object")
+    if kind in ("AlreadyExistsError", "PreconditionError"):
+        return ObjectExistsError(f"{path}: the store says that the object exists")
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
+        return StoreAccessError(f"{path}: the store refuses access ({code or kind}): check credentials and rights")
+    return ObjectStoreError(f"{path}: the store did not do what was asked ({code or kind})")
+
+
+def _code_of(text: str) -> str:
+    found = {number: code for one in _CODE.finditer(text) for number, code in enumerate(one.groups()) if code}
+    return next((found[number] for number in range(3) if number in found), "")
+
+
+def _facts(meta: Any) -> ObjectFacts:
+    return ObjectFacts(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000))
