@@ -266,6 +266,11 @@ if TYPE_CHECKING:
         ungrouped as ungrouped,
         write_marker as write_marker,
     )
+    from .upgrade import (
+        PositionTable as PositionTable,
+        UpgradeRun as UpgradeRun,
+        upgrade_partitions as upgrade_partitions,
+    )
     from .writing import (
         AppendInfo as AppendInfo,
         CheckedBatch as CheckedBatch,
@@ -522,6 +527,7 @@ else:
                 "write_marker",
                 "UNDECIDED",
             ],
+            "upgrade": ["PositionTable", "UpgradeRun", "upgrade_partitions"],
             "writing": [
                 "AppendInfo",
                 "CheckedBatch",

@@ -28,7 +28,8 @@ class PositionLogReader:
     def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
         """Opens the partition in ``directory``. Raises NotALogDirError and MissingSegmentError for what is no log."""
         self.directory = directory
-        self._segments = _opened(filesystem or LocalFileSystem(), directory)
+        self._filesystem = filesystem or LocalFileSystem()
+        self._segments = _opened(self._filesystem, directory)
 
     @property
     def start(self) -> int:
@@ -47,6 +48,17 @@ class PositionLogReader:
     def segments(self) -> list[tuple[int, int]]:
         """Start and end of each file, in positions of the log; the last one may end with an unfinished write."""
         return [(each.start, each.end) for each in self._segments]
+
+    def modified_ms(self, start: int) -> int:
+        """Returns the time of the last change of the file that begins at ``start``, in ms since the epoch.
+
+        It is all that 0.7 knows of time. Raises SegmentRemovedError if the file is gone.
+        """
+        segment = next(each for each in self._segments if each.start == start)
+        status = self._filesystem.status(segment.path)
+        if status is None:
+            raise SegmentRemovedError(f"{segment.path} was removed while it was read: open the log again")
+        return status.modified_ms
 
     def _end_of(self, segment: Segment, *, is_last: bool) -> int:
         """Returns the position behind the whole entries of a file, after a check of what follows them."""

@@ -1,0 +1,69 @@
+"""Makes a log directory of today out of one of Kafka 0.7: docs/kafka_0_7.md.
+
+    spark-submit jobs/upgrade.py --from /data/kafka-0.7 --log-dir data/log
+    spark-submit jobs/upgrade.py --from DIR --log-dir DIR --positions DIR --config compression.type=lz4
+
+Each message becomes a record, once, in the partition of the same number. The table from old positions to new offsets
+is a file TOPIC-PARTITION.csv for each partition. Stop it at any time and run it again: it goes on where it was. Run it
+again after the old broker has stopped, and it copies what was appended since. Exit code 0: everything was copied, 3: a
+partition is damaged, 2: wrong usage, 1: anything else; a partition that fails does not stop the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from pyspark import SparkConf, SparkContext
+
+from pyspark_commitlog.pipeline.job import Parser, errors_apart
+from pyspark_commitlog.pipeline.maintenance import SparkTasks, show
+from pyspark_commitlog.pipeline.read import local_directory
+from pyspark_commitlog.storage import LogConfig, LogStoreError, UpgradeRun, parse_pairs, upgrade_partitions
+
+NAME = "upgrade"
+
+
+def main() -> int:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    with errors_apart():
+        options = _parser().parse_args()
+        try:
+            run = _run(options)
+            with SparkContext.getOrCreate(SparkConf().setAppName(f"upgrade of {run.source}")) as context:
+                return show(NAME, upgrade_partitions(run, SparkTasks(context, NAME)), as_json=options.json)
+        except (LogStoreError, OSError) as error:
+            print(f"{NAME}: {error}", file=sys.stderr)
+            return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--from", dest="source", required=True, metavar="DIR", help="the log directory of Kafka 0.7, which stays as is")
+    add("--log-dir", required=True, metavar="DIR", help="the log directory to make, or to go on with")
+    add("--positions", metavar="DIR", help="where to write the tables of positions (default: LOG_DIR-positions)")
+    add(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the topics that are made, by Kafka's name; may be repeated",
+    )
+    add("--json", action="store_true", help="print one JSON object per partition, each on a line of its own")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> UpgradeRun:
+    target = local_directory(options.log_dir)
+    configs = parse_pairs("--config", options.config)
+    LogConfig.from_mapping(configs)
+    positions = f"{target}-positions" if options.positions is None else local_directory(options.positions)
+    run = UpgradeRun(local_directory(options.source), target, positions, configs)
+    run.source_partitions()  # raises before Spark starts, which takes seconds
+    return run
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Copies one partition of 0.7 to a log of today, from where an earlier run stopped.
+
+An earlier run needs no notes: a source gives its messages in the same order again, so the number of records in the
+target says where to go on. The records that are there are compared with the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ProgressMismatchError
+from ..filesystem import FileSystem
+from ..format.constants import TimestampType
+from ..format.tables import Int64s, Records
+from ..kafka_0_7 import PositionLogReader
+from ..reading import Isolation
+from ..writing import Log
+from .position_table import PositionTable, PositionTableWriter
+
+
+class Copied(NamedTuple):
+    """What a run did for a partition."""
+
+    first_position: int  # of the source, when it ran
+    end_position: int
+    end_offset: int  # of the target
+    appended: int  # records, by this run
+
+
+@dataclass
+class PartitionCopy:
+    """The source, the target, and the file of their table of positions."""
+
+    source: PositionLogReader
+    target: Log
+    table_path: str
+    filesystem: FileSystem
+
+    def run(self) -> Copied:
+        """Appends the records that the target lacks, and writes the table of positions.
+
+        On disk after each step: the first records of the source, in order, and no table or that of an earlier run; all
+        records; all records and their table. Run again, it ends the same. Raises ProgressMismatchError if the target
+        has other records than the source; CorruptRecordError and its kin, with path and position, for damage in the
+        source, after the records before it; and what :meth:`Log.append_records` raises.
+        """
+        offset, end = self._first_offset(), self.target.log_end_offset
+        position = self.source.start
+        with PositionTableWriter(self.table_path, self.filesystem) as table:
+            for row in self._earlier_rows():
+                table.add(*row)
+            for records in self._records():
+                self._copy(records, offset, end)
+                firsts = np.flatnonzero(np.diff(records.offsets, prepend=-1))
+                table.add(records.offsets[firsts], offset + firsts)
+                offset += len(records)
+            if offset < end:
+                raise self._mismatch(offset, f"it has {end - offset} records more than the source")
+            self.target.sync()
+            table.add(np.array([self.source.end]), np.array([offset]))
+            table.finish()
+        return Copied(position, self.source.end, offset, max(offset - end, 0))
+
+    def _earlier_table(self) -> PositionTable | None:
+        try:
+            return PositionTable(self.table_path, self.filesystem)
+        except FileNotFoundError:
+            return None
+
+    def _first_offset(self) -> int:
+        """Returns the offset of the source's first message: 0, unless files were deleted since an earlier run."""
+        table = self._earlier_table()
+        if table is None:
+            return 0
+        if self.source.start > table.end.position:
+            raise self._mismatch(
+                table.end.offset,
+                f"the source lost positions {table.end.position} to {self.source.start - 1} before they were copied",
+            )
+        return table.offset_of(self.source.start)
+
+    def _earlier_rows(self) -> Iterator[tuple[Int64s, Int64s]]:
+        """Yields the rows of an earlier run for what the source no longer has."""
+        table = self._earlier_table()
+        if table is not None:
+            yield table.rows_before(self.source.start)
+
+    def _records(self) -> Iterator[Records]:
+        """Yields the source's messages, with the time of the last change of their file: 0.7 knows no other."""
+        segments = self.source.segments
+        for start, end in segments:
+            time_ms = self.source.modified_ms(start)
+            bound = None if start == segments[-1][0] else end
+            for records in self.source.records(start, bound) if start < end else ():
+                count = len(records)
+                yield replace(
+                    records,
+                    timestamps=np.full(count, time_ms, dtype=np.int64),
+                    timestamp_types=np.full(count, TimestampType.CREATE_TIME, dtype=np.int8),
+                )
+
+    def _copy(self, records: Records, offset: int, end: int) -> None:
+        """Appends records from ``offset`` on; compares those below ``end``, which the target had before this run."""
+        there = min(max(end - offset, 0), len(records))
+        self._compare(records.slice(0, there), offset)
+        if there < len(records):
+            info = self.target.append_records(records.slice(there, len(records)), sync=False)
+            if info.first_offset != offset + there:
+                raise self._mismatch(info.first_offset, "another process writes to it")
+            self.target.sync()
+
+    def _compare(self, records: Records, offset: int) -> None:
+        wanted = [] if records.values is None else records.values.to_list()
+        at, end = offset, offset + len(records)
+        at = max(at, min(self.target.log_start_offset, end))  # retention may have deleted the first ones
+        for found in self.target.records(at, end, isolation=Isolation.READ_UNCOMMITTED) if at < end else ():
+            assert found.values is not None  # asked for
+            for there, value in zip(found.offsets.tolist(), found.values.to_list(), strict=True):
+                if there != at or value != wanted[there - offset]:
+                    raise self._mismatch(at, "it is not the message of the source")
+                at += 1
+        if at < end:
+            raise self._mismatch(at, "there is no record")
+
+    def _mismatch(self, offset: int, why: str) -> ProgressMismatchError:
+        return ProgressMismatchError(
+            f"{self.target.context.directory}, offset {offset}, and {self.source.directory} disagree: {why}; upgrade "
+            "into a directory that nobody else writes to"
+        )
