@@ -143,7 +143,7 @@ if TYPE_CHECKING:
         encode_batches as encode_batches,
     )
     from .format.varints import unsigned_varint as unsigned_varint
-    from .format.warm_up import load_kernels as load_kernels
+    from .format.warm_up import load_kernels as load_kernels, load_kernels_beside as load_kernels_beside
     from .groups import (
         SINK_PREFIX as SINK_PREFIX,
         CommittedOffset as CommittedOffset,
@@ -404,7 +404,7 @@ else:
             "format.tables": ["BatchHeaders", "BinaryColumn", "HeadersColumn", "Records"],
             "format.v2": ["BatchFields", "Divided", "EncodedBatches", "ShareEncoder", "encode_batches"],
             "format.varints": ["unsigned_varint"],
-            "format.warm_up": ["load_kernels"],
+            "format.warm_up": ["load_kernels", "load_kernels_beside"],
             "groups": [
                 "CommittedOffset",
                 "CoordinatedGroups",

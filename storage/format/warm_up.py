@@ -1,12 +1,13 @@
-"""Loads the kernels in advance, for a process that others are forked from."""
+"""Loads the kernels in advance: for a process that others are forked from, or one that must answer at once."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from .. import format as formats
-from ..kernels import frozen, scan
-from ..kernels.murmur2 import partitions_of
+from ..kernels import canonical, compile_beside, frozen, murmur2, scan
 from . import v2
 from .tables import Records
 
@@ -18,10 +19,19 @@ def load_kernels() -> None:
     """
     records = Records.to_append([b"key"], [b"value"], 0, [(b"name", b"value")])
     assert records.keys is not None  # given above
-    partitions_of(records.keys, 1)
+    murmur2.partitions_of(records.keys, 1)
     buffer = v2.encode_batches(records, v2.BatchFields(), batch_bytes_max=1 << 10).buffer
     found = formats.scan(buffer).headers
     formats.decode(buffer, found)
     numbers, results = frozen(found.table["position"]), np.zeros(len(found), np.int64)
     scan.spaced(found.table["position"].astype(np.int64), 0, 1, results)
     scan.running_largest(numbers, numbers, 0, 0, results, results.copy())
+    canonical.survey(frozen(buffer), v2.LAYOUT.itemsize, len(buffer), 1, 0)
+
+
+def load_kernels_beside(compile_all: Callable[[], None]) -> None:
+    """Runs kernels as plain Python until ``compile_all`` has filled numba's cache, then loads them; all in a thread.
+
+    ``compile_all`` calls :func:`load_kernels` in another process. Only the first call in a process does anything.
+    """
+    compile_beside(compile_all, load_kernels)

@@ -8,14 +8,18 @@ widen bytes with ``np.int64(...)`` (64 bits, wrapping) before shifting them, or 
 masked at once.
 
 The kernel modules are imported on first use: importing numba takes a third of a second, and listing topics needs no
-kernel.
+kernel. A process that must answer at once calls :func:`compile_beside`: its kernels run as plain Python (``plain/``)
+until they are compiled.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
-from types import ModuleType
+from threading import Event, Lock, Thread
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -25,14 +29,55 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 Bytes = npt.NDArray[np.uint8]
 
+PLAIN_BYTES_MAX = 4 << 20  # of the arrays given to a kernel; plain Python takes half a second for records of 100 bytes
+_IN_PLAIN = "canonical memory murmur2 records scan streams varint writing"  # plain Python can stand in for these
+
+_compiled = Event()  # clear while kernels are compiled beside this process's use of them
+_compiled.set()
+_begun = Lock()  # held once they are
+
 
 class _OnUse(ModuleType):
     """Acts as a module of kernels, which it imports when one of its attributes is first used."""
 
     def __getattr__(self, name: str) -> Any:
+        if not _compiled.is_set():
+            return self._before_compiled(name)
         value = getattr(import_module(self.__name__), name)
         setattr(self, name, value)
         return value
+
+    def _before_compiled(self, name: str) -> Any:
+        if name.startswith("_"):  # of a tool that looks through all modules, which must not wait
+            raise AttributeError(name)
+        package, _, module = self.__name__.rpartition(".")
+        if module not in _IN_PLAIN.split():
+            _compiled.wait()
+            return getattr(self, name)
+        value = getattr(import_module(f"{package}.plain.{module}"), name)
+        return partial(self._run_plainly, value) if isinstance(value, FunctionType) else value
+
+    def _run_plainly(self, kernel: FunctionType, *arguments: Any) -> Any:
+        """Runs a kernel as plain Python; a call that would take long waits for the compiled one."""
+        if sum(_sizes(arguments)) > PLAIN_BYTES_MAX:
+            _compiled.wait()
+            return getattr(self, kernel.__name__)(*arguments)
+        with np.errstate(over="ignore"):  # 64 bits, wrapping
+            found = kernel(*arguments)
+        return tuple(map(_number, found)) if isinstance(found, tuple) else _number(found)
+
+
+def _sizes(arguments: Iterable[Any]) -> Iterable[int]:
+    for each in arguments:
+        if isinstance(each, np.ndarray):
+            yield each.nbytes
+        elif isinstance(each, tuple):
+            yield from _sizes(each)
+
+
+def _number(found: Any) -> Any:
+    """Returns a number as compiled kernels do: as Python's."""
+    return found.item() if isinstance(found, np.generic) else found
 
 
 if TYPE_CHECKING:
@@ -55,7 +100,29 @@ else:
 
 def are_imported() -> bool:
     """Whether numba has been imported, so that using a kernel costs no import."""
-    return "numba" in sys.modules
+    return "numba" in sys.modules and _compiled.is_set()
+
+
+def compile_beside(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
+    """Runs kernels as plain Python until ``compile_all``, called in a thread, has returned; at most once per process.
+
+    ``compile_all`` fills numba's cache, best in another process: compiling holds the GIL for seconds. Then ``load`` is
+    called in the thread. Results are the same. A call that would take long in plain Python waits for the compiled
+    kernels.
+    """
+    if _begun.acquire(blocking=False):
+        _compiled.clear()
+        Thread(target=_compile, args=(compile_all, load), name="kernels", daemon=True).start()
+
+
+def _compile(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
+    try:
+        compile_all()
+        for module in _IN_PLAIN.split():  # with numba, which is not to be imported by a thread that others wait for
+            import_module(f"{__name__}.{module}")
+    finally:
+        _compiled.set()
+    load()
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

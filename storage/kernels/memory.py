@@ -17,16 +17,7 @@ from .compiling import jit
 BLOCK_BYTES = 32  # most keys fit one block; smaller blocks take longer, larger ones no less time
 
 if numba.config.DISABLE_JIT:
-
-    def copy_bytes(target: Bytes, to: int, source: Bytes, start: int, size: int) -> None:
-        target[to : to + size] = source[start : start + size]
-
-    def append_blocks(target: Bytes, to: int, source: Bytes, start: int, size: int) -> None:
-        blocks = max(-(-size // BLOCK_BYTES), 1) * BLOCK_BYTES
-        target[to : to + blocks] = source[start : start + blocks]
-
-    def prefetch(array: npt.NDArray[Any], at: int) -> None:
-        """Does nothing, for plain Python: the compiled version loads ``array[at]`` into the cache."""
+    from .plain.memory import append_blocks, copy_bytes, prefetch
 
 else:
 

@@ -283,16 +283,22 @@ def _measure_headers(source: Bytes, at: int, end: int, count: int, state: Int64s
     return FINE, at
 
 
-@jit
 def fill_headers(source: Bytes, first: int, last: int, columns: Columns, headers: Headers, state: Int64s) -> None:
     """Copy the headers of records ``[first, last)``, which :func:`fill` has read from this source without error.
 
     ``state`` starts at zeros and counts HEADERS, HEADER_KEY_BYTES and HEADER_VALUE_BYTES again.
     """
-    end = len(source)
+    _fill_headers(source, first, last, columns.header_offsets, columns.header_positions, state, *headers)
+
+
+@jit
+def _fill_headers(
+    source: Bytes, first: int, last: int, header_offsets: Int32s, header_positions: Int64s, state: Int64s, *arrays: Any
+) -> None:
+    headers, end = Headers(*arrays), len(source)
     for row in range(first, last):
-        at = columns.header_positions[row]
-        for i in range(columns.header_offsets[row], columns.header_offsets[row + 1]):
+        at = header_positions[row]
+        for i in range(header_offsets[row], header_offsets[row + 1]):
             size, at = read_varint(source, at, end)
             copy_bytes(headers.key_data, state[HEADER_KEY_BYTES], source, at, size)
             state[HEADER_KEY_BYTES] += size
@@ -318,12 +324,18 @@ MESSAGE_MAGIC_AT = 4
 MESSAGE_ATTRIBUTES_AT = 5
 
 
-@jit
 def fill_messages(source: Bytes, messages: Int64s, columns: Columns, state: Int64s) -> tuple[int, int]:
     """Read legacy messages, shape (n, MESSAGE_FIELDS); returns n and FINE, or the index of the failed message and why.
 
     Uses the magic in each message, since a wrapper of one magic may hold messages of the other (KAFKA-4298).
     """
+    done, reason = _fill_messages(source, messages, state, *columns)
+    return done, reason
+
+
+@jit
+def _fill_messages(source: Bytes, messages: Int64s, state: Int64s, *arrays: Any) -> tuple[int, int]:
+    columns = Columns(*arrays)
     for m in range(len(messages)):
         at = messages[m, MESSAGE_START]
         stop = messages[m, MESSAGE_STOP]

@@ -100,7 +100,7 @@ def write_batches(source: Source, shares: Int32s, cut: Cut, target: Bytes, batch
     share's open batch. Before the first call, that row must be a full batch without records that ends where the
     share's space begins. Later calls continue where this one ends.
     """
-    _write_batches(shares, target, batches, opened, cut, *source)
+    _write_batches(shares, target, batches, opened, Cut(*cut), *source)  # a Cut of plain/ would be compiled again
 
 
 @jit
