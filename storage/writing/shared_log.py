@@ -178,6 +178,21 @@ class SharedLog(SyncedLog):
             self.segments.close()
             self._take(self._load_locked())
 
+    def take_in_maintenance(self) -> None:
+        """Reloads the log if another process deleted or compacted segments, or raised the log start; holds the lock.
+
+        Appending needs none of that, so appends do not look for it. Until then, this log reads the files that it has
+        open, and their space is not free.
+        """
+        with self._writing():
+            is_raised = self.checkpoints.read().log_start_offset > self._log_start_offset
+            if is_raised or any(map(self._is_replaced, self.segments)):
+                self._reload()
+
+    def _is_replaced(self, segment: LogSegment) -> bool:
+        status = self.context.filesystem.status(segment.path(file_names.LOG))
+        return status is None or status.size < segment.size
+
     def _take_in(self, active: LogSegment, file_size: int) -> bool:
         """Reads batches that another process appended; returns False if the new bytes are not whole, valid batches."""
         if file_size == active.size or active.is_padded_from(active.size):

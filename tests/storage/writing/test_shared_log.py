@@ -152,3 +152,17 @@ def test_index_with_more_than_the_log_holds_is_rebuilt(tmp_path: Path, kind: str
         assert active.offset_index.offsets.tolist() == [1, 2, 3]
         active.time_index.sanity_check()
         assert active.time_index.last_entry == (4_000, 3)
+
+
+def test_a_writer_takes_in_that_another_process_deleted_segments(tmp_path: Path) -> None:
+    with open_log(tmp_path, segment_bytes=1 << 20) as mine:
+        for _ in range(3):
+            mine.append(batch(b"x" * 700_000))
+        for file in tmp_path.glob("00000000000000000000.*"):
+            file.unlink()
+        mine.take_in_maintenance()
+        assert mine.segments.base_offsets == [1, 2]
+        assert (mine.log_start_offset, mine.log_end_offset) == (1, 3)
+        before = mine.segments
+        mine.take_in_maintenance()
+        assert mine.segments is before, "nothing has changed, so nothing is loaded"
