@@ -18,9 +18,9 @@ from ..storage import (
     LogManager,
     LogStoreError,
     decode_meta_properties,
-    load_kernels,
     read_file,
 )
+from .children import compile_kernels_beside
 from .cluster import open_registry
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
@@ -90,6 +90,7 @@ class Gateway:
 
     def _start(self, starting: ExitStack) -> None:
         """Starts all parts; ``starting`` stops them in the opposite order."""
+        compile_kernels_beside()
         own = LogManager.open(self._log_dir, create=self._create)
         starting.callback(own.close)
         own.check_writable()
@@ -123,7 +124,6 @@ class Gateway:
         for part in (partitions, appender, admin, lookups, groups, logins, follower, transactions):
             part.start()
             starting.callback(part.stop)
-        partitions.run(load_kernels)  # before it opens the first log, which needs them
         return Context(
             config=config,
             cluster_id=_cluster_id(own),

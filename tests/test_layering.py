@@ -55,7 +55,7 @@ FLOORS = {
         partitions groups
         protocol
         network security disk cluster
-        config worker process figures gathering
+        config worker process figures gathering children
         """,
     "registry": """
         files zookeeper

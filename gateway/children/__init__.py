@@ -1,0 +1,24 @@
+"""Child processes of a gateway: they end with it, however it ends.
+
+A child's standard input is a pipe whose other end only the gateway has. :func:`end_with_parent` waits in the child for
+its end, which comes with a stop, a crash and SIGKILL alike. ``kernels`` compiles what needs half a minute on a new
+machine, beside a gateway that serves already.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .kernels import compile_kernels_beside as compile_kernels_beside
+    from .lifetime import end_with_parent as end_with_parent, start_child as start_child
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "kernels": ["compile_kernels_beside"],
+            "lifetime": ["end_with_parent", "start_child"],
+        },
+    )

@@ -1,0 +1,41 @@
+"""Compiles the kernels in a child process, while the gateway serves with plain Python in their place.
+
+Compiling takes half a minute at the first start on a machine; afterwards numba finds its results on disk. It holds the
+GIL, so it would hold up the gateway's threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+
+from ...storage import load_kernels, load_kernels_beside
+from .lifetime import end_with_parent, start_child
+
+logger = logging.getLogger(__name__)
+
+
+def compile_kernels_beside() -> None:
+    """Serves without waiting for the kernels; only the first call in a process does anything.
+
+    A child that ends early keeps what it has compiled, and the next one goes on there.
+    """
+    load_kernels_beside(_compile_in_child)
+
+
+def _compile_in_child() -> None:
+    try:
+        with start_child(["-m", __name__], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            code = child.wait()
+    except OSError as error:
+        logger.warning("kernels are compiled in this process, which slows it down: %s", error)
+    else:
+        if code:
+            logger.warning("kernels are compiled in this process, which slows it down: a child ended with %s", code)
+
+
+if __name__ == "__main__":
+    end_with_parent()
+    os.nice(5)  # clients of the gateway come first
+    load_kernels()

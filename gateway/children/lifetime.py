@@ -1,0 +1,29 @@
+"""The life of a child process: it ends when its standard input does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from threading import Thread
+from typing import Any
+
+
+def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
+    """Starts this Python with ``arguments``; ``streams`` as for ``Popen``.
+
+    The child calls :func:`end_with_parent`. Raises OSError.
+    """
+    return subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, **streams)
+
+
+def end_with_parent() -> None:
+    """Ends this process, a child, when its parent ends or closes the pipe to it. What it does must allow a crash."""
+    Thread(target=_wait_for_end, name="parent", daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(0)
