@@ -116,6 +116,12 @@ class GatewayConfig:
         "Partitions of a new topic, if its creator does not say.")
     fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
         "The most bytes that one answer to a fetch has, unless the first batch is larger.")
+    log_retention_check_interval_ms: int = _key("log.retention.check.interval.ms", LONG, 300_000, Between(1),
+        "How often old segments are deleted and compacted topics compacted, by a child process.")
+    log_cleaner_enable: bool = _key("log.cleaner.enable", BOOLEAN, True, ANYTHING,
+        "Whether compacted topics are compacted.")
+    commitlog_maintenance_enable: bool = _key("commitlog.maintenance.enable", BOOLEAN, True, ANYTHING,
+        "Whether the gateway deletes and compacts; false: jobs or other processes do.")
     group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", INT, 6_000, ANYTHING,
         "The shortest session timeout that a member of a group may ask for.")
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", INT, 1_800_000, ANYTHING,

@@ -35,6 +35,7 @@ class Figures:
     syncs: Times = field(default_factory=Times)
     failed_produces: int = 0  # partitions whose batch was refused
     failed_fetches: int = 0  # partitions that were answered with an error
+    failed_maintenance: int = 0  # partitions that could not be maintained, and ends of the process that does it
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def appended(self, topic: str, records: int, size: int) -> None:
@@ -59,6 +60,11 @@ class Figures:
             self.failed_produces += produces
             self.failed_fetches += fetches
 
+    def maintenance_failed(self) -> None:
+        """Counts a partition whose maintenance failed, or an end of the process that maintains them."""
+        with self._lock:
+            self.failed_maintenance += 1
+
     def answered(self, key: int, seconds: float) -> None:
         """Counts a request of a kind, from the last of its bytes to its answer."""
         with self._lock:
@@ -81,4 +87,5 @@ class Figures:
                 replace(self.syncs),
                 self.failed_produces,
                 self.failed_fetches,
+                self.failed_maintenance,
             )

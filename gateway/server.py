@@ -20,7 +20,7 @@ from ..storage import (
     decode_meta_properties,
     read_file,
 )
-from .children import compile_kernels_beside
+from .children import Maintenance, compile_kernels_beside
 from .cluster import open_registry
 from .config import Address, GatewayConfig
 from .context import Context, Handler, ManagerWorker
@@ -99,6 +99,8 @@ class Gateway:
         starting.callback(listener.close)
         listening_on = Address(self.config.listener.host, listener.getsockname()[1])
         self._context = context = self._start_parts(starting, own, listening_on)
+        if self.config.commitlog_maintenance_enable:
+            self._maintain(starting)
         processors = self._processors(self._security)
         for processor in processors:
             processor.start()
@@ -142,6 +144,16 @@ class Gateway:
             groups=groups,
             transactions=transactions,
         )
+
+    def _maintain(self, starting: ExitStack) -> None:
+        maintenance = Maintenance(
+            self._log_dir,
+            self.config.log_retention_check_interval_ms,
+            compacts=self.config.log_cleaner_enable,
+            failed=self.figures.maintenance_failed,
+        )
+        maintenance.start()
+        starting.callback(maintenance.stop)
 
     def _processors(self, security: Security) -> list[Processor]:
         config, idle_ms = self.config, self.config.connections_max_idle_ms

@@ -2,7 +2,7 @@
 
 A child's standard input is a pipe whose other end only the gateway has. :func:`end_with_parent` waits in the child for
 its end, which comes with a stop, a crash and SIGKILL alike. ``kernels`` compiles what needs half a minute on a new
-machine, beside a gateway that serves already.
+machine, beside a gateway that serves already; ``maintenance`` deletes and compacts what is due.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import lazy_loader
 if TYPE_CHECKING:
     from .kernels import compile_kernels_beside as compile_kernels_beside
     from .lifetime import end_with_parent as end_with_parent, start_child as start_child
+    from .maintenance import Maintenance as Maintenance
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "kernels": ["compile_kernels_beside"],
             "lifetime": ["end_with_parent", "start_child"],
+            "maintenance": ["Maintenance"],
         },
     )

@@ -1,7 +1,8 @@
 """Follower: a thread that looks for what other processes did to the partitions that clients wait for.
 
 Spark and the commands write to the same files. A look at a file costs microseconds; the looks take at most a twentieth
-of the time. Nothing is looked at while no client waits.
+of the time. While no client waits for a partition, only its directory is looked at, once a second: retention and
+compaction may have replaced segments.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import time
 from threading import Event, Thread
 
-from ...storage import LogStoreError
+from ...storage import Log, LogStoreError
 from .appender import Appender
 from .led_partition import LedPartition
 from .open_partitions import Partitions
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Follower:
-    """Finds others' appends, and topics that others deleted."""
+    """Finds what others appended, segments that they deleted or compacted, and topics that they deleted."""
 
     def __init__(self, partitions: Partitions, topics: Topics, appender: Appender) -> None:
         self._partitions, self._topics, self._appender = partitions, topics, appender
@@ -51,6 +52,7 @@ class Follower:
                 if began_s >= topics_at_s:
                     topics_at_s = began_s + TOPICS_LOOK_S
                     self._look_at_topics()
+                    self._look_at_directories()
             except (LogStoreError, OSError) as error:
                 logger.warning("%s", error)
             except Exception:
@@ -62,6 +64,11 @@ class Follower:
             if led.has_waiters and led not in self._asked and led.is_behind:
                 self._asked.add(led)
                 self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
+
+    def _look_at_directories(self) -> None:
+        for led in self._partitions.all():
+            if led.have_files_changed():
+                self._appender.change(led, Log.take_in_maintenance, lambda _: None)
 
     def _on_caught_up(self, led: LedPartition, error: Exception | None) -> None:
         self._asked.discard(led)

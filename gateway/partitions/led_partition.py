@@ -53,6 +53,7 @@ class LedPartition:
         config = log.context.config
         self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
         self._has_others = False  # whether what others appended is to be synced
+        self._files = self._status()
 
     @property
     def config(self) -> LogConfig:
@@ -186,6 +187,18 @@ class LedPartition:
             return active.file_size != active.size or self._log.is_rolled()
         except OSError:
             return True
+
+    def have_files_changed(self) -> bool:
+        """Whether files were added or removed since the last call, by this process or another. Takes no lock.
+
+        Another process may have deleted segments, whose space is free only once this process has closed them.
+        """
+        before, self._files = self._files, self._status()
+        return self._files != before
+
+    def _status(self) -> object:
+        context = self._log.context
+        return context.filesystem.status(context.directory)
 
     def wait(self, seen: int, waiter: Callable[[], None]) -> bool:
         """Calls ``waiter`` once, from any thread, when the high watermark moves; False if it is not ``seen`` now."""

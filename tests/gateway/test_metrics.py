@@ -49,7 +49,9 @@ def test_what_clients_do_is_counted(gateway: Gateway, client: WireClient, topic:
 def test_the_page_about_metrics_has_each_of_a_gateways(gateway: Gateway) -> None:
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     lines = page[page.index("`commitlog gateway --metrics-port") :].splitlines()
-    named = {line.split("|")[1].strip().split()[0] for line in lines if line.startswith("| kafka_")}
+    named = {
+        line.split("|")[1].strip().split()[0] for line in lines if line.startswith(("| kafka_", "| commitlog_gateway"))
+    }
     printed = {
         f"{metric.name}_total" if metric.type == "counter" else metric.name
         for metric in GatewayMetrics(gateway.figures).collect()

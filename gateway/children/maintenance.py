@@ -1,0 +1,96 @@
+"""Maintenance: retention and compaction of what a gateway serves, by ``commitlog maintain`` in a child process.
+
+It opens the directory as any other process does, and takes the locks of the partitions, so it holds up no request. An
+end in the midst of a run is as a crash: the next run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+
+from .lifetime import start_child
+
+FIRST_AFTER_S = 30.0  # as a broker; a gateway that ends earlier, as in tests, needs no maintenance
+_PROGRAM = """
+from pyspark_commitlog.gateway.children import end_with_parent
+end_with_parent()
+from pyspark_commitlog.cli import main
+main()
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """Keeps the child process running, in a thread; what fails is logged and counted."""
+
+    def __init__(self, log_dir: str, interval_ms: int, *, compacts: bool, failed: Callable[[], None]) -> None:
+        """``failed`` is called for each partition whose maintenance failed, and when the child itself does."""
+        self._log_dir, self._interval_ms, self._compacts, self._failed = log_dir, interval_ms, compacts, failed
+        self._stopped = Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread = Thread(target=self._run, name="gateway-maintenance", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; the first run begins after an interval, or half a minute if that is shorter."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the child and the thread."""
+        self._stopped.set()
+        if self._child is not None:
+            self._child.kill()
+        self._thread.join()
+
+    def _run(self) -> None:
+        interval_s = self._interval_ms / 1000
+        pause_s = min(interval_s, FIRST_AFTER_S)
+        while not self._stopped.wait(pause_s):
+            try:
+                ended = self._maintain()
+            except OSError as error:
+                ended = str(error)
+            if not self._stopped.is_set():
+                logger.error("maintenance of %s ended, and is started again later: %s", self._log_dir, ended)
+                self._failed()
+            pause_s = max(interval_s, FIRST_AFTER_S)
+
+    def _maintain(self) -> str:
+        """Runs the child until it ends; returns its last words."""
+        settings, given = os.pipe()
+        with os.fdopen(given, "w") as file:
+            file.write(self._settings())  # shorter than a pipe's buffer
+        try:
+            flags = ["--conf", f"/dev/fd/{settings}", "--log-dir", self._log_dir, "--json"]
+            streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "pass_fds": [settings]}
+            self._child = child = start_child(["-c", _PROGRAM, "maintain", *flags], **streams)
+        finally:
+            os.close(settings)
+        if self._stopped.is_set():
+            child.kill()
+        last = ""
+        with child:
+            assert child.stdout is not None  # a pipe, above
+            for line in child.stdout:
+                last = line.decode(errors="replace").strip()
+                self._note(last)
+        return f"exit code {child.returncode}, {last!r}"
+
+    def _settings(self) -> str:
+        operations = ["retain", "compact"] if self._compacts else ["retain"]
+        return "".join(f'[{each}]\nevery = "{self._interval_ms} milliseconds"\n' for each in operations)
+
+    def _note(self, line: str) -> None:
+        """Logs and counts a failure of one partition; lines about others say that all went well."""
+        with suppress(ValueError):
+            outcome = json.loads(line)
+            if outcome["status"] != "done":
+                where = f"{outcome['topic']}-{outcome['partition']}" if outcome["topic"] else self._log_dir
+                logger.error("maintenance of %s: %s: %s", where, outcome["status"], outcome.get("error", ""))
+                self._failed()

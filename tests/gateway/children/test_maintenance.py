@@ -1,0 +1,113 @@
+"""The gateway looks after what it serves: a child process deletes and compacts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
+from tests.support.logs.building import batch
+
+TIMEOUT_S = 120.0
+SOON = {"log_retention_check_interval_ms": 200}
+OUT_OF_RANGE = 1
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def create(client: WireClient, topic: str, **configs: str) -> None:
+    given = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
+    asked = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": given}
+    assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
+
+
+def fetched_code(client: WireClient, topic: str, offset: int) -> int:
+    return client.ask(1, 11, **fetch_fields(topic, offset)).responses[0].partitions[0].error_code
+
+
+def produce(client: WireClient, topic: str, records: bytes) -> None:
+    done = client.ask(0, 9, **produce_fields(topic, records)).responses[0].partition_responses[0]
+    assert not done.error_code
+
+
+def child_of(gateway: Gateway) -> int | None:
+    """The process id of the child that maintains the gateway's directory."""
+    found = subprocess.run(["pgrep", "-f", f"maintain .*{gateway.log_dir}"], capture_output=True, check=False).stdout
+    return int(found.split()[0]) if found else None
+
+
+def test_old_segments_are_deleted_while_clients_produce(tmp_path: Path) -> None:
+    with serving(tmp_path / "log", **SOON) as gateway, WireClient(gateway) as client:
+        create(client, "orders", retention_bytes="1", retention_ms="-1", segment_bytes="1048576")
+        create(client, "kept", retention_ms="-1", segment_bytes="1048576")
+        for _ in range(3):
+            for topic in ("orders", "kept"):
+                produce(client, topic, bytes(batch(b"x" * 700_000)))
+        until(lambda: fetched_code(client, "orders", 0) == OUT_OF_RANGE)
+        assert fetched_code(client, "kept", 0) == 0
+        produce(client, "orders", bytes(batch(b"next")))
+
+
+@pytest.mark.parametrize(("cleaner", "enabled"), [(False, True), (True, False)])
+def test_nothing_is_compacted_if_the_settings_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cleaner: bool, enabled: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "pyspark_commitlog.gateway.children.maintenance.Maintenance._maintain",
+        lambda self: asked.append(self._settings()) or "",
+    )
+    settings = {**SOON, "log_cleaner_enable": cleaner, "commitlog_maintenance_enable": enabled}
+    with serving(tmp_path / "log", **settings):
+        if enabled:
+            until(lambda: asked)
+    assert asked[:1] == (['[retain]\nevery = "200 milliseconds"\n'] if enabled else [])
+
+
+def test_a_failure_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    with serving(tmp_path / "log", commitlog_maintenance_enable=False) as gateway, WireClient(gateway) as client:
+        create(client, "orders")
+        produce(client, "orders", bytes(batch(b"one")))
+    shutil.rmtree(tmp_path / "log" / "orders-0")
+    with serving(tmp_path / "log", **SOON) as gateway:
+        until(lambda: gateway.figures.snapshot().failed_maintenance)
+    assert any("maintenance of orders-0" in each for each in caplog.messages)
+
+
+def test_a_child_that_was_killed_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(tmp_path / "log", **SOON) as gateway:
+        until(lambda: child_of(gateway))
+        pid = child_of(gateway)
+        assert pid is not None
+        os.kill(pid, 9)
+        until(lambda: gateway.figures.snapshot().failed_maintenance)
+    assert any("exit code -9" in each for each in caplog.messages)
+
+
+@pytest.mark.parametrize("number", [9, 15])
+def test_it_ends_with_the_gateway(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", "gateway"]
+    settings = ["--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0"]
+    server = subprocess.Popen([*command, *settings, "--config", "log.retention.check.interval.ms=100"])
+    pgrep = ["pgrep", "-f", f"maintain .*{tmp_path}"]
+    try:
+        until(lambda: subprocess.run(pgrep, capture_output=True, check=False).stdout)
+    finally:
+        server.send_signal(number)
+        server.wait(60)
+    until(lambda: not subprocess.run(pgrep, capture_output=True, check=False).stdout)
