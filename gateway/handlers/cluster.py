@@ -10,8 +10,9 @@ from ...storage import LogManager, LogStoreError
 from ..context import Context
 from ..protocol import APIS, ErrorCode, MalformedRequestError
 from ..request import Request
+from ..security import Resource
+from .access import authorized_operations
 
-NOT_ASKED = -(2**31)  # for authorized operations that the client did not ask for
 _NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
 
 
@@ -34,7 +35,7 @@ def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
         "cluster_id": context.cluster_id,
         "controller_id": context.config.node_id,
         "brokers": [{"broker_id": context.config.node_id, "host": host, "port": port}],
-        "cluster_authorized_operations": NOT_ASKED,
+        "cluster_authorized_operations": authorized_operations(request, context, Resource.CLUSTER, kind="cluster_"),
     }
 
 

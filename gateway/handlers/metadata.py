@@ -10,7 +10,8 @@ from ..context import Context
 from ..partitions import TopicInfo
 from ..protocol import ErrorCode, MalformedRequestError, code_of
 from ..request import Request
-from .cluster import NOT_ASKED
+from ..security import Resource
+from .access import NOT_ASKED, authorized_operations
 
 IDS_FROM = 12  # the first version in which topics may be asked for by id
 
@@ -63,7 +64,7 @@ def _described(asked: Any, context: Context, errors: Mapping[str, ErrorCode]) ->
         return _found(topic, context)
     topic = context.topics.find(name)
     if topic is None:
-        return {"error_code": errors.get(name, _missing(name)), "name": name, "topic_authorized_operations": NOT_ASKED}
+        return {"error_code": errors.get(name, _missing(name)), "name": name}
     return _found(topic, context)
 
 
@@ -96,7 +97,6 @@ def _found(topic: TopicInfo, context: Context) -> Mapping[str, Any]:
             }
             for number in topic.partitions
         ],
-        "topic_authorized_operations": NOT_ASKED,
     }
 
 
@@ -106,6 +106,12 @@ def _answer(request: Request, context: Context, topics: Sequence[Mapping[str, An
         "brokers": [{"node_id": context.config.node_id, "host": host, "port": port}],
         "cluster_id": context.cluster_id,
         "controller_id": context.config.node_id,
-        "topics": topics,
-        "cluster_authorized_operations": NOT_ASKED,
+        "topics": [{**each, "topic_authorized_operations": _operations(request, context, each)} for each in topics],
+        "cluster_authorized_operations": authorized_operations(request, context, Resource.CLUSTER, kind="cluster_"),
     }
+
+
+def _operations(request: Request, context: Context, topic: Mapping[str, Any]) -> int:
+    if topic["name"] is None:
+        return NOT_ASKED
+    return authorized_operations(request, context, Resource.TOPIC, topic["name"], kind="topic_")

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
         check_transactional_id as check_transactional_id,
         guard as guard,
     )
+    from .operations import NOT_ASKED as NOT_ASKED, authorized_operations as authorized_operations
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
-        submod_attrs={"guards": ["GUARDS", "check_topic", "check_transactional_id", "guard"]},
+        submod_attrs={
+            "guards": ["GUARDS", "check_topic", "check_transactional_id", "guard"],
+            "operations": ["NOT_ASKED", "authorized_operations"],
+        },
     )

@@ -12,10 +12,9 @@ from ...gathering import gathering
 from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
 from ...protocol import ErrorCode
 from ...request import Request
-from ..cluster import NOT_ASKED
+from ...security import Resource
+from ..access import NOT_ASKED, authorized_operations
 from .asking import ask, by_topic
-
-ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8  # what there is to allow about a group: read, delete, describe
 
 
 def list_groups(request: Request, context: Context) -> None:
@@ -35,12 +34,12 @@ def list_groups(request: Request, context: Context) -> None:
 def describe_groups(request: Request, context: Context) -> None:
     """Answers with the members of groups; a group that does not exist is Dead."""
     names = list(dict.fromkeys(request.body.groups))
-    operations = ALL_OPERATIONS if getattr(request.body, "include_authorized_operations", False) else NOT_ASKED
     put: Callable[[int, Mapping[str, Any]], None] = gathering(
         len(names), lambda groups: request.answer({"groups": groups})
     )
 
     def done(index: int, group: DescribedGroup) -> None:
+        operations = authorized_operations(request, context, Resource.GROUP, names[index])
         answer = {
             "error_code": group.error,
             "group_id": names[index],

@@ -260,6 +260,45 @@ def test_administration_of_the_cluster(alice: WireClient, root: WireClient) -> N
     assert asked(root) == [84, 57, 0, 0, 54, 54, 54]
 
 
+# The numbers of Kafka's operations, which are the positions of their bits
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, ACTION, SHOW_CONFIGS, SET_CONFIGS, IDEMPOTENT = range(3, 13)
+ASKED = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
+
+
+def operations(number: int) -> set[int]:
+    return {each for each in range(31) if number >> each & 1} if number >= 0 else set()
+
+
+def test_clients_are_told_what_they_may_do(alice: WireClient, root: WireClient, client: WireClient) -> None:
+    of_topics = {READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, SHOW_CONFIGS, SET_CONFIGS}
+    of_clusters = {CREATE, ALTER, DESCRIBE, SHOW_CONFIGS, SET_CONFIGS, IDEMPOTENT}
+    expected = (
+        (alice, {READ, WRITE, DESCRIBE, SHOW_CONFIGS}, {READ, DESCRIBE}, set()),
+        (root, of_topics, {READ, DELETE, DESCRIBE}, of_clusters),
+        (client, of_topics, {READ, DELETE, DESCRIBE}, {*of_clusters, ACTION}),  # there are no rules
+    )
+    for who, topic, group, cluster in expected:
+        found = who.ask(3, 10, topics=[{"name": "open"}], **ASKED)
+        assert operations(found.topics[0].topic_authorized_operations) == topic
+        assert operations(found.cluster_authorized_operations) == cluster
+        described = who.ask(60, 1, endpoint_type=1, include_cluster_authorized_operations=True)
+        assert operations(described.cluster_authorized_operations) == cluster
+        groups = who.ask(15, 5, groups=("open-g",), include_authorized_operations=True).groups
+        assert operations(groups[0].authorized_operations) == group
+
+
+def test_clients_that_do_not_ask_are_not_told_what_they_may_do(alice: WireClient) -> None:
+    found = alice.ask(3, 10, topics=[{"name": "open"}])
+    described = alice.ask(60, 1, endpoint_type=1)
+    group = alice.ask(15, 5, groups=("open-g",)).groups[0]
+    assert {
+        found.topics[0].topic_authorized_operations,
+        found.cluster_authorized_operations,
+        described.cluster_authorized_operations,
+        group.authorized_operations,
+    } == {-(2**31)}
+
+
 def test_librdkafka_is_told_what_it_may_not_do(ruled: Gateway) -> None:
     given = {
         "bootstrap.servers": ruled.bootstrap_servers,

@@ -1,0 +1,58 @@
+"""What a client may do with a resource, as a number with a bit for each operation (``AclOperation``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...context import Context
+from ...request import Request
+from ...security import CLUSTER_NAME, Operation, Resource
+
+NOT_ASKED = -(2**31)
+_BITS: Mapping[Operation, int] = {
+    Operation.READ: 3,
+    Operation.WRITE: 4,
+    Operation.CREATE: 5,
+    Operation.DELETE: 6,
+    Operation.ALTER: 7,
+    Operation.DESCRIBE: 8,
+    Operation.DESCRIBE_CONFIGS: 10,
+    Operation.ALTER_CONFIGS: 11,
+    Operation.IDEMPOTENT_WRITE: 12,
+}
+_CLUSTER_ACTION = 9  # what brokers do with each other: no rule allows it
+_CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+_OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {  # ``AclEntry.supportedOperations``
+    Resource.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
+        *_CONFIGS,
+    ),
+    Resource.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
+    Resource.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, *_CONFIGS, Operation.IDEMPOTENT_WRITE,
+    ),
+}  # fmt: skip
+
+
+def authorized_operations(
+    request: Request, context: Context, resource: Resource, name: str = CLUSTER_NAME, *, kind: str = ""
+) -> int:
+    """Returns what the client may do; NOT_ASKED if it did not ask.
+
+    ``kind``: the start of the field that asks, such as ``topic_`` for ``include_topic_authorized_operations``.
+    """
+    if not getattr(request.body, f"include_{kind}authorized_operations", False):
+        return NOT_ASKED
+    if context.rules is None:
+        allowed = _OPERATIONS[resource]
+        return _number(allowed) | (1 << _CLUSTER_ACTION if resource is Resource.CLUSTER else 0)
+    rules = context.rules.current()
+    if resource is Resource.CLUSTER and not rules.allow(request.principal, Operation.DESCRIBE, resource, name):
+        return 0
+    return _number(
+        tuple(each for each in _OPERATIONS[resource] if rules.allow(request.principal, each, resource, name))
+    )
+
+
+def _number(operations: tuple[Operation, ...]) -> int:
+    return sum(1 << _BITS[each] for each in operations)
