@@ -75,7 +75,7 @@ def gateway(
         return
     server = Gateway(local_path(log_dir), settings(conf, listen, config), create=True)
     if dry_run:
-        typer.echo(f"would serve {log_dir} on {server.config.listener}")
+        typer.echo(f"would serve {log_dir} on {', '.join(str(each.address) for each in server.config.all_listeners)}")
         return
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     ended = threading.Event()
@@ -85,7 +85,7 @@ def gateway(
         if metrics_port is not None:
             typer.echo(f"metrics at {_serve_metrics(server, metrics_port)}", err=True)
         prepare_process()
-        typer.echo(f"listening on {server.address}")
+        typer.echo(f"listening on {', '.join(map(str, server.addresses.values()))}")
         ended.wait()
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
-from .config import Address, GatewayConfig
+from .config import GatewayConfig
+from .listeners import Address
 from .protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
 from .security import HASHES
 
@@ -56,15 +57,16 @@ class _Client:
 def check_gateway(config: GatewayConfig, user: str | None = None, password: str = "") -> Iterator[str]:
     """Yields a line for each thing that works. Raises CheckError for the first that does not.
 
-    ``config``: where the gateway listens, and for TLS the authorities (``ssl.truststore.location``; empty: the
-    system's).
+    ``config``: where the gateway listens, of which the first listener is checked, and for TLS the authorities
+    (``ssl.truststore.location``; empty: the system's).
     """
+    listener = config.all_listeners[0]
     with ExitStack() as stack:
         client = _Client(stack.enter_context(closing(_connected(config))))
-        yield f"connected to {config.listener}{' by TLS' if config.has_tls else ''}"
+        yield f"connected to {listener.address}{' by TLS' if listener.has_tls else ''}"
         served = client.ask(ApiKey.API_VERSIONS, 2).api_keys
         yield f"{len(served)} kinds of requests are served"
-        if config.has_sasl:
+        if listener.has_sasl:
             if user is None:
                 raise CheckError("the gateway asks who you are: give --user")
             yield f"logged in as {user} by {_log_in(client, config, user, password)}"
@@ -78,19 +80,21 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
 
 
 def _connected(config: GatewayConfig) -> socket.socket:
+    listener = config.all_listeners[0]
+    address = listener.address
     try:
-        plain = socket.create_connection(config.listener, timeout=TIMEOUT_S)
+        plain = socket.create_connection(address, timeout=TIMEOUT_S)
     except OSError as error:
-        raise CheckError(f"cannot connect to {config.listener}: {error.strerror or error}") from None
-    if not config.has_tls:
+        raise CheckError(f"cannot connect to {address}: {error.strerror or error}") from None
+    if not listener.has_tls:
         return plain
     try:
         context = ssl.create_default_context(cafile=config.ssl_truststore_location or None)
-        return context.wrap_socket(plain, server_hostname=config.listener.host)
+        return context.wrap_socket(plain, server_hostname=address.host)
     except OSError as error:  # of TLS, or of the file
         plain.close()
         reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error
-        raise CheckError(f"TLS with {config.listener}: {reason}") from None
+        raise CheckError(f"TLS with {address}: {reason}") from None
 
 
 def _reached(address: Address) -> str:

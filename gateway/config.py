@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import ip_address
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, Self
 
 from ..storage import (
     ANYTHING,
@@ -20,10 +20,10 @@ from ..storage import (
     OneOf,
     did_you_mean,
 )
+from .listeners import EVERYWHERE, Address, Listener, check_ports, is_loopback, parse_listeners, parse_protocols
 
 INT32_MAX = 2**31 - 1
 SECRETS = ("ssl.key.password",)  # shown to nobody
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str) -> Any:
@@ -32,16 +32,6 @@ def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str) -> Any:
 
 def _secret(name: str, doc: str) -> Any:
     return field(default="", repr=False, metadata={"key": Key(name, STRING, "", ANYTHING, doc)})
-
-
-class Address(NamedTuple):
-    """Where a server listens, or what clients are told to connect to."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 # One setting: field and type; Kafka's name, type, default, bounds; meaning.
@@ -53,9 +43,14 @@ class GatewayConfig:
     node_id: int = _key("node.id", INT, 1, Between(0),
         "The id of this node, which clients see as the leader of all partitions.")
     listeners: str = _key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", ANYTHING,
-        "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. Port 0: a free one.")
+        "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, or with names of "
+        "listener.security.protocol.map; several have commas between. Port 0: a free one.")
     advertised_listeners: str = _key("advertised.listeners", STRING, "", ANYTHING,
-        "The address that clients are told to connect to; empty: where the gateway listens.")
+        "The addresses that clients are told to connect to, by the names of listeners; a listener that is not among "
+        "them: where it listens.")
+    listener_security_protocol_map: str = _key("listener.security.protocol.map", STRING,
+        ",".join(f"{each}:{each}" for each in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")), ANYTHING,
+        "The protocol of each name of a listener.")
     zookeeper_connect: str = _key("zookeeper.connect", STRING, "", ANYTHING,
         "The ZooKeeper with the registry, such as h1:2181,h2:2181/chroot; empty: files in the log directory.")
     zookeeper_session_timeout_ms: int = _key("zookeeper.session.timeout.ms", INT, 18_000, Between(1),
@@ -153,27 +148,36 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         for name, key in keys_of_gateway().items():
             object.__setattr__(self, name, key.check(getattr(self, name)))  # frozen: set only while being built
-        parse_listener("listeners", self.listeners)
-        if self.advertised_listeners:
-            parse_listener("advertised.listeners", self.advertised_listeners)
-        self._check_security()
+        check_ports("listeners", self.listeners, self.all_listeners)
+        self._check_advertised()
+        for each in self.all_listeners:
+            self._check_security(each)
 
-    def _check_security(self) -> None:
-        if self.has_tls and not self.ssl_keystore_location:
-            raise InvalidConfigError(f"listeners = {self.listeners!r}: needs a certificate: set ssl.keystore.location")
-        if self.has_sasl and not self.commitlog_users_file:
-            raise InvalidConfigError(f"listeners = {self.listeners!r}: needs users: set commitlog.users.file")
-        if self.ssl_client_auth != "none" and self.has_tls and not self.ssl_truststore_location:
+    def _check_advertised(self) -> None:
+        names = {each.name for each in self.all_listeners}
+        for name, address in self.advertised.items():
+            problem = f"advertised.listeners = {self.advertised_listeners!r}: "
+            if name not in names:
+                raise InvalidConfigError(f"{problem}listeners has no {name}; it has {', '.join(sorted(names))}")
+            if address.host in EVERYWHERE:
+                raise InvalidConfigError(f"{problem}clients cannot connect to {address}; give a name or an address")
+
+    def _check_security(self, listener: Listener) -> None:
+        if listener.has_tls and not self.ssl_keystore_location:
+            raise InvalidConfigError(f"listeners = {str(listener)!r}: needs a certificate: set ssl.keystore.location")
+        if listener.has_sasl and not self.commitlog_users_file:
+            raise InvalidConfigError(f"listeners = {str(listener)!r}: needs users: set commitlog.users.file")
+        if self.ssl_client_auth != "none" and listener.has_tls and not self.ssl_truststore_location:
             raise InvalidConfigError(
                 f"ssl.client.auth = {self.ssl_client_auth!r}: needs the authorities of clients: "
                 "set ssl.truststore.location"
             )
-        knows_clients = self.has_sasl or self.ssl_client_auth == "required"
-        is_secure = self.has_tls and knows_clients
-        if not (is_secure or is_loopback(self.listener.host) or self.commitlog_insecure_listeners):
+        knows_clients = listener.has_sasl or self.ssl_client_auth == "required"
+        is_secure = listener.has_tls and knows_clients
+        if not (is_secure or is_loopback(listener.address.host) or self.commitlog_insecure_listeners):
             raise InvalidConfigError(
-                f"listeners = {self.listeners!r}: other machines could connect "
-                f"{'without a login' if self.has_tls else 'and be listened to'}: use SASL_SSL, or set "
+                f"listeners = {str(listener)!r}: other machines could connect "
+                f"{'without a login' if listener.has_tls else 'and be listened to'}: use SASL_SSL, or set "
                 "commitlog.insecure.listeners = true"
             )
 
@@ -189,61 +193,23 @@ class GatewayConfig:
                 raise InvalidConfigError(f"unknown gateway config {given}{did_you_mean(given, by_name)}")
         return cls(**{by_name[given]: value for given, value in mapping.items()})
 
-    @property
-    def listener(self) -> Address:
-        """Where the gateway listens."""
-        return parse_listener("listeners", self.listeners)
+    @cached_property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """The listeners, in the order of the setting; there is at least one."""
+        return parse_listeners("listeners", self.listeners, self._protocols)
 
-    @property
-    def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return parse_protocol("listeners", self.listeners).endswith("SSL")
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether clients must log in."""
-        return parse_protocol("listeners", self.listeners).startswith("SASL_")
-
-    @property
-    def advertised(self) -> Address | None:
-        """What clients are told to connect to; None: where the gateway listens."""
+    @cached_property
+    def advertised(self) -> dict[str, Address]:
+        """What clients are told to connect to, by the name of the listener that they are connected to."""
         given = self.advertised_listeners
-        return parse_listener("advertised.listeners", given) if given else None
+        found = parse_listeners("advertised.listeners", given, self._protocols) if given else ()
+        return {each.name: each.address for each in found}
+
+    @cached_property
+    def _protocols(self) -> dict[str, str]:
+        return parse_protocols("listener.security.protocol.map", self.listener_security_protocol_map)
 
 
 def keys_of_gateway() -> dict[str, Key]:
     """Returns the keys of :class:`GatewayConfig` by the names of its fields, in its order."""
     return {one.name: one.metadata["key"] for one in fields(GatewayConfig)}
-
-
-def parse_protocol(key: str, given: str) -> str:
-    """Returns the protocol in ``SASL_SSL://HOST:PORT``. Raises InvalidConfigError, which names ``key``."""
-    protocol = given.partition("://")[0].upper()
-    if protocol not in PROTOCOLS or "," in given:
-        raise InvalidConfigError(
-            f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092; protocols are "
-            f"{', '.join(PROTOCOLS)}"
-        )
-    return protocol
-
-
-def parse_listener(key: str, given: str) -> Address:
-    """Returns the address in ``PLAINTEXT://HOST:PORT``. Raises InvalidConfigError, which names ``key``."""
-    parse_protocol(key, given)
-    return parse_address(key, given.partition("://")[2])
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a listener on ``host``."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host.lower() == "localhost"
-
-
-def parse_address(key: str, given: str) -> Address:
-    """Returns the address in ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError with ``key``."""
-    host, colon, port = given.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))

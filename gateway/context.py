@@ -8,10 +8,11 @@ from typing import Any
 
 from ..registry import Registry
 from ..storage import Clock, LogManager
-from .config import Address, GatewayConfig
+from .config import GatewayConfig
 from .disk import DiskWorker
 from .figures import Figures
 from .groups import GroupThreads
+from .listeners import EVERYWHERE, Address
 from .partitions import Appender, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
@@ -46,7 +47,7 @@ class Context:
     cluster_id: str
     clock: Clock
     log_dir: str
-    listening: Address
+    listening: Mapping[str, Address]  # where each listener does, by its name
     topics: Topics
     partitions: Partitions
     appender: Appender
@@ -61,14 +62,13 @@ class Context:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
 
     def address_for(self, request: Request) -> Address:
-        """Returns the address that a client is told to connect to."""
-        advertised = self.config.advertised
+        """Returns the address that a client is told to connect to: of the listener that it is connected to."""
+        name = request.listener
+        advertised = self.config.advertised.get(name)
         if advertised is not None:
             return advertised
-        host = self.listening.host
-        if host in ("", "0.0.0.0", "::"):  # everywhere: as the client found us
-            host = request.local_host
-        return Address(host, self.listening.port)
+        host, port = self.listening[name]
+        return Address(request.local_host if host in EVERYWHERE else host, port)  # everywhere: as the client found us
 
 
 Handler = Callable[[Request, Context], Mapping[str, Any] | None]

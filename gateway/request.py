@@ -58,6 +58,11 @@ class Request:
         return self.exchange.connection.client_host
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that the client connected to."""
+        return self.exchange.connection.terms.listener
+
+    @property
     def local_host(self) -> str:
         """The address of ours that the client connected to."""
         return self.exchange.connection.local_host

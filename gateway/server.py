@@ -22,12 +22,13 @@ from ..storage import (
 )
 from .children import Maintenance, compile_kernels_beside
 from .cluster import open_registry
-from .config import Address, GatewayConfig
+from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
 from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
-from .network import Acceptor, Exchange, Limits, Processor, Quota, listening
+from .listeners import Address, Listener
+from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
@@ -58,7 +59,12 @@ class Gateway:
 
     @property
     def address(self) -> Address:
-        """Where the gateway listens; only after :meth:`start`."""
+        """Where the first listener listens; only after :meth:`start`."""
+        return next(iter(self.addresses.values()))
+
+    @property
+    def addresses(self) -> Mapping[str, Address]:
+        """Where each listener listens, by its name; only after :meth:`start`."""
         return self.context.listening
 
     @property
@@ -95,23 +101,25 @@ class Gateway:
         starting.callback(own.close)
         own.check_writable()
         self._security = made_security(self.config)
-        listener = _listener(self.config)
-        starting.callback(listener.close)
-        listening_on = Address(self.config.listener.host, listener.getsockname()[1])
+        bound = {each: _bound(self.config, each, starting) for each in self.config.all_listeners}
+        listening_on = {
+            each.name: Address(each.address.host, listener.getsockname()[1]) for each, listener in bound.items()
+        }
         self._context = context = self._start_parts(starting, own, listening_on)
         if self.config.commitlog_maintenance_enable:
             self._maintain(starting)
-        processors = self._processors(self._security)
+        processors = self._processors()
         for processor in processors:
             processor.start()
             starting.callback(processor.stop)
         starting.callback(context.groups.give_up)  # so that members whose requests wait get an answer
         starting.callback(context.transactions.give_up)
-        acceptor = Acceptor(listener, processors, connections_max=self.config.max_connections)
-        acceptor.start()
-        starting.callback(acceptor.stop)
+        for each, listener in bound.items():
+            acceptor = Acceptor(listener, self._terms(each), processors, connections_max=self.config.max_connections)
+            acceptor.start()
+            starting.callback(acceptor.stop)
 
-    def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Address) -> Context:
+    def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
         """Starts what handlers work with."""
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         registry = open_registry(config, self._log_dir, own.filesystem)
@@ -155,20 +163,25 @@ class Gateway:
         maintenance.start()
         starting.callback(maintenance.stop)
 
-    def _processors(self, security: Security) -> list[Processor]:
+    def _processors(self) -> list[Processor]:
         config, idle_ms = self.config, self.config.connections_max_idle_ms
         limits = Limits(
             request_bytes_max=config.socket_request_max_bytes,
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
             quota=Quota(config.queued_max_requests),
             memory=Quota(INT64_MAX if config.queued_max_request_bytes < 0 else config.queued_max_request_bytes),
-            login_bytes_max=config.sasl_server_max_receive_size if config.has_sasl else None,
-            tls=security.tls,
         )
         return [
             Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
             for number in range(config.num_network_threads)
         ]
+
+    def _terms(self, listener: Listener) -> Terms:
+        return Terms(
+            listener.name,
+            tls=self._security.tls if listener.has_tls else None,
+            login_bytes_max=self.config.sasl_server_max_receive_size if listener.has_sasl else None,
+        )
 
     def stop(self) -> None:
         """Answers what was read, syncs and closes all logs, and ends the threads."""
@@ -188,7 +201,8 @@ class Gateway:
     def _serve(self, exchange: Exchange) -> None:
         connection = exchange.connection
         if connection.session is None:
-            connection.session = self._security.session(connection.certificate)
+            logs_in = connection.terms.login_bytes_max is not None
+            connection.session = self._security.session(connection.certificate, logs_in=logs_in)
         if connection.session.stage is Stage.RAW_TOKENS:
             take_raw_token(exchange, self.context)
             return
@@ -227,15 +241,15 @@ class Gateway:
             request.fail(error)
 
 
-def _listener(config: GatewayConfig) -> socket.socket:
-    host, port = config.listener
-    return listening(
-        host,
-        port,
+def _bound(config: GatewayConfig, listener: Listener, starting: ExitStack) -> socket.socket:
+    bound = listening(
+        *listener.address,
         backlog=config.socket_listen_backlog_size,
         send_bytes=config.socket_send_buffer_bytes,
         receive_bytes=config.socket_receive_buffer_bytes,
     )
+    starting.callback(bound.close)
+    return bound
 
 
 def _may_overlap(frame: bytearray) -> bool:

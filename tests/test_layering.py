@@ -56,6 +56,7 @@ FLOORS = {
         protocol
         network security disk cluster
         config worker process figures gathering children
+        listeners
         """,
     "registry": """
         files zookeeper

@@ -1,4 +1,4 @@
-"""Sockets: an acceptor, processor threads with their connections, frames in and answers out.
+"""Sockets: an acceptor for each listener, processor threads with their connections, frames in and answers out.
 
 Knows frames, not requests: an :class:`Exchange` is a frame and the place of its answer, and what serves it is given to
 :class:`Processor`. Answers leave in the order of the frames, whichever thread gives them.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange as Exchange
     from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
-    from .processor import Limits as Limits, Processor as Processor, Serve as Serve
+    from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms
     from .quota import Quota as Quota
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -27,7 +27,7 @@ else:
             "exchange": ["Exchange"],
             "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
-            "processor": ["Limits", "Processor", "Serve"],
+            "processor": ["Limits", "Processor", "Serve", "Terms"],
             "quota": ["Quota"],
         },
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from threading import Event, Thread
 
-from .processor import Processor
+from .processor import Processor, Terms
 
 RETRY_S = 0.1  # after an error, such as too many open files
 
@@ -18,13 +18,15 @@ logger = logging.getLogger(__name__)
 class Acceptor:
     """Listens on one address."""
 
-    def __init__(self, listener: socket.socket, processors: Sequence[Processor], *, connections_max: int) -> None:
-        """``listener``: bound and listening; it is closed by :meth:`stop`."""
-        self._listener = listener
+    def __init__(
+        self, listener: socket.socket, terms: Terms, processors: Sequence[Processor], *, connections_max: int
+    ) -> None:
+        """``listener``: bound and listening; it is closed by :meth:`stop`. ``connections_max``: of all listeners."""
+        self._listener, self._terms = listener, terms
         self._processors = processors
         self._connections_max = connections_max
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name="gateway-acceptor", daemon=True)
+        self._thread = Thread(target=self._run, name=f"gateway-acceptor-{terms.listener}", daemon=True)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -53,7 +55,7 @@ class Acceptor:
                 continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            processor.adopt(client, str(address[0]))
+            processor.adopt(client, str(address[0]), self._terms)
 
 
 def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:

@@ -21,7 +21,7 @@ from .frames import FrameError, FrameReader
 from .tls_socket import TlsSocket
 
 if TYPE_CHECKING:
-    from .processor import Processor
+    from .processor import Processor, Terms
 
 FRAMES_A_TURN = 16  # then the other connections of the thread have theirs
 BUFFERS_A_CALL = 64  # of one sendmsg
@@ -32,10 +32,9 @@ OVERLAPPING_MAX = 64  # requests of one connection in progress together
 class Connection:
     """One client. Belongs to its processor's thread."""
 
-    def __init__(self, processor: Processor, client: socket.socket, host: str) -> None:
-        self.processor = processor
-        tls = processor.limits.tls
-        self._tls = None if tls is None else TlsSocket(client, tls)
+    def __init__(self, processor: Processor, client: socket.socket, host: str, terms: Terms) -> None:
+        self.processor, self.terms = processor, terms
+        self._tls = None if terms.tls is None else TlsSocket(client, terms.tls)
         self.socket = self._tls or client
         self.client_host = host
         self.session: Any = None  # what the server keeps with the connection
@@ -43,10 +42,8 @@ class Connection:
         self.last_active_s = processor.now_s()
         self.is_closed = False
         self._reader = FrameReader(processor.limits.request_bytes_max, admit=self._admit)
-        if processor.limits.login_bytes_max is not None:
-            self._reader = FrameReader(
-                processor.limits.login_bytes_max, "sasl.server.max.receive.size", admit=self._admit
-            )
+        if terms.login_bytes_max is not None:
+            self._reader = FrameReader(terms.login_bytes_max, "sasl.server.max.receive.size", admit=self._admit)
         self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps

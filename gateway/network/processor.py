@@ -34,8 +34,14 @@ class Limits(NamedTuple):
     idle_s: float | None  # None: no limit
     quota: Quota  # of requests in progress
     memory: Quota  # of bytes of larger requests, which are being read or in progress
-    login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
+
+
+class Terms(NamedTuple):
+    """What a listener asks of its connections."""
+
+    listener: str  # its name
     tls: ssl.SSLContext | None = None  # None: bytes are sent as they are
+    login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
 
 
 class Processor:
@@ -79,9 +85,9 @@ class Processor:
             with suppress(OSError):  # full: it is awake; closed: it has ended
                 self._wake_out.send(b"\0")
 
-    def adopt(self, client: socket.socket, host: str) -> None:
+    def adopt(self, client: socket.socket, host: str, terms: Terms) -> None:
         """Takes over a new connection. For any thread."""
-        self.call_soon(lambda: self._adopt(client, host))
+        self.call_soon(lambda: self._adopt(client, host, terms))
 
     def stop(self) -> None:
         """Reads no more requests, sends the answers that are owed, and ends the thread. For any thread."""
@@ -128,11 +134,11 @@ class Processor:
         """Logs why a client is disconnected."""
         logger.warning("%s: %s; the connection is closed", connection.client_host, error)
 
-    def _adopt(self, client: socket.socket, host: str) -> None:
+    def _adopt(self, client: socket.socket, host: str, terms: Terms) -> None:
         if self.is_stopping:
             client.close()
             return
-        connection = Connection(self, client, host)
+        connection = Connection(self, client, host, terms)
         self._events[connection] = 0
         self.watch(connection)
 

@@ -1,4 +1,4 @@
-"""Security: what a listener asks of its clients."""
+"""Security: what listeners ask of their clients."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .users import UsersFile
 class Security:
     """TLS, logins, and rules."""
 
-    tls: ssl.SSLContext | None  # None: bytes are sent as they are
-    users: UsersFile | None  # None: clients need not log in
+    tls: ssl.SSLContext | None  # of listeners with SSL; None: there are none
+    users: UsersFile | None  # for listeners with SASL; None: there are none
     mechanisms: Sequence[str]
     rules: RulesFile | None  # None: everyone may do everything
 
-    def session(self, certificate: Mapping[str, Any] | None) -> Session:
-        """Returns the session of a new connection, whose client showed ``certificate``; None: it showed none."""
-        if self.users is not None:
+    def session(self, certificate: Mapping[str, Any] | None, *, logs_in: bool) -> Session:
+        """Returns the session of a new connection; ``certificate``: what its client showed, None for nothing."""
+        if logs_in and self.users is not None:
             return Session(None, self.mechanisms, self.users.find)
         return Session(principal_of(certificate) or ANONYMOUS, (), None)
 
@@ -33,7 +33,7 @@ class Security:
 def made_security(config: GatewayConfig) -> Security:
     """Returns what the settings ask. Raises InvalidConfigError and OSError for files that cannot be used."""
     tls = users = None
-    if config.has_tls:
+    if any(each.has_tls for each in config.all_listeners):
         tls = tls_context(
             keystore=config.ssl_keystore_location,
             key_password=config.ssl_key_password,
@@ -41,7 +41,7 @@ def made_security(config: GatewayConfig) -> Security:
             client_auth=config.ssl_client_auth,
             versions=sorted(config.ssl_enabled_protocols),
         )
-    if config.has_sasl:
+    if any(each.has_sasl for each in config.all_listeners):
         users = UsersFile(config.commitlog_users_file)
         users.read()  # so that a mistake is seen now
     rules = None

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.config import Address, keys_of_gateway
+from pyspark_commitlog.gateway.config import keys_of_gateway
+from pyspark_commitlog.gateway.listeners import Address
 from pyspark_commitlog.storage import InvalidConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,10 @@ def test_settings_may_be_text() -> None:
     assert GatewayConfig.from_mapping({"node.id": "7", "auto.create.topics.enable": "false"}) == GatewayConfig(
         node_id=7, auto_create_topics_enable=False
     )
+
+
+LOCAL = "PLAINTEXT://127.0.0.1:9092"
+NAMED = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, in:PLAINTEXT, OUT:SASL_SSL"}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +47,14 @@ def test_settings_may_be_text() -> None:
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ({"listeners": "PLAINTEXT://:70000"}, "must be HOST:PORT"),
         ({"advertised.listeners": "PLAINTEXT://here"}, r"advertised\.listeners = .* must be HOST:PORT"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to 0.0.0.0:9092"),
+        ({"advertised.listeners": "SSL://here:9092"}, "listeners has no SSL; it has PLAINTEXT"),
+        ({"listeners": f"{LOCAL},{LOCAL}"}, "two listeners have the name PLAINTEXT"),
+        ({"listeners": f"{LOCAL},IN://127.0.0.1:9092", **NAMED}, "two listeners have the port 9092"),
+        ({"listeners": f"{LOCAL},IN://127.0.0.1:9093"}, "the listener IN has no protocol"),
+        ({"listeners": f"{LOCAL},OUT://0.0.0.0:9093", **NAMED}, "'OUT://0.0.0.0:9093': needs a certificate"),
+        ({"listener.security.protocol.map": "IN:TLS"}, "must have pairs like OUTSIDE:SASL_SSL"),
+        ({"listener.security.protocol.map": "IN:SSL,in:SSL"}, "one for a name"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_right(given: dict[str, object], said: str) -> None:
@@ -72,6 +85,6 @@ def test_the_password_of_the_key_is_not_shown() -> None:
 
 
 def test_an_address_may_be_of_ipv6() -> None:
-    found = GatewayConfig(listeners="PLAINTEXT://[::1]:9092").listener
+    found = GatewayConfig(listeners="PLAINTEXT://[::1]:9092").all_listeners[0].address
     assert found == Address("::1", 9092)
     assert str(found) == "[::1]:9092"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.config import parse_address
+from pyspark_commitlog.gateway.listeners import parse_address
 from pyspark_commitlog.gateway.protocol import APIS, ApiKey
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.config import parse_address
+from pyspark_commitlog.gateway.listeners import parse_address
 from pyspark_commitlog.storage import Producer
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker

@@ -10,7 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from pyspark_commitlog.gateway.config import Address
+from pyspark_commitlog.gateway.listeners import Address
 
 
 class Server:

@@ -1,0 +1,109 @@
+"""Listeners: where the gateway listens, by which protocol, and what clients are told, as a broker's settings say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from ..storage import InvalidConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+class Address(NamedTuple):
+    """Where a server listens, or what clients are told to connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Listener(NamedTuple):
+    """One entry of ``listeners``."""
+
+    name: str  # in capital letters
+    protocol: str  # one of PROTOCOLS
+    address: Address
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients must log in."""
+        return self.protocol.startswith("SASL_")
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
+
+
+def parse_listeners(key: str, given: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """Returns the listeners in ``INSIDE://HOST:PORT,OUTSIDE://HOST:PORT``; ``protocols``: by name.
+
+    Raises InvalidConfigError, which names ``key``, for other texts and for a name that comes twice.
+    """
+    found = tuple(_parse(key, each.strip(), protocols) for each in given.split(","))
+    _check_differ(key, given, "name", [each.name for each in found])
+    return found
+
+
+def check_ports(key: str, given: str, listeners: Sequence[Listener]) -> None:
+    """Raises InvalidConfigError if two listeners have the same port, other than 0, which stands for a free one."""
+    _check_differ(key, given, "port", [each.address.port for each in listeners if each.address.port])
+
+
+def _check_differ(key: str, given: str, what: str, values: Sequence[object]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise InvalidConfigError(f"{key} = {given!r}: two listeners have the {what} {value}; give each its own")
+
+
+def _parse(key: str, given: str, protocols: Mapping[str, str]) -> Listener:
+    name, separator, address = given.partition("://")
+    if not separator or not name:
+        raise InvalidConfigError(
+            f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092, or several with commas between"
+        )
+    protocol = protocols.get(name.upper())
+    if protocol is None:
+        raise InvalidConfigError(
+            f"{key} = {given!r}: the listener {name} has no protocol: protocols are {', '.join(PROTOCOLS)}; "
+            "for another name, set listener.security.protocol.map"
+        )
+    return Listener(name.upper(), protocol, parse_address(key, address))
+
+
+def parse_protocols(key: str, given: str) -> dict[str, str]:
+    """Returns the protocol of each name in ``INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL``. Raises InvalidConfigError."""
+    found: dict[str, str] = {}
+    for pair in filter(None, map(str.strip, given.split(","))):
+        name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
+        if not name or protocol not in PROTOCOLS or name in found:
+            raise InvalidConfigError(
+                f"{key} = {given!r}: must have pairs like OUTSIDE:SASL_SSL, one for a name; protocols are "
+                f"{', '.join(PROTOCOLS)}"
+            )
+        found[name] = protocol
+    return found
+
+
+def parse_address(key: str, given: str) -> Address:
+    """Returns the address in ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError with ``key``."""
+    host, colon, port = given.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a listener on ``host``."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.lower() == "localhost"
