@@ -8,6 +8,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +45,19 @@ User = Annotated[
     typer.Option(metavar="USER", help="With --check: who logs in; the password is asked, or read from stdin."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
+
+
+class ProtocolVersion(StrEnum):
+    """The protocols that a gateway can serve."""
+
+    KAFKA = "kafka"
+    KAFKA_0_7 = "0.7"
+
+
+Protocol = Annotated[
+    ProtocolVersion,
+    typer.Option(help="kafka: today's clients over a log of today; 0.7: clients of Kafka 0.7 over a log of 0.7."),
+]
 Config = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting by Kafka's name; may be given several times.")
 ]
@@ -59,6 +73,7 @@ def gateway(
     check: Check = False,
     user: User = None,
     dry_run: DryRun = False,
+    protocol: Protocol = ProtocolVersion.KAFKA,
 ) -> None:
     """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
 
@@ -66,6 +81,11 @@ def gateway(
     it has read, and close the logs. By default only this machine can connect: a listener for others needs TLS and
     logins (SASL_SSL; commitlog users).
     """
+    if protocol is ProtocolVersion.KAFKA_0_7:
+        if check or user is not None or metrics_port is not None:
+            raise typer.BadParameter("--protocol 0.7 goes without --check, --user and --metrics-port")
+        _serve_0_7(local_path(log_dir), _given(conf, config), listen, dry_run=dry_run)
+        return
     try:
         from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
     except ImportError as error:
@@ -77,15 +97,37 @@ def gateway(
     if dry_run:
         typer.echo(f"would serve {log_dir} on {', '.join(str(each.address) for each in server.config.all_listeners)}")
         return
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    ended = _until_signal()
     with server:
         if metrics_port is not None:
             typer.echo(f"metrics at {_serve_metrics(server, metrics_port)}", err=True)
         prepare_process()
         typer.echo(f"listening on {', '.join(map(str, server.addresses.values()))}")
+        ended.wait()
+
+
+def _until_signal() -> threading.Event:
+    """Logs to stderr from here on; returns an event that SIGTERM or Ctrl-C sets."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, *, dry_run: bool) -> None:
+    """Serves a log of 0.7 to its clients."""
+    from ..gateway import PositionGateway, PositionGatewayConfig, parse_address  # noqa: PLC0415
+
+    if listen is not None:
+        given["hostname"], given["port"] = parse_address("--listen", listen)
+    server = PositionGateway(log_dir, PositionGatewayConfig.from_mapping(given))
+    if dry_run:
+        typer.echo(f"would serve {log_dir} on {server.address}")
+        return
+    ended = _until_signal()
+    with server:
+        typer.echo(f"listening on {server.address}")
         ended.wait()
 
 
@@ -118,12 +160,17 @@ def settings(conf: Path | None, listen: str | None, config: list[str] | None) ->
     """Returns the settings: those of the file, then those of ``--config``, then ``--listen``."""
     from ..gateway import GatewayConfig  # noqa: PLC0415
 
-    given: dict[str, Any] = dict(_file(conf)) if conf is not None else {}
-    given |= parse_pairs("--config", config or ())
+    given = _given(conf, config)
     if listen is not None:
         protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"
         given["listeners"] = listen if "://" in listen else f"{protocol}://{listen}"
     return GatewayConfig.from_mapping(given)
+
+
+def _given(conf: Path | None, config: list[str] | None) -> dict[str, Any]:
+    """Returns the settings of the file, then those of ``--config``."""
+    given: dict[str, Any] = dict(_file(conf)) if conf is not None else {}
+    return given | parse_pairs("--config", config or ())
 
 
 def _file(conf: Path) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 :class:`Gateway` is the server, :class:`GatewayConfig` its settings. Rooms: ``network/`` has the sockets and knows no
 protocol; ``protocol/`` turns bytes into requests and answers into bytes; ``security/`` says who clients are;
 ``partitions/`` appends, syncs and finds what others appended; ``groups/`` coordinates consumers; ``handlers/`` answer
-requests. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
+requests; ``kafka_0_7/`` is a server of its own, for logs and clients of Kafka 0.7. Of ``storage`` it uses what
+``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .check import CheckError as CheckError, check_gateway as check_gateway
-    from .config import GatewayConfig as GatewayConfig
+    from .config import GatewayConfig as GatewayConfig, parse_address as parse_address
+    from .kafka_0_7 import PositionGateway as PositionGateway, PositionGatewayConfig as PositionGatewayConfig
     from .metrics import GatewayMetrics as GatewayMetrics
     from .process import prepare_process as prepare_process
     from .security import UsersFile as UsersFile
@@ -24,7 +26,8 @@ else:
         __name__,
         submod_attrs={
             "check": ["CheckError", "check_gateway"],
-            "config": ["GatewayConfig"],
+            "config": ["GatewayConfig", "parse_address"],
+            "kafka_0_7": ["PositionGateway", "PositionGatewayConfig"],
             "metrics": ["GatewayMetrics"],
             "process": ["prepare_process"],
             "security": ["UsersFile"],

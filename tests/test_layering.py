@@ -47,7 +47,7 @@ FLOORS = {
         """,
     "gateway": """
         pytest_plugin
-        server metrics check
+        server metrics check kafka_0_7
         handlers
         context
         transactions

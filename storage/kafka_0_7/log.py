@@ -12,7 +12,6 @@ from threading import RLock
 from typing import NamedTuple
 
 from ..clock import Clock
-from ..config import DECOMPRESSED_BYTES_MAX
 from ..errors import StorageError
 from ..filesystem import FileSystem, make_directory_durably
 from .entries import checked_set
@@ -115,14 +114,14 @@ class PositionLog:
 
     # Writing
 
-    def append(self, data: bytes | bytearray | memoryview, limit: int = DECOMPRESSED_BYTES_MAX) -> Appended:
+    def append(self, data: bytes | bytearray | memoryview) -> Appended:
         """Writes the whole messages of a set, and syncs the log if ``log.flush.interval`` messages are not synced yet.
 
         Before that, a file above ``log.file.size`` is closed and a new one begun, even for an empty set. After a crash
         the file may end with a part of the set. Raises what :func:`.entries.checked_set` raises, and writes
         nothing then; raises StorageError if the disk fails, now or earlier: the log must be opened again.
         """
-        message_set = checked_set(data, self.settings.max_message_size, limit)
+        message_set = checked_set(data, self.settings.max_message_size, self.settings.max_decompressed_bytes)
         with self._writing():
             if self._segments[-1].size > self.settings.file_size:
                 self._roll()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from ..config import ANYTHING, INT, LONG, Between, Key, Kind
+from ..config import ANYTHING, DECOMPRESSED_BYTES_MAX, INT, LONG, Between, Key, Kind
 from ..errors import InvalidConfigError, did_you_mean
 
 HOUR_MS = 3_600_000
@@ -60,6 +60,9 @@ class PositionLogSettings:
         "A file that is larger than this before an append is closed, and a new one begun.")
     max_message_size: int = _key("max.message.size", INT, 1_000_000, Between(0),
         "The largest payload of a message, compressed as it is; a set with a larger one is dropped.")
+    max_decompressed_bytes: int = _key("max.decompressed.bytes", INT, DECOMPRESSED_BYTES_MAX,
+        Between(1, DECOMPRESSED_BYTES_MAX),
+        "The most that one compressed message may hold; not a setting of Kafka.")
     flush_interval: int = _key("log.flush.interval", INT, 500, Between(1),
         "Messages after which a log is synced. Readers see only what was synced.")
     flush_interval_ms: int | None = _key("log.default.flush.interval.ms", INT, None, Between(1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,38 @@ def test_a_missing_file_of_settings_is_one_line(tmp_path: Path) -> None:
     done = commitlog("gateway", "--log-dir", tmp_path, "--conf", tmp_path / "none.toml", "--dry-run")
     assert done.code == 1
     assert "none.toml: no such file" in done.stderr
+
+
+def test_it_serves_clients_of_0_7_until_it_is_told_to_end(tmp_path: Path) -> None:
+    program = "from pyspark_commitlog.cli import main; main()"
+    arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--protocol", "0.7", "--listen", "127.0.0.1:0"]
+    settings = ["--config", "log.flush.interval=1"]
+    command = [sys.executable, "-c", program, *arguments, *settings]
+    entry = bytes.fromhex("0000000b01003610a68668656c6c6f")  # hello
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            host, _, port = server.stdout.readline().removeprefix("listening on ").strip().rpartition(":")
+            with socket.create_connection((host, int(port)), timeout=60) as client:
+                client.sendall(bytes.fromhex("0000001f0000000474657374ffffffff0000000f") + entry)
+                client.sendall(bytes.fromhex("000000180001000474657374000000000000000000000000" + "0004b000"))
+                assert client.recv(21, socket.MSG_WAITALL) == bytes.fromhex("000000110000") + entry
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+    assert (tmp_path / "log" / "test-0" / f"{0:020}.kafka").read_bytes() == entry
+    assert (tmp_path / "log" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_dry_run_of_0_7_says_where_it_would_listen_and_wrong_usage_is_named(tmp_path: Path) -> None:
+    arguments = ("gateway", "--log-dir", tmp_path / "log", "--protocol", "0.7")
+    done = commitlog(*arguments, "--dry-run")
+    assert (done.code, done.stdout) == (0, f"would serve {tmp_path / 'log'} on 127.0.0.1:6667\n")
+    assert not (tmp_path / "log").exists()
+    done = commitlog(*arguments, "--dry-run", "--config", "log.file.sizes=1")
+    assert (done.code, done.stderr) == (
+        1,
+        "commitlog: unknown setting of the gateway of 0.7: log.file.sizes (did you mean 'log.file.size'?)\n",
+    )
+    assert commitlog(*arguments, "--check").code == 2

@@ -1,0 +1,132 @@
+"""What the gateway of 0.7 does for each request, and the bytes of its answer (KafkaRequestHandlers of 0.7.2).
+
+An answer is its length (int32, of what follows), an error code (int16) and a body. A produce request has no answer,
+whatever happens. A request that 0.7.2 closes the connection for raises an error here.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from ...storage import (
+    InvalidTopicError,
+    OffsetOutOfRangeError,
+    PositionLogDirectory,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+    offsets_without_log,
+)
+from ..network import FileSlice, Part, release
+from .requests import RANDOM_PARTITION, Fetch, FrameReader, Key, Offsets, Produce
+
+NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, UNKNOWN = 0, 1, 3, -1
+HEAD = struct.Struct(">ih")  # length, error code
+
+logger = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """The parts of an answer; none: there is none."""
+
+    parts: Sequence[Part]
+    is_last: bool = False  # the connection is closed after it
+
+
+class MessageSet(NamedTuple):
+    """The answer to a fetch, or a part of that to a multi-fetch."""
+
+    error: int
+    length: int  # bytes of the set; below 0 for a fetch of a negative size, which 0.7.2 cannot send
+    content: FileSlice | None = None
+
+    @property
+    def head(self) -> bytes:
+        return HEAD.pack(HEAD.size - 4 + self.length, self.error)
+
+
+class Answers:
+    """Answers requests over the logs of a directory."""
+
+    def __init__(self, logs: PositionLogDirectory) -> None:
+        self._logs = logs
+
+    def answer(self, frame: bytearray) -> Answer:
+        """Carries out a request. Raises MalformedFrameError or LogStoreError if its connection is to be closed."""
+        reader = FrameReader(frame)
+        match reader.key():
+            case Key.PRODUCE:
+                return self._produce([reader.produce()])
+            case Key.MULTI_PRODUCE:
+                return self._produce([reader.produce() for _ in range(reader.count())])
+            case Key.FETCH:
+                return _sent([self._fetch(reader.fetch())])
+            case Key.MULTI_FETCH:
+                return self._multi_fetch([reader.fetch() for _ in range(reader.count())])
+            case Key.OFFSETS:
+                return self._offsets(reader.offsets())
+
+    def _produce(self, sets: Sequence[Produce]) -> Answer:
+        """Appends sets in order; one with a message that is too large is dropped, any other fault ends the request."""
+        for topic, partition, message_set in sets:
+            chosen = self._logs.any_partition(topic) if partition == RANDOM_PARTITION else partition
+            try:
+                self._logs.log_to_append(topic, chosen).append(message_set)
+            except RecordTooLargeError as error:
+                logger.warning("%s-%d: %s", topic, chosen, error)
+        return Answer(())
+
+    def _fetch(self, asked: Fetch) -> MessageSet:
+        try:
+            log = self._logs.log(asked.topic, asked.partition)
+            if log is None:
+                return MessageSet(NONE, 0)
+            chunk = log.read(asked.position, asked.size)
+            if chunk.segment is None or chunk.length <= 0:
+                return MessageSet(NONE, chunk.length)
+            held = chunk.segment.file.hold()
+        except OffsetOutOfRangeError:
+            return MessageSet(OFFSET_OUT_OF_RANGE, 0)
+        except UnknownTopicOrPartitionError:
+            return MessageSet(WRONG_PARTITION, 0)
+        except (InvalidTopicError, OSError) as error:
+            logger.warning("a fetch from %s-%d: %s", asked.topic, asked.partition, error)
+            return MessageSet(UNKNOWN, 0)
+        return MessageSet(NONE, chunk.length, FileSlice(held.descriptor, chunk.position, chunk.length, held.release))
+
+    def _multi_fetch(self, asked: Sequence[Fetch]) -> Answer:
+        with ExitStack() as undo:
+            sets = []
+            for each in asked:
+                found = self._fetch(each)
+                sets.append(found)
+                if found.content is not None:
+                    undo.callback(release, found.content)
+            undo.pop_all()
+        length = sum(len(each.head) + each.length for each in sets)
+        whole = _sent(sets)
+        return whole._replace(parts=[MessageSet(NONE, length).head, *whole.parts])
+
+    def _offsets(self, asked: Offsets) -> Answer:
+        log = self._logs.log(asked.topic, asked.partition)
+        found = offsets_without_log(asked.time_ms) if log is None else log.offsets_before(asked.time_ms, asked.most)
+        body = struct.pack(f">i{len(found)}q", len(found), *found)
+        return Answer([MessageSet(NONE, len(body)).head + body])
+
+
+def _sent(sets: Sequence[MessageSet]) -> Answer:
+    """Returns the parts of sets up to one of a negative length, after whose head 0.7.2 closes the connection."""
+    parts: list[Part] = []
+    for number, each in enumerate(sets):
+        parts.append(each.head)
+        if each.content is not None:
+            parts.append(each.content)
+        if each.length < 0:
+            for unsent in sets[number + 1 :]:
+                if unsent.content is not None:
+                    release(unsent.content)
+            return Answer(parts, is_last=True)
+    return Answer(parts)

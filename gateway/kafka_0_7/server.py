@@ -1,0 +1,137 @@
+"""PositionGateway: the server. It owns the threads, the sockets and the logs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from ...storage import Clock, LogStoreError, PositionLogDirectory
+from ..config import Address
+from ..network import Acceptor, Exchange, Limits, Processor, Quota, listening
+from .answers import Answers
+from .config import PositionGatewayConfig
+from .requests import MalformedFrameError
+
+# 0.7 has no limits of these.
+REQUESTS_MAX = 500  # in progress together
+MEMORY_MAX = 1 << 30  # bytes of larger requests that are being read or in progress
+CONNECTIONS_MAX = 2**31 - 1
+BACKLOG = 50  # connections that may wait to be accepted
+FIRST_CLEANUP_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class PositionGateway:
+    """Serves a directory of 0.7 on the protocol of 0.7; a context manager that starts and stops it.
+
+    As in 0.7, the thread of a connection carries out its requests, one after the other.
+    """
+
+    def __init__(
+        self, log_dir: str, config: PositionGatewayConfig | None = None, *, clock: Clock | None = None
+    ) -> None:
+        """Opens and listens to nothing yet; ``log_dir`` is created if missing."""
+        self.config = config or PositionGatewayConfig()
+        self._log_dir, self._clock = log_dir, clock
+        self._stopping = ExitStack()
+        self._stopped = threading.Event()
+        self.address = self.config.listener
+
+    def start(self) -> None:
+        """Opens the logs, which recovers them if they were not closed in order, and listens.
+
+        Raises what :class:`PositionLogDirectory` raises, and OSError if the address is taken.
+        """
+        config = self.config
+        with ExitStack() as starting:
+            self._logs = starting.enter_context(PositionLogDirectory(self._log_dir, config.logs, clock=self._clock))
+            self._answers = Answers(self._logs)
+            listener = listening(
+                *config.listener,
+                backlog=BACKLOG,
+                send_bytes=config.send_buffer_bytes,
+                receive_bytes=config.receive_buffer_bytes,
+            )
+            starting.callback(listener.close)
+            self.address = Address(config.hostname, listener.getsockname()[1])
+            self._start_upkeep(starting)
+            processors = self._processors()
+            for processor in processors:
+                processor.start()
+                starting.callback(processor.stop)
+            acceptor = Acceptor(listener, processors, connections_max=CONNECTIONS_MAX)
+            acceptor.start()
+            starting.callback(acceptor.stop)
+            self._stopping = starting.pop_all()
+
+    def _processors(self) -> list[Processor]:
+        limits = Limits(
+            request_bytes_max=self.config.request_bytes_max,
+            idle_s=None,
+            quota=Quota(REQUESTS_MAX),
+            memory=Quota(MEMORY_MAX),
+        )
+        return [
+            Processor(f"gateway-network-{number}", self._serve, lambda _: False, limits)
+            for number in range(self.config.threads)
+        ]
+
+    def _start_upkeep(self, starting: ExitStack) -> None:
+        """Starts the threads that sync logs and delete files when it is time."""
+        settings = self.config.logs
+        flush_s, clean_s = settings.flush_check_ms / 1000, settings.cleanup_interval_mins * 60.0
+        for name, *task in (
+            ("gateway-flusher", self._logs.sync_due, flush_s, flush_s),
+            ("gateway-cleaner", self._clean, FIRST_CLEANUP_S, clean_s),
+        ):
+            thread = threading.Thread(target=self._repeat, args=task, name=name, daemon=True)
+            thread.start()
+            starting.callback(thread.join)
+        starting.callback(self._stopped.set)
+
+    def _repeat(self, task: Callable[[], None], first_s: float, every_s: float) -> None:
+        wait_s = first_s
+        while not self._stopped.wait(wait_s):
+            wait_s = every_s
+            try:
+                task()
+            except Exception:
+                logger.exception("a regular task failed")
+
+    def _clean(self) -> None:
+        for path in self._logs.retain():
+            logger.info("%s is deleted by retention", path)
+
+    def _serve(self, exchange: Exchange) -> None:
+        try:
+            answer = self._answers.answer(exchange.frame)
+        except (MalformedFrameError, LogStoreError) as error:
+            exchange.processor.log_hostile(exchange.connection, error)
+            exchange.close()
+        except Exception:
+            logger.exception("a request failed; its connection is closed")
+            exchange.close()
+        else:
+            exchange.is_last = answer.is_last
+            exchange.answer(answer.parts)
+
+    def stop(self) -> None:
+        """Answers what was read, syncs and closes the logs, and ends the threads.
+
+        Raises StorageError if a sync fails, now or earlier.
+        """
+        self._stopping.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
