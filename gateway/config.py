@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
+from ..registry import kafka_nodes
 from ..storage import (
     ANYTHING,
     BOOLEAN,
@@ -41,7 +42,7 @@ class GatewayConfig:
     """The settings of a gateway; creating one with a bad value raises InvalidConfigError."""
 
     node_id: int = _key("node.id", INT, 1, Between(0),
-        "The id of this node, which clients see as the leader of all partitions.")
+        "The id of this node: each gateway over a directory has its own.")
     listeners: str = _key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", ANYTHING,
         "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, or with names of "
         "listener.security.protocol.map; several have commas between. Port 0: a free one.")
@@ -58,6 +59,8 @@ class GatewayConfig:
         "waits for others.")
     zookeeper_connection_timeout_ms: int = _key("zookeeper.connection.timeout.ms", INT, -1, ANYTHING,
         "How long the gateway waits for ZooKeeper when it starts; negative: zookeeper.session.timeout.ms.")
+    inter_broker_protocol_version: str = _key("inter.broker.protocol.version", STRING, "2.8", ANYTHING,
+        "The version of Kafka, 0.7 to 2.8, whose form the nodes in the registry have.")
     ssl_keystore_location: str = _key("ssl.keystore.location", STRING, "", ANYTHING,
         "A PEM file with the gateway's private key and its chain of certificates, for SSL and SASL_SSL.")
     ssl_key_password: str = _secret("ssl.key.password",
@@ -152,6 +155,7 @@ class GatewayConfig:
         self._check_advertised()
         for each in self.all_listeners:
             self._check_security(each)
+        check_kafka_version("inter.broker.protocol.version", self.inter_broker_protocol_version)
 
     def _check_advertised(self) -> None:
         names = {each.name for each in self.all_listeners}
@@ -213,3 +217,13 @@ class GatewayConfig:
 def keys_of_gateway() -> dict[str, Key]:
     """Returns the keys of :class:`GatewayConfig` by the names of its fields, in its order."""
     return {one.name: one.metadata["key"] for one in fields(GatewayConfig)}
+
+
+def check_kafka_version(key: str, given: str) -> None:
+    """Raises InvalidConfigError, which names ``key``, for what is no version of Kafka from 0.7 to 2.8."""
+    try:
+        is_known = (0, 7) <= kafka_nodes.kafka_version(given) < (2, 9)
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise InvalidConfigError(f"{key} = {given!r}: must be a version of Kafka from 0.7 to 2.8, such as 0.8.2")

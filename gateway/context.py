@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..registry import Registry
-from ..storage import Clock, LogManager
+from ..storage import GROUP_METADATA_TOPIC, Clock, LogManager
+from .cluster import Cluster, Homes
 from .config import GatewayConfig
 from .disk import DiskWorker
 from .figures import Figures
@@ -56,10 +57,18 @@ class Context:
     logins: Worker  # checks passwords
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
+    cluster: Cluster
     registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
+    group_homes: Homes
+    transaction_homes: Homes
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
+
+    def partition_of(self, topic: str, name: str) -> int:
+        """Returns the partition of an internal topic that a group or a transactional id belongs to."""
+        homes = self.group_homes if topic == GROUP_METADATA_TOPIC else self.transaction_homes
+        return homes.home_of(name)
 
     def address_for(self, request: Request) -> Address:
         """Returns the address that a client is told to connect to: of the listener that it is connected to."""

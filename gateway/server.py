@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
-import os
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,21 +10,20 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from ..registry.kafka_nodes import Endpoint
 from ..storage import (
-    META_PROPERTIES_FILE,
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
     LogManager,
-    LogStoreError,
-    decode_meta_properties,
-    read_file,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import open_registry
+from .cluster import Cluster, Homes, View, find_cluster_id, open_registry
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
 from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
-from .listeners import Address, Listener
+from .listeners import EVERYWHERE, Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
@@ -38,7 +34,6 @@ from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
-META_BYTES_MAX = 64 * 1024
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -118,25 +113,50 @@ class Gateway:
             acceptor = Acceptor(listener, self._terms(each), processors, connections_max=self.config.max_connections)
             acceptor.start()
             starting.callback(acceptor.stop)
+        self._join(starting, context)
+
+    def _join(self, starting: ExitStack, context: Context) -> None:
+        """Lets other nodes know that this one serves."""
+        cluster = context.cluster
+
+        def on_change(_: View) -> None:
+            for led in context.partitions.all():
+                if not cluster.leads(led.topic, led.partition):
+                    led.wake()  # fetches that wait are answered: another node leads
+            context.groups.run(lambda coordinator: coordinator.reassign())
+            context.transactions.run(lambda coordinator: coordinator.reassign())
+
+        cluster.listen(on_change)
+        starting.callback(cluster.stop)
+        cluster.start()
+        starting.callback(cluster.leave)
 
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
         """Starts what handlers work with."""
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         registry = open_registry(config, self._log_dir, own.filesystem)
         starting.callback(registry.close)
+        cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
         topics = Topics(managers())
         starting.callback(topics.close)
-        partitions, appender = Partitions(managers(), topics), Appender(config.num_io_threads, self.figures.synced)
+        partitions, appender = (
+            Partitions(managers(), topics, cluster.leads),
+            Appender(config.num_io_threads, self.figures.synced),
+        )
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
-        groups, logins = GroupThreads(config, own, managers), Worker("gateway-logins")
-        transactions = TransactionThreads(config, own.clock, managers, partitions, appender)
+        count = config.offsets_topic_num_partitions
+        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, count)
+        count = config.transaction_state_log_num_partitions
+        transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
+        groups, logins = GroupThreads(config, own, managers, group_homes), Worker("gateway-logins")
+        transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
         follower = Follower(partitions, topics, appender)
         for part in (partitions, appender, admin, lookups, groups, logins, follower, transactions):
             part.start()
             starting.callback(part.stop)
         return Context(
             config=config,
-            cluster_id=_cluster_id(own),
+            cluster_id=find_cluster_id(registry, own),
             clock=own.clock,
             log_dir=own.directory,
             listening=listening_on,
@@ -148,7 +168,10 @@ class Gateway:
             logins=logins,
             figures=self.figures,
             rules=self._security.rules,
+            cluster=cluster,
             registry=registry,
+            group_homes=group_homes,
+            transaction_homes=transaction_homes,
             groups=groups,
             transactions=transactions,
         )
@@ -262,12 +285,20 @@ def _unsupported() -> Mapping[str, object]:
     return {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
 
 
-def _cluster_id(manager: LogManager) -> str:
-    """Returns the id of a broker's cluster, if the directory is a broker's; otherwise one made of its path."""
-    try:
-        path = manager.path(META_PROPERTIES_FILE)
-        found = decode_meta_properties(read_file(manager.filesystem, path, META_BYTES_MAX)).cluster_id
-    except (LogStoreError, OSError):
-        found = None
-    digest = hashlib.sha256(os.path.realpath(manager.directory).encode()).digest()
-    return found or base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
+def _homes(cluster: Cluster, topics: Topics, topic: str, count: int) -> Homes:
+    """Returns the homes of names in an internal topic; ``count``: how many partitions it gets if it is made."""
+
+    def partitions() -> int:
+        found = topics.last(topic)
+        return count if found is None else len(found.partitions)
+
+    return Homes(partitions, partial(cluster.leads, topic))
+
+
+def _endpoints(config: GatewayConfig, listening_on: Mapping[str, Address]) -> list[Endpoint]:
+    """Returns where clients connect to this node, as other nodes tell them."""
+    found = []
+    for each in config.all_listeners:
+        host, port = config.advertised.get(each.name, listening_on[each.name])
+        found.append(Endpoint(each.name, each.protocol, socket.gethostname() if host in EVERYWHERE else host, port))
+    return found

@@ -1,7 +1,8 @@
 """Who is there: a small tree of nodes that several processes share, as old Kafkas keep it in ZooKeeper.
 
 :class:`Registry` is the interface. :class:`FileRegistry` keeps the nodes in files beside the log,
-:class:`ZooKeeperRegistry` in a real ZooKeeper (it needs the extra ``[zookeeper]``). Of ``storage`` it uses errors and
+:class:`ZooKeeperRegistry` in a real ZooKeeper (it needs the extra ``[zookeeper]``); ``kafka_nodes`` has the paths and
+contents of Kafka's nodes. Of ``storage`` it uses errors and
 the port to files.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from . import kafka_nodes as kafka_nodes
     from .errors import (
         BadVersionError as BadVersionError,
         ConnectionLossError as ConnectionLossError,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
+        submodules=["kafka_nodes"],
         submod_attrs={
             "errors": [
                 "BadVersionError",

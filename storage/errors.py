@@ -37,7 +37,8 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   ├── OutOfOrderSequenceError           a sequence gap                                                    [45]
     │   ├── InvalidProducerEpochError         a producer epoch older than the log has seen: fenced              [47]
     │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
-    │   └── TransactionCoordinatorFencedError a marker from an older coordinator                                [52]
+    │   ├── TransactionCoordinatorFencedError a marker from an older coordinator                                [52]
+    │   └── GroupChangedError                 another coordinator has stored the group                          [16]
     ├── TransactionError                      a transaction that cannot continue
     │   ├── TransactionRefusedError           the transaction is not ongoing: its writer must stop              [48]
     │   │   └── ProducerFencedError           another coordinator took over its transactional id: stop          [90]
@@ -228,6 +229,10 @@ class InvalidProducerEpochError(AppendError):
 
 class InvalidTxnStateError(AppendError):
     """A write that does not fit the state of its producer's transaction."""
+
+
+class GroupChangedError(AppendError):
+    """Another coordinator has stored a group since this one read it; nothing was written."""
 
 
 class TransactionCoordinatorFencedError(AppendError):

@@ -60,7 +60,7 @@ FLOORS = {
         """,
     "registry": """
         files zookeeper
-        journal operations calls
+        journal operations calls kafka_nodes
         tree
         port
         errors

@@ -1,6 +1,8 @@
-"""Several gateways over one log directory: the registry that they share.
+"""Several gateways over one log directory: the registry that they share, who lives, and who leads a partition.
 
-``opening`` opens the registry that the settings name.
+:class:`Cluster` is one node's sight of the others. ``registration`` has the nodes in the registry, ``view`` the leaders
+that follow from who lives, ``homes``
+the coordinators, ``cluster_id`` the cluster's id, and ``opening`` opens the registry that the settings name.
 """
 
 from __future__ import annotations
@@ -10,11 +12,24 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .cluster import Cluster as Cluster
+    from .cluster_id import (
+        InconsistentClusterIdError as InconsistentClusterIdError,
+        find_cluster_id as find_cluster_id,
+    )
+    from .homes import Homes as Homes
     from .opening import open_registry as open_registry
+    from .registration import NodeIdInUseError as NodeIdInUseError, OtherBrokersError as OtherBrokersError
+    from .view import NOBODY as NOBODY, Leader as Leader, View as View
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "cluster": ["Cluster"],
+            "cluster_id": ["InconsistentClusterIdError", "find_cluster_id"],
+            "homes": ["Homes"],
             "opening": ["open_registry"],
+            "registration": ["NodeIdInUseError", "OtherBrokersError"],
+            "view": ["Leader", "NOBODY", "View"],
         },
     )

@@ -23,6 +23,7 @@ from ...storage import (
     GroupValue,
     LogStoreError,
 )
+from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import Home
 from ..protocol import ErrorCode
@@ -71,7 +72,7 @@ class DescribedGroup:
 
 
 class GroupCoordinator:
-    """The coordinator of all groups of a log directory. It belongs to one thread, that of ``home``."""
+    """The coordinator of the groups that this node has. It belongs to one thread, that of ``home``."""
 
     def __init__(
         self,
@@ -80,35 +81,71 @@ class GroupCoordinator:
         home: Home,
         store: GroupStore,
         new_id: Callable[[], object] = uuid4,
+        homes: Homes | None = None,
     ) -> None:
-        """Knows no group before :meth:`load`. ``new_id`` returns what makes a member's id unique."""
-        self._groups = Groups(config, clock, home, store)
+        """Knows no group before :meth:`load`. ``new_id`` returns what makes a member's id unique.
+
+        ``homes``: which groups this node coordinates; None: all.
+        """
+        self._groups = Groups(config, clock, home, store, homes or Homes(), on_changed=self.reassign)
+        self._loading: set[int] = set()
         self.membership = Membership(self._groups, new_id)
         self.offsets = Offsets(self._groups, self.membership.rebalancing)
 
     # Beginning and end
 
     def load(self) -> None:
-        """Reads all groups; until then requests get COORDINATOR_LOAD_IN_PROGRESS. Then expires offsets now and then."""
+        """Reads the groups that this node has; until then requests for them get COORDINATOR_LOAD_IN_PROGRESS.
+
+        Then expires offsets now and then.
+        """
+        self.reassign()
+        self._expire_later()
+
+    def reassign(self) -> None:
+        """Reads the groups of partitions that came to this node, and forgets those of partitions that went."""
+        own = self._groups.homes.own()
+        self._groups.loaded &= own
+        for group in list(self._groups.by_name.values()):
+            if self._groups.homes.home_of(group.name) not in self._groups.loaded:
+                self._leave(group)
+        came = own - self._groups.loaded - self._loading
+        if not came:
+            return
+        self._loading |= came
         failures: list[LogStoreError] = []
 
         def failed(error: Exception) -> None:
             logger.error("groups could not be read, so their members must join again", exc_info=error)
-            self._loaded({}, failures)
+            self._loaded(came, {}, failures)
 
         self._groups.store.ask(
-            lambda store: store.contents(failures), lambda contents: self._loaded(contents, failures), failed
+            lambda store: store.contents(failures), lambda contents: self._loaded(came, contents, failures), failed
         )
 
-    def _loaded(self, contents: Mapping[GroupKey, GroupValue], failures: Collection[LogStoreError]) -> None:
+    def _leave(self, group: Group) -> None:
+        """Forgets a group that another node coordinates, or that is read again; its members ask who does."""
+        self.membership.rebalancing.give_up(group)
+        group.enter(State.DEAD)
+        self._groups.forget(group)
+
+    def _loaded(
+        self, homes: set[int], contents: Mapping[GroupKey, GroupValue], failures: Collection[LogStoreError]
+    ) -> None:
         for failure in failures:
             logger.error("groups in a partition could not be read, so their members must join again: %s", failure)
+        self._loading -= homes
+        came = homes & self._groups.homes.own() - self._groups.loaded
         for key, value in contents.items():
-            if isinstance(key, GroupMetadataKey) and isinstance(value, GroupMetadataValue):
+            if (
+                isinstance(key, GroupMetadataKey)
+                and isinstance(value, GroupMetadataValue)
+                and self._groups.homes.home_of(key.group) in came
+            ):
                 self._restore(key.group, value)
-        self._groups.is_loading = False
+        self._groups.loaded |= came
         logger.info("loaded %d groups", len(self._groups.by_name))
-        self._expire_later()
+        self.reassign()  # what came while this was read
 
     def _restore(self, name: str, value: GroupMetadataValue) -> None:
         group = self._groups.by_name[name] = Group.restored(name, value, self._groups.clock)
@@ -147,14 +184,15 @@ class GroupCoordinator:
 
         While groups are loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with those known so far.
         """
-        error = self._groups.check("", may_be_empty=True)
+        error = self._groups.check_all()
         wanted = {each.lower() for each in states}
         if error or (types and CLASSIC not in {each.lower() for each in types}):
             done(error, ())
             return
 
         def listed(contents: Mapping[GroupKey, GroupValue]) -> None:
-            found = {key.group: ListedGroup(key.group, "", State.EMPTY.value) for key in contents}
+            has = self._groups.homes.has
+            found = {key.group: ListedGroup(key.group, "", State.EMPTY.value) for key in contents if has(key.group)}
             for group in self._groups.by_name.values():
                 found[group.name] = ListedGroup(group.name, group.protocol_type or "", group.state.value)
             shown = (each for _, each in sorted(found.items()))
@@ -212,7 +250,7 @@ class GroupCoordinator:
             group = self._groups.by_name[name] = Group(name, self._groups.clock)
         group.enter(State.DEAD)
         changes = [GroupChange(key, None, only_if=value) for key, value in records.items()]
-        self._groups.store.write(changes, partial(self._deleted, group, done))
+        self._groups.write_offsets(group, changes, partial(self._deleted, group, done))
 
     def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:
         if failure is not None:

@@ -62,6 +62,7 @@ class Group:
         self.unsynced: set[str] = set()  # members that joined this generation and have not sent SyncGroup
         self.subscribed: frozenset[str] | None = None  # topics of a consumer group; None: unknown
         self.has_new_member = False  # during the first rebalance, which then waits longer
+        self.expected: GroupMetadataValue | None = None  # as this coordinator read or wrote it last
         self.is_gathering = False  # the first rebalance waits for more members, although all known have joined
         self.join_timer: Timer | None = None
         self.sync_timer: Timer | None = None
@@ -72,6 +73,7 @@ class Group:
     def restored(cls, name: str, value: GroupMetadataValue, clock: Clock) -> Group:
         """Returns a group as it was stored: Stable if it has members, else Empty."""
         group = cls(name, clock)
+        group.expected = value
         group.generation = value.generation
         group.protocol = value.protocol
         for each in value.members:

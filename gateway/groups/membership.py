@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...storage import GroupChange, GroupMetadataKey
 from ..protocol import ErrorCode
 from .group import Group, State
 from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
@@ -205,7 +204,7 @@ class Membership:
                 answer(replace(refused, error=stored_group_code(error)))
 
         assignments = {each.id: each.assignment for each in group.members.values()}
-        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored(assignments))], done)
+        self._groups.write_record(group, group.stored(assignments), done)
 
     # SyncGroup
 

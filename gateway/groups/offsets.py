@@ -77,7 +77,7 @@ class Offsets:
             done(self._codes(commit, ErrorCode.none if failure is None else stored_offset_code(failure)))
 
         if changes:
-            self._groups.store.write(changes, written)
+            self._groups.write_offsets(group, changes, written)
         else:
             written(None)
 
@@ -102,7 +102,8 @@ class Offsets:
         ``check`` is called in the store's thread, under the lock of the partition of ``__consumer_offsets``; it raises
         RequestError, with nothing written, if the transaction has ended or does not have that partition.
         """
-        error = self._check(commit, self._groups.by_name.get(commit.group), is_transactional=True)
+        group = self._groups.by_name.get(commit.group)
+        error = self._check(commit, group, is_transactional=True)
         if error:
             done(dict.fromkeys(commit.offsets, error))
             return
@@ -110,10 +111,17 @@ class Offsets:
         if not offsets:
             done(self._codes(commit, ErrorCode.none))
             return
+        fence = None if group is None else self._groups.fence(group)
+
+        def failed(failure: Exception) -> None:
+            if group is not None:
+                self._groups.note(group, failure)
+            done(self._codes(commit, stored_offset_code(failure)))
+
         self._groups.store.ask(
-            lambda store: store.write_transactional(commit.group, offsets, producer, check),
+            lambda store: store.write_transactional(commit.group, offsets, producer, check, fence),
             lambda _: done(self._codes(commit, ErrorCode.none)),
-            lambda failure: done(self._codes(commit, stored_offset_code(failure))),
+            failed,
         )
 
     def _check(self, commit: Commit, group: Group | None, *, is_transactional: bool) -> ErrorCode:
@@ -270,6 +278,8 @@ class Offsets:
             by_group.setdefault(key.group, {})[key] = value
         retention_ms = self._groups.config.offsets_retention_minutes * 60_000
         for name, offsets in by_group.items():
+            if self._groups.check(name, may_be_empty=True):
+                continue  # another node's
             group = self._groups.by_name.get(name)
             if group is not None and (group.state is State.DEAD or not (is_all or offsets)):
                 continue  # in a partition that cannot be read, perhaps

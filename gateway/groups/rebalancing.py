@@ -7,18 +7,19 @@ The rules are those of Kafka 3.9.1 (``GroupCoordinator``, ``DelayedJoin``, ``Ini
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ...storage import Clock, GroupChange, GroupMetadataKey
+from ...storage import Clock, GroupChange, GroupChangedError, GroupFence, GroupMetadataKey, GroupMetadataValue
+from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import Home
 from ..protocol import ErrorCode
 from ..worker import Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult
-from .store import GroupStore, run_later, stored_group_code
+from .store import GroupStore, Written, run_later, stored_group_code
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for the first JoinGroup of a member, which may retry it and leave this one
 
@@ -33,9 +34,11 @@ class Groups:
     clock: Clock
     home: Home
     store: GroupStore
+    homes: Homes = field(default_factory=Homes)
     by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation; not those of offsets only
-    is_loading: bool = True
+    loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
     is_stopped: bool = False
+    on_changed: Callable[[], None] = lambda: None  # called when a partition must be loaded again
 
     def check(self, group: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Returns why nothing can be said of a group; none: it can. Empty names have offsets, but no members."""
@@ -43,7 +46,52 @@ class Groups:
             return ErrorCode.invalid_group_id
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
-        return ErrorCode.coordinator_load_in_progress if self.is_loading else ErrorCode.none
+        home = self.homes.home_of(group)
+        if not self.homes.leads(home):
+            return ErrorCode.not_coordinator
+        return ErrorCode.none if home in self.loaded else ErrorCode.coordinator_load_in_progress
+
+    def check_all(self) -> ErrorCode:
+        """Returns why nothing can be said of this node's groups as a whole; none: it can."""
+        if self.is_stopped:
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.none if self.homes.own() <= self.loaded else ErrorCode.coordinator_load_in_progress
+
+    def write_record(self, group: Group, value: GroupMetadataValue, done: Written) -> None:
+        """Stores a group, unless another coordinator has stored it since; then the error is GroupChangedError."""
+        fence, before = self.fence(group), group.expected
+        group.expected = value  # what is written next comes behind it
+
+        def written(failure: Exception | None) -> None:
+            if failure is not None and group.expected is value:
+                group.expected = before
+            self.note(group, failure)
+            done(failure)
+
+        self.store.write([fence, GroupChange(GroupMetadataKey(group.name), value)], written)
+
+    def write_offsets(self, group: Group | None, changes: Sequence[GroupChange], done: Written) -> None:
+        """As :meth:`write_record`, for other records of a group; ``group``: None if it never had members."""
+        if group is None:
+            self.store.write(changes, done)
+            return
+
+        def written(failure: Exception | None) -> None:
+            self.note(group, failure)
+            done(failure)
+
+        self.store.write([self.fence(group), *changes], written)
+
+    def fence(self, group: Group) -> GroupFence:
+        """Returns what refuses a write if another coordinator has stored the group."""
+        return GroupFence(GroupMetadataKey(group.name), group.expected)
+
+    def note(self, group: Group, failure: Exception | None) -> None:
+        """Reads the groups of a partition again after a write that another coordinator's made impossible."""
+        if isinstance(failure, GroupChangedError):
+            logger.warning("%s; its members must find the coordinator again", failure)
+            self.loaded.discard(self.homes.home_of(group.name))
+            self.on_changed()
 
     def forget(self, group: Group) -> None:
         """Ends the use of a group that was deleted."""
@@ -186,7 +234,7 @@ class Rebalancing:
                 logger.warning("group %s: that it is empty could not be stored: %s", group.name, error)
 
         logger.info("group %s, generation %d: empty", group.name, group.generation)
-        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored({}))], done)
+        self._groups.write_record(group, group.stored({}), done)
 
     # All sync
 
@@ -228,7 +276,7 @@ class Rebalancing:
             group.enter(State.STABLE)
             self._answer_syncs(group, ErrorCode.none)
 
-        self._groups.store.write([GroupChange(GroupMetadataKey(group.name), group.stored(assignments))], done)
+        self._groups.write_record(group, group.stored(assignments), done)
 
     def _answer_syncs(self, group: Group, error: ErrorCode) -> None:
         is_right = error is ErrorCode.none

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...storage import CoordinatedGroups, GroupChange
+from ...storage import CoordinatedGroups, GroupChange, GroupFence
 from ..disk import Home, Store
 from ..protocol import ErrorCode, RequestError, code_of
 from ..worker import Task, Timer
@@ -51,7 +51,7 @@ def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
 
 @dataclass(eq=False)
 class _Write:
-    changes: Sequence[GroupChange]
+    changes: Sequence[GroupChange | GroupFence]
     done: Written
     timer: Timer | None = None
 
@@ -69,7 +69,7 @@ class GroupStore(Store[CoordinatedGroups, _Write]):
         super().__init__(on_disk, home)
         self._timeout_ms = timeout_ms
 
-    def write(self, changes: Sequence[GroupChange], done: Written) -> None:
+    def write(self, changes: Sequence[GroupChange | GroupFence], done: Written) -> None:
         """Writes changes of one group, and calls ``done`` with None when they are durable, else with the error.
 
         After ``timeout_ms`` the error is REQUEST_TIMED_OUT; they may be written later all the same.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...storage import CoordinatedGroups, LogManager
+from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import DiskWorker
 from ..worker import Worker
@@ -15,8 +16,13 @@ from .store import GroupStore
 class GroupThreads:
     """The coordinator of groups in its thread."""
 
-    def __init__(self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager]) -> None:
-        """``manager`` is asked for its clock only; another one is opened in the thread that uses it."""
+    def __init__(
+        self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager], homes: Homes
+    ) -> None:
+        """``manager`` is asked for its clock only; another one is opened in the thread that uses it.
+
+        ``homes``: which groups this node coordinates.
+        """
         self._home = Worker("gateway-groups")
         self._disk = DiskWorker(
             "gateway-offsets",
@@ -24,7 +30,7 @@ class GroupThreads:
             lambda groups: groups.manager.close(),
         )
         store = GroupStore(self._disk.ask, self._home, config.offsets_commit_timeout_ms)
-        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store)
+        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes)
 
     def start(self) -> None:
         """Starts the threads, which load all groups first."""

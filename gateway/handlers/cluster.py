@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ...storage import LogManager, LogStoreError
+from ...storage import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, LogManager, LogStoreError
 from ..context import Context
 from ..protocol import APIS, ErrorCode, MalformedRequestError
 from ..request import Request
@@ -14,6 +14,7 @@ from ..security import Resource
 from .access import authorized_operations
 
 _NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
+_NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1, "error_code": ErrorCode.coordinator_not_available}
 
 
 def api_versions(request: Request, context: Context) -> Mapping[str, Any]:
@@ -27,28 +28,42 @@ def served_apis() -> list[Mapping[str, int]]:
 
 
 def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
-    """Answers with the one node."""
+    """Answers with the nodes."""
     if getattr(request.body, "endpoint_type", 1) != 1:
         return {"error_code": ErrorCode.mismatched_endpoint_type, "error_message": "this is no controller"}
-    host, port = context.address_for(request)
     return {
         "cluster_id": context.cluster_id,
-        "controller_id": context.config.node_id,
-        "brokers": [{"broker_id": context.config.node_id, "host": host, "port": port}],
+        "controller_id": context.cluster.controller,
+        "brokers": nodes(request, context, "broker_id"),
         "cluster_authorized_operations": authorized_operations(request, context, Resource.CLUSTER, kind="cluster_"),
     }
 
 
+def nodes(request: Request, context: Context, id_field: str) -> list[Mapping[str, Any]]:
+    """Returns the nodes that live, as a client is told of them; ``id_field``: what the id is called."""
+    addresses = context.cluster.addresses  # a node without a listener of this name is not shown, as in Kafka
+    found = {node: addresses.get(node, {}).get(request.listener) for node in sorted(context.cluster.view.nodes)}
+    found |= {context.config.node_id: context.address_for(request)}
+    return [{id_field: node, "host": each.host, "port": each.port} for node, each in found.items() if each is not None]
+
+
 def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
-    """Answers with the one node, for every group and transactional id."""
-    host, port = context.address_for(request)
-    node = {"node_id": context.config.node_id, "host": host, "port": port}
+    """Answers with the node that leads the partition of a group or a transactional id."""
     body = request.body
-    if getattr(body, "key_type", 0) not in (0, 1):
-        raise MalformedRequestError(f"a coordinator of kind {body.key_type}")
+    kind = getattr(body, "key_type", 0)
+    if kind not in (0, 1):
+        raise MalformedRequestError(f"a coordinator of kind {kind}")
+    topic = TRANSACTION_STATE_TOPIC if kind else GROUP_METADATA_TOPIC
+    by_id = {each["node_id"]: each for each in nodes(request, context, "node_id")}
+
+    def found(key: str) -> Mapping[str, Any]:
+        partition = context.partition_of(topic, key)
+        node = by_id.get(context.cluster.leader(topic, partition).node)
+        return _NO_COORDINATOR if node is None else node
+
     if request.version < _NO_COORDINATOR_VERSIONS:
-        return node
-    return {"coordinators": [{**node, "key": key} for key in body.coordinator_keys]}
+        return found(body.key)
+    return {"coordinators": [{**found(key), "key": key} for key in body.coordinator_keys]}
 
 
 def describe_log_dirs(request: Request, context: Context) -> None:

@@ -28,6 +28,13 @@ from .epochs import check_leader_epoch
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
 
 
+class _BehindError(Exception):
+    """A client has read what this node does not know of yet."""
+
+    def __init__(self, led: LedPartition) -> None:
+        self.led = led
+
+
 def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
     asked = parse_fetch(request.exchange.frame, request.body_at, request.version)
@@ -59,6 +66,7 @@ class _Fetching:
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._has_timer = False
         self._waits_on: list[LedPartition] = []
+        self._caught_up: set[LedPartition] = set()
 
     def look(self) -> None:
         """Answers if it is time, else waits."""
@@ -71,6 +79,9 @@ class _Fetching:
             answers = self._read()
         except NotOpenError as error:  # its log was closed while this waited
             self._context.partitions.open_then(error.partitions, self._wake)
+            return
+        except _BehindError as error:
+            self._catch_up(error.led)
             return
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
@@ -103,6 +114,12 @@ class _Fetching:
                 return
             self._waits_on.append(led)
 
+    def _catch_up(self, led: LedPartition) -> None:
+        """Looks again when it is known what others appended, such as the leader before this node."""
+        self._caught_up.add(led)
+        self._request.exchange.park()
+        self._context.appender.catch_up(led, lambda _: self._wake())
+
     def _wake(self) -> None:
         self._request.exchange.processor.call_soon(self.look)
 
@@ -122,7 +139,7 @@ class _Fetching:
         for each in self._asked.partitions:
             try:
                 answer = self._read_one(each, left, min_one_batch=not has_records)
-            except NotOpenError:
+            except (NotOpenError, _BehindError):
                 _release(answers)
                 raise
             except Exception as error:
@@ -136,7 +153,9 @@ class _Fetching:
         led = self._led(each)
         if isinstance(led, Exception):
             raise led
-        check_leader_epoch(led, each.leader_epoch)
+        check_leader_epoch(led, each.leader_epoch, self._context)
+        if each.offset > led.high_watermark and led.is_behind and led not in self._caught_up:
+            raise _BehindError(led)
         found = led.slice(each.offset, min(each.max_bytes, left), self._isolation, min_one_batch=min_one_batch)
         return Fetched(
             each.topic,

@@ -1,4 +1,4 @@
-"""Metadata: topics, partitions and their leader, which is this node; creates topics that clients ask for."""
+"""Metadata: topics, partitions and their leaders; creates topics that clients ask for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
+from ..cluster import NOBODY
 from ..context import Context
 from ..partitions import TopicInfo
 from ..protocol import ErrorCode, MalformedRequestError, code_of
 from ..request import Request
 from ..security import Resource
 from .access import NOT_ASKED, authorized_operations
+from .cluster import nodes
+from .epochs import UNKNOWN_EPOCH
 
 IDS_FROM = 12  # the first version in which topics may be asked for by id
 
@@ -82,30 +85,33 @@ def is_legal(name: str) -> bool:
 
 
 def _found(topic: TopicInfo, context: Context) -> Mapping[str, Any]:
-    node = context.config.node_id
     return {
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "partition_index": number,
-                "leader_id": node,
-                "leader_epoch": context.partitions.leader_epoch(topic.name, number),
-                "replica_nodes": (node,),
-                "isr_nodes": (node,),
-            }
-            for number in topic.partitions
-        ],
+        "partitions": [_partition(topic.name, number, context) for number in topic.partitions],
+    }
+
+
+def _partition(topic: str, number: int, context: Context) -> Mapping[str, Any]:
+    node, since = context.cluster.leader(topic, number)
+    epoch = context.partitions.leader_epoch(topic, number)
+    nodes = () if node == NOBODY else (node,)
+    return {
+        "error_code": ErrorCode.none if nodes else ErrorCode.leader_not_available,
+        "partition_index": number,
+        "leader_id": node,
+        "leader_epoch": UNKNOWN_EPOCH if epoch == UNKNOWN_EPOCH else epoch + since,
+        "replica_nodes": nodes,
+        "isr_nodes": nodes,
     }
 
 
 def _answer(request: Request, context: Context, topics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    host, port = context.address_for(request)
     return {
-        "brokers": [{"node_id": context.config.node_id, "host": host, "port": port}],
+        "brokers": nodes(request, context, "node_id"),
         "cluster_id": context.cluster_id,
-        "controller_id": context.config.node_id,
+        "controller_id": context.cluster.controller,
         "topics": [{**each, "topic_authorized_operations": _operations(request, context, each)} for each in topics],
         "cluster_authorized_operations": authorized_operations(request, context, Resource.CLUSTER, kind="cluster_"),
     }

@@ -26,16 +26,15 @@ def list_offsets(request: Request, context: Context) -> None:
     led = context.partitions.led(
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
-    behind = [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
     def answer() -> None:
         if searches:
-            context.lookups.answer(request, lambda manager: _offsets(request, led, manager))
+            context.lookups.answer(request, lambda manager: _offsets(request, context, led, manager))
         else:
-            request.answer(_offsets(request, led, None))
+            request.answer(_offsets(request, context, led, None))
 
-    _after_catching_up(context, behind, answer)
+    _after_catching_up(context, _behind(led), answer)
 
 
 def _after_catching_up(context: Context, behind: list[LedPartition], then: Callable[[], None]) -> None:
@@ -45,17 +44,17 @@ def _after_catching_up(context: Context, behind: list[LedPartition], then: Calla
         context.appender.catch_up(led, partial(put, index))
 
 
-def _offsets(request: Request, led: Led, manager: LogManager | None) -> Mapping[str, Any]:
+def _offsets(request: Request, context: Context, led: Led, manager: LogManager | None) -> Mapping[str, Any]:
     isolation = (
         Isolation.READ_COMMITTED if getattr(request.body, "isolation_level", 0) == 1 else Isolation.READ_UNCOMMITTED
     )
+    asked = partial(_partition, request, context, isolation, manager)
     return {
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(request, each, led[TopicPartition(topic.name, each.partition_index)], isolation, manager)
-                    for each in topic.partitions
+                    asked(each, led[TopicPartition(topic.name, each.partition_index)]) for each in topic.partitions
                 ],
             }
             for topic in request.body.topics
@@ -64,12 +63,17 @@ def _offsets(request: Request, led: Led, manager: LogManager | None) -> Mapping[
 
 
 def _partition(
-    request: Request, asked: Any, led: LedPartition | Exception, isolation: Isolation, manager: LogManager | None
+    request: Request,
+    context: Context,
+    isolation: Isolation,
+    manager: LogManager | None,
+    asked: Any,
+    led: LedPartition | Exception,
 ) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
-        check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1))
+        check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1), context)
         if request.version < FIRST_VERSIONS.get(asked.timestamp, 0):
             raise RequestError(ErrorCode.unsupported_version)
         offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager)
@@ -103,29 +107,40 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
     return found.offset, found.timestamp, found.leader_epoch
 
 
-def offset_for_leader_epoch(request: Request, context: Context) -> Mapping[str, Any]:
-    """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut."""
+def offset_for_leader_epoch(request: Request, context: Context) -> None:
+    """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut.
+
+    First looks at what others appended, as a leader before this one did.
+    """
     led = context.partitions.led(
         {TopicPartition(t.topic, p.partition) for t in request.body.topics for p in t.partitions}
     )
-    return {
-        "topics": [
+
+    def answer() -> None:
+        topics = [
             {
                 "topic": topic.topic,
                 "partitions": [
-                    _epoch_end(each, led[TopicPartition(topic.topic, each.partition)]) for each in topic.partitions
+                    _epoch_end(each, led[TopicPartition(topic.topic, each.partition)], context)
+                    for each in topic.partitions
                 ],
             }
             for topic in request.body.topics
         ]
-    }
+        request.answer({"topics": topics})
+
+    _after_catching_up(context, _behind(led), answer)
 
 
-def _epoch_end(asked: Any, led: LedPartition | Exception) -> Mapping[str, Any]:
+def _behind(led: Led) -> list[LedPartition]:
+    return [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
+
+
+def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
-        check_leader_epoch(led, asked.current_leader_epoch)
+        check_leader_epoch(led, asked.current_leader_epoch, context)
         found = led.ask(lambda log: log.epochs.end_offset_for(asked.leader_epoch, led.high_watermark))
     except Exception as error:
         return {"partition": asked.partition, "error_code": code_of(error)}

@@ -8,6 +8,7 @@ from contextlib import suppress
 from threading import Lock
 
 from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
+from ..protocol import ErrorCode, RequestError
 from ..worker import Worker
 from .led_partition import LedPartition
 from .topics import Topics
@@ -26,18 +27,25 @@ class NotOpenError(Exception):
 class Partitions(Worker):
     """The open partitions. For any thread; the logs are opened and closed in its own."""
 
-    def __init__(self, manager: LogManager, topics: Topics) -> None:
-        """``manager``: used by no other; it is closed at the end."""
+    def __init__(
+        self, manager: LogManager, topics: Topics, leads: Callable[[str, int], bool] = lambda _topic, _partition: True
+    ) -> None:
+        """``manager``: used by no other; it is closed at the end. ``leads``: whether this node leads a partition."""
         super().__init__("gateway-opener")
-        self._manager, self._topics = manager, topics
+        self._manager, self._topics, self._leads = manager, topics, leads
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
         self._guard = Lock()
 
-    def led(self, wanted: Collection[TopicPartition]) -> Mapping[TopicPartition, LedPartition | Exception]:
-        """Returns the partitions, or why they cannot be had. Raises NotOpenError with those that are to be opened."""
-        found = {each: self.look(*each) for each in wanted}
+    def led(
+        self, wanted: Collection[TopicPartition], *, by_any: bool = False
+    ) -> Mapping[TopicPartition, LedPartition | Exception]:
+        """Returns the partitions, or why they cannot be had: RequestError if another node leads one.
+
+        ``by_any``: also those that other nodes lead. Raises NotOpenError with those that are to be opened.
+        """
+        found = {each: self.look(*each, by_any=by_any) for each in wanted}
         unopened = [each for each, led in found.items() if isinstance(led, NotOpenError)]
         if unopened:
             raise NotOpenError(unopened)
@@ -51,16 +59,19 @@ class Partitions(Worker):
             raise found
         return found
 
-    def look(self, topic: str, partition: int) -> LedPartition | Exception:
-        """Returns a partition, or why it cannot be had: NotOpenError if it is to be opened."""
+    def look(self, topic: str, partition: int, *, by_any: bool = False) -> LedPartition | Exception:
+        """Returns a partition, or why it cannot be had: NotOpenError if it is to be opened; as :meth:`led`."""
         wanted = TopicPartition(topic, partition)
         led = self._led.get(wanted)
         if led is not None and led.is_usable:
-            return led
+            return led if by_any or self._leads(topic, partition) else _led_elsewhere(wanted)
         failure, until_s = self._failures.get(wanted, (None, 0.0))
         if failure is not None and time.monotonic() < until_s:
             return failure
-        return self._unopened(wanted)
+        found = self._unopened(wanted)
+        if not (by_any or self._leads(topic, partition)) and isinstance(found, NotOpenError):
+            return _led_elsewhere(wanted)
+        return found
 
     def _unopened(self, wanted: TopicPartition) -> Exception:
         topic = self._topics.find(wanted.topic)
@@ -131,3 +142,7 @@ class Partitions(Worker):
         for led in self.all():
             led.leave()
         self._manager.close()
+
+
+def _led_elsewhere(partition: TopicPartition) -> RequestError:
+    return RequestError(ErrorCode.not_leader_or_follower, f"another node leads {partition}")

@@ -45,6 +45,11 @@ class Topics:
         """Returns a topic; None if there is none of the name."""
         return self.all().get(name)
 
+    def last(self, name: str) -> TopicInfo | None:
+        """As :meth:`find`, without a look at the files if the topic was there when they were read last."""
+        found = self._topics.get(name)
+        return self.find(name) if found is None else found
+
     def has(self, partition: TopicPartition) -> bool:
         """Whether there is a partition."""
         topic = self.find(partition.topic)

@@ -19,6 +19,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.OutOfOrderSequenceError: ErrorCode.out_of_order_sequence_number,
     storage.InvalidProducerEpochError: ErrorCode.invalid_producer_epoch,
     storage.InvalidTxnStateError: ErrorCode.invalid_txn_state,
+    storage.GroupChangedError: ErrorCode.not_coordinator,
     storage.TransactionCoordinatorFencedError: ErrorCode.transaction_coordinator_fenced,
     storage.TransactionRefusedError: ErrorCode.invalid_txn_state,
     storage.ProducerFencedError: ErrorCode.producer_fenced,

@@ -50,6 +50,12 @@ class TransactionCoordinator:
         interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._ids.home.later(interval_ms / 1000, self.look)
 
+    def reassign(self) -> None:
+        """Gives back the ids that other nodes coordinate now, and ends what others left of those that came."""
+        self._ids.give_back_others()
+        if not self._is_stopped:
+            self._endings.look()
+
     def stop(self) -> None:
         """Answers COORDINATOR_NOT_AVAILABLE from now on."""
         self._is_stopped = True
@@ -211,8 +217,8 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str, done: Callable[[ErrorCode, TransactionLogValue | None], None]) -> None:
         """Calls ``done`` with the newest state of an id, or TRANSACTIONAL_ID_NOT_FOUND."""
-        if not transactional_id:
-            done(ErrorCode.invalid_request, None)
+        if not transactional_id or not self._ids.homes.has(transactional_id):
+            done(ErrorCode.not_coordinator if transactional_id else ErrorCode.invalid_request, None)
             return
 
         def found(value: TransactionLogValue | None) -> None:
@@ -247,7 +253,7 @@ class TransactionCoordinator:
             )
 
         def found(all_ids: Collection[tuple[str, TransactionLogValue]]) -> None:
-            shown = [(name, value) for name, value in all_ids if fits(value)]
+            shown = [(name, value) for name, value in all_ids if fits(value) and self._ids.homes.has(name)]
             done(coordinator_code(failures[0]) if failures else ErrorCode.none, shown)
 
         self._ids.store.ask(lambda stored: stored.all(failures), found, lambda error: done(coordinator_code(error), ()))

@@ -5,9 +5,11 @@ The coordinator closes the gate before it writes a decision. So no batch can fol
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ...storage import PREPARED, Producer, TopicPartition, TransactionLogValue, TransactionState, ungrouped
+from ..cluster import Homes
 from ..protocol import ErrorCode, RequestError
 
 
@@ -22,7 +24,13 @@ class _Shown(NamedTuple):
 class Gate:
     """The open transactions. For any thread."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        homes: Homes | None = None,
+        newest: Callable[[str], TransactionLogValue | None] = lambda _: None,
+    ) -> None:
+        """``homes``: which ids this node coordinates; None: all. ``newest`` reads the state of another one."""
+        self._homes, self._newest = homes or Homes(), newest
         self._shown: dict[str, _Shown] = {}
 
     def show(self, transactional_id: str, value: TransactionLogValue | None) -> None:
@@ -30,16 +38,23 @@ class Gate:
         if value is None:
             self._shown.pop(transactional_id, None)
             return
-        is_open = value.transaction_status is TransactionState.ONGOING
-        self._shown[transactional_id] = _Shown(
-            Producer(value.producer_id, value.producer_epoch),
-            frozenset(ungrouped(value)) if is_open else frozenset(),
-            value.transaction_status in PREPARED,
-        )
+        self._shown[transactional_id] = _shown(value)
 
     def knows(self, transactional_id: str) -> bool:
-        """Whether the state of a transactional id is shown; if it is not, the coordinator must be asked first."""
-        return transactional_id in self._shown
+        """Whether :meth:`check` knows the state of an id; if it does not, the coordinator must be asked first."""
+        return transactional_id in self._shown or not self._homes.has(transactional_id)
+
+    def _find(self, transactional_id: str) -> _Shown | None:
+        """Returns the state of an id, which is read from the log if another node coordinates it.
+
+        That node decides before it writes markers, and needs the lock of a partition to write one. So while the caller
+        holds that lock, a transaction that is open gets no marker in the partition.
+        """
+        found = self._shown.get(transactional_id)
+        if found is not None or self._homes.has(transactional_id):
+            return found
+        value = self._newest(transactional_id)
+        return None if value is None else _shown(value)
 
     def check(self, transactional_id: str | None, producer: Producer, partition: TopicPartition) -> None:
         """Raises RequestError if a batch of ``producer`` may not be appended to ``partition``.
@@ -47,7 +62,7 @@ class Gate:
         The codes are those of Kafka 3.9.1 (``handleVerifyPartitionsInTransaction``, ``AddPartitionsToTxnManager``), for
         clients that know TRANSACTION_ABORTABLE.
         """
-        shown = None if transactional_id is None else self._shown.get(transactional_id)
+        shown = None if transactional_id is None else self._find(transactional_id)
         if shown is None:
             raise RequestError(ErrorCode.invalid_txn_state, "no transaction is open for this producer")
         if shown.producer.id != producer.id:
@@ -66,6 +81,15 @@ class Gate:
             raise RequestError(
                 ErrorCode.transaction_abortable, f"{partition} has not been added to the transaction of this producer"
             )
+
+
+def _shown(value: TransactionLogValue) -> _Shown:
+    is_open = value.transaction_status is TransactionState.ONGOING
+    return _Shown(
+        Producer(value.producer_id, value.producer_epoch),
+        frozenset(ungrouped(value)) if is_open else frozenset(),
+        value.transaction_status in PREPARED,
+    )
 
 
 def known_before(error: RequestError) -> RequestError:

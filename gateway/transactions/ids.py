@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...storage import Clock, TransactionLogValue
+from ..cluster import Homes
 from ..disk import Home
 from ..protocol import ErrorCode, code_of
 from .gate import Gate
@@ -38,8 +39,12 @@ class _Waiter(NamedTuple):
 class HeldIds:
     """The ids whose locks are held. Belongs to the coordinator's thread."""
 
-    def __init__(self, clock: Clock, home: Home, store: TransactionStore, gate: Gate) -> None:
+    def __init__(
+        self, clock: Clock, home: Home, store: TransactionStore, gate: Gate, homes: Homes | None = None
+    ) -> None:
+        """``homes``: which ids this node coordinates; None: all."""
         self.clock, self.home, self.store, self.gate = clock, home, store, gate
+        self.homes = homes or Homes()
         self.on_opened: Callable[[HeldId], None] = lambda _: None
         self._held: dict[str, HeldId] = {}
         self._opening: dict[str, list[_Waiter]] = {}
@@ -62,8 +67,12 @@ class HeldIds:
     ) -> None:
         """Calls ``then`` with an id, which is opened if need be; while another process has its lock, it is busy.
 
-        Calls ``refuse`` if the state cannot be read, and without ``create`` if there is none.
+        Calls ``refuse`` if another node coordinates the id, if the state cannot be read, and without ``create`` if
+        there is none.
         """
+        if not self.homes.has(transactional_id):
+            refuse(ErrorCode.not_coordinator)
+            return
         held = self._held.get(transactional_id)
         if held is not None:
             held.used_ms = self.clock.now_ms()
@@ -138,6 +147,12 @@ class HeldIds:
                 logger.warning("transactional id %r: %s", held.id, error)
 
         self.store.write(held.id, before, value, written, sync=False)
+
+    def give_back_others(self) -> None:
+        """Gives back the ids that other nodes coordinate now."""
+        for held in self.all():
+            if not self.homes.has(held.id):
+                self.give_back(held)
 
     def give_back(self, held: HeldId) -> None:
         """Forgets an id and releases its lock, after what is being written. The next request opens it again."""

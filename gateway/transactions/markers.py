@@ -34,7 +34,7 @@ class Markers:
         A partition that was deleted gets none. With an error, some markers are written; call it again.
         """
         try:
-            found = self._partitions.led(ungrouped(decided))
+            found = self._partitions.led(ungrouped(decided), by_any=True)
         except NotOpenError as error:
             again = partial(self._again, decided, coordinator_epoch, now_ms, done)
             self._partitions.open_then(error.partitions, again)

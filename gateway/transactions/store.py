@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from threading import Lock
 
 from ...storage import (
     PREPARED,
@@ -121,6 +122,28 @@ class StoredStates:
         for lock in list(self._locks):
             self.release(lock)
         self._manager.close()
+
+
+class OthersStates:
+    """The states of ids that other nodes coordinate. For any thread."""
+
+    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+        """The manager is opened at the first use."""
+        self._open_manager, self._guard = open_manager, Lock()
+        self._states: TransactionStates | None = None
+
+    def newest(self, transactional_id: str) -> TransactionLogValue | None:
+        """Returns the newest state of an id."""
+        with self._guard:
+            if self._states is None:
+                self._states = TransactionStates(self._open_manager())
+            return self._states.newest(transactional_id)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        with self._guard:
+            if self._states is not None:
+                self._states.manager.close()
 
 
 class TransactionStore(Store[StoredStates, _Write]):

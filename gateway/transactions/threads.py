@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...storage import Clock, LogManager
+from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import DiskWorker
 from ..partitions import Appender, Partitions
@@ -13,7 +14,7 @@ from .coordinator import TransactionCoordinator
 from .gate import Gate
 from .ids import HeldIds
 from .markers import Markers
-from .store import StoredStates, TransactionStore
+from .store import OthersStates, StoredStates, TransactionStore
 
 
 class TransactionThreads:
@@ -26,14 +27,19 @@ class TransactionThreads:
         open_manager: Callable[[], LogManager],
         partitions: Partitions,
         appender: Appender,
+        homes: Homes,
     ) -> None:
-        """``open_manager`` is called in the thread that uses the manager."""
-        self.gate = Gate()
+        """``open_manager`` is called in the thread that uses the manager.
+
+        ``homes``: which ids this node coordinates.
+        """
+        self._others = OthersStates(open_manager)
+        self.gate = Gate(homes, self._others.newest)
         self._home = Worker("gateway-transactions")
         self._disk = DiskWorker(
             "gateway-transaction-states", lambda: StoredStates(open_manager(), config), StoredStates.close
         )
-        ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate)
+        ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate, homes)
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 
     def start(self) -> None:
@@ -54,3 +60,4 @@ class TransactionThreads:
         """Writes what was given, releases all locks, and ends the threads."""
         self._home.stop()
         self._disk.stop()
+        self._others.close()

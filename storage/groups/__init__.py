@@ -13,7 +13,11 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .appending import append_entries as append_entries, sync_at_once as sync_at_once
-    from .coordinated import CoordinatedGroups as CoordinatedGroups, GroupChange as GroupChange
+    from .coordinated import (
+        CoordinatedGroups as CoordinatedGroups,
+        GroupChange as GroupChange,
+        GroupFence as GroupFence,
+    )
     from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
     from .lag import (
         GroupLags as GroupLags,
@@ -38,7 +42,7 @@ else:
         __name__,
         submod_attrs={
             "appending": ["append_entries", "sync_at_once"],
-            "coordinated": ["CoordinatedGroups", "GroupChange"],
+            "coordinated": ["CoordinatedGroups", "GroupChange", "GroupFence"],
             "coordinator_logs": ["CoordinatorLogs"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "offsets": [

@@ -10,9 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager
-from ..errors import LogStoreError, StorageError, kept_in
+from ..errors import GroupChangedError, LogStoreError, StorageError, kept_in
 from ..format.files.file_names import TopicPartition
-from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
+from ..format.internal.internal_topics import (
+    GROUP_METADATA_TOPIC,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ..writing import Log, Producer
 from .appending import append_entries, sync_at_once
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
@@ -24,6 +30,16 @@ class GroupChange(NamedTuple):
     key: GroupKey
     value: GroupValue | None
     only_if: GroupValue | None = None  # the key's value, without which nothing is written; None: written in any case
+
+
+class GroupFence(NamedTuple):
+    """Refuses the changes beside it if another coordinator has stored the group since this one did."""
+
+    key: GroupMetadataKey
+    expected: GroupMetadataValue | None  # as this coordinator read or stored it; a group that was deleted fits, too
+
+
+Changes = Sequence[GroupChange | GroupFence]
 
 
 class CoordinatedGroups:
@@ -81,8 +97,10 @@ class CoordinatedGroups:
 
     # Writing
 
-    def write(self, writes: Sequence[Sequence[GroupChange]]) -> list[LogStoreError | None]:
+    def write(self, writes: Sequence[Changes]) -> list[LogStoreError | None]:
         """Writes changes, each item those of one group; returns the error of each, None for one that is durable.
+
+        The error is GroupChangedError if a fence does not fit.
 
         Those of one partition of ``__consumer_offsets`` share a batch and a sync. If the batch is refused, each item
         gets one of its own. After a failure of the disk, an item may be written although its error says that it failed.
@@ -102,9 +120,7 @@ class CoordinatedGroups:
                 _fail(results, (item for item in by_partition[partition] if results[item] is None), failure)
         return results
 
-    def _by_partition(
-        self, writes: Sequence[Sequence[GroupChange]], results: list[LogStoreError | None]
-    ) -> dict[int, list[int]]:
+    def _by_partition(self, writes: Sequence[Changes], results: list[LogStoreError | None]) -> dict[int, list[int]]:
         """Returns the items by the partition they belong to, without those whose partition is not known."""
         found: dict[int, list[int]] = {}
         for item, changes in enumerate(writes):
@@ -120,7 +136,7 @@ class CoordinatedGroups:
         log: Log,
         partition: int,
         items: Sequence[int],
-        writes: Sequence[Sequence[GroupChange]],
+        writes: Sequence[Changes],
         results: list[LogStoreError | None],
     ) -> None:
         """Appends items to one partition, as one batch if it is not refused; not synced."""
@@ -133,7 +149,7 @@ class CoordinatedGroups:
             for item in items:
                 self._append(log, partition, [item], writes, results)
 
-    def _append_batch(self, log: Log, partition: int, changes: Sequence[GroupChange]) -> None:
+    def _append_batch(self, log: Log, partition: int, changes: Changes) -> None:
         latest = self._logs.latest(partition)
         with log.exclusively():
             entries = _entries(changes, latest.catch_up())
@@ -146,30 +162,58 @@ class CoordinatedGroups:
         offsets: Mapping[TopicPartition, OffsetCommitValue],
         producer: Producer,
         check: Callable[[], object],
+        fence: GroupFence | None = None,
     ) -> None:
         """Commits offsets of a group in the open transaction of ``producer``; durable on return.
 
         They count once the partition has the transaction's commit marker. ``check`` is called under the partition's
         lock; it raises an error, with nothing written, if the transaction is not open any more or lacks the partition.
-        Raises as :meth:`offsets` and :meth:`Log.append_transactional`.
+        Raises as :meth:`offsets` and :meth:`Log.append_transactional`, and GroupChangedError if ``fence`` does not fit.
         """
-        log = self.manager.open_log(*self.partition_of(group))
+        home = self.partition_of(group)
+        log = self.manager.open_log(*home)
         entries = [(OffsetCommitKey(group, *each).encode(), value.encode()) for each, value in offsets.items()]
         with log.exclusively():
             check()
+            if fence is not None:
+                _check_fence(fence, self._logs.latest(home.partition).catch_up().get(fence.key))
             log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
         log.sync_appended()
 
 
-def _entries(changes: Iterable[GroupChange], values: Mapping[GroupKey, GroupValue]) -> list[tuple[bytes, bytes | None]]:
+def _entries(
+    changes: Iterable[GroupChange | GroupFence], values: Mapping[GroupKey, GroupValue]
+) -> list[tuple[bytes, bytes | None]]:
     """Returns keys and values of the records to write, given the current values and earlier changes."""
     newer: dict[GroupKey, GroupValue | None] = {}
     entries = []
-    for key, value, only_if in changes:
+    for change in changes:
+        if isinstance(change, GroupFence):
+            _check_fence(change, newer.get(change.key, values.get(change.key)))
+            continue
+        key, value, only_if = change
         if only_if is None or newer.get(key, values.get(key)) == only_if:
             newer[key] = value
             entries.append((key.encode(), None if value is None else _encoded(value)))
     return entries
+
+
+def _check_fence(fence: GroupFence, found: GroupValue | None) -> None:
+    """Raises GroupChangedError if a group is not as its coordinator stored it."""
+    if found is None or found is fence.expected:
+        return
+    if (
+        isinstance(found, bytes | OffsetCommitValue)
+        or fence.expected is None
+        or _state(found) != _state(fence.expected)
+    ):
+        raise GroupChangedError(f"group {fence.key.group!r}: another coordinator has stored the group")
+
+
+def _state(value: GroupMetadataValue) -> tuple[object, ...]:
+    """Returns what differs whenever a group was stored, without the metadata of members, which may be large."""
+    members = [each.member_id for each in value.members]
+    return value.generation, value.protocol, value.leader, value.current_state_timestamp, members
 
 
 def _encoded(value: GroupValue) -> bytes:

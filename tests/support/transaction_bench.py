@@ -56,7 +56,9 @@ class _Served:
             self._led[partition] = LedPartition(*partition, self._manager.open_log(*partition))
         return self._led[partition]
 
-    def led(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, LedPartition | Exception]:
+    def led(
+        self, wanted: Collection[TopicPartition], *, by_any: bool = False
+    ) -> dict[TopicPartition, LedPartition | Exception]:
         found: dict[TopicPartition, LedPartition | Exception] = {}
         for each in wanted:
             try:

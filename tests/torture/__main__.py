@@ -32,6 +32,7 @@ MODULES = {
     "gateway-crowd": "tests.torture.gateway.crowd",
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-kills": "tests.torture.gateway.kills",
+    "gateway-nodes": "tests.torture.gateway.nodes",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",

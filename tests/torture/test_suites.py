@@ -18,6 +18,7 @@ SHORT: dict[str, int] = {
     "gateway-crowd": 1000,
     "gateway-frames": 400,
     "gateway-kills": 2,
+    "gateway-nodes": 2,
     "gateway-power-cuts": 100,
     "kills": 20,
     "model": 1000,

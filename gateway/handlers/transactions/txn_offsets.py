@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ....storage import Producer, TopicPartition
+from ....storage import GROUP_METADATA_TOPIC, Producer, TopicPartition
 from ...context import Context
 from ...groups import Commit
 from ...protocol import ErrorCode, RequestError
@@ -42,7 +42,9 @@ def commit_transactional_offsets(request: Request, context: Context) -> None:
         check = partial(_check, request, context, producer, home)
         context.groups.run(lambda groups: groups.offsets.commit_transactional(commit, producer, check, done))
 
-    if known:
+    if known and not context.transaction_homes.has(body.transactional_id):  # another node coordinates the transaction
+        loaded(ErrorCode.none, TopicPartition(GROUP_METADATA_TOPIC, context.group_homes.home_of(body.group_id)))
+    elif known:
         ask(
             request,
             context,

@@ -110,7 +110,7 @@ def live(run: Run, chance: Random, directory: Path) -> None:
         for client in clients:
             client.join(LIMIT_S)
             assert not client.is_alive(), f"a client never ends:\n{client.stack()}"
-        _settle(server.bootstrap)
+        settle(server.bootstrap)
     assert not told.faults, told.faults[:3]
     run.note("records acknowledged", check_plain(directory, told))
     check_transactions(directory, told)
@@ -121,7 +121,7 @@ def live(run: Run, chance: Random, directory: Path) -> None:
     run.note("transactions aborted", len(told.aborted))
 
 
-def _settle(address: str) -> None:
+def settle(address: str) -> None:
     """Ends the last transaction, if nobody knows how it ended: a new producer of the id waits for that."""
     new_transactional(address)
 

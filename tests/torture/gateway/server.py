@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,14 @@ class Server:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        """Stops the process (SIGSTOP) until :meth:`go_on`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Lets the process continue."""
+        self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> int:
         """Asks it to end, as ^C does; returns its exit code."""

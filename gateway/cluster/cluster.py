@@ -1,0 +1,272 @@
+"""Cluster: the gateways over one log directory: which of them live, and which of them leads a partition.
+
+Each node registers, and watches the others. One of them is the controller: it alone writes the view, which says who
+lives, and raises its epoch whenever that changes. From the view every node finds the same leaders.
+
+Leadership is for speed. Two nodes that both think that they lead a partition do no harm: who appends holds the
+partition's lock, and has read what others appended. So nothing here waits for anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import Event
+from typing import TypeVar
+
+from ...registry import (
+    BadVersionError,
+    Change,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    Registry,
+    RegistryError,
+    SessionState,
+    Watch,
+    discard,
+    kafka_nodes,
+)
+from ...registry.kafka_nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, Endpoint
+from ...storage import Clock, LogStoreError
+from ..config import GatewayConfig
+from ..listeners import Address
+from ..worker import Worker
+from .registration import Registration
+from .view import NOBODY, VIEW, Leader, View
+
+LOOK_S = 1.0  # changes are seen by watches; this is for what went wrong
+START_S = 30.0
+LEAVE_S = 5.0
+LATE_S = 1.5  # of the controller, with a view
+
+Changed = Callable[[View], None]
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class Cluster:
+    """One node's sight of all. Its answers are for any thread."""
+
+    def __init__(self, registry: Registry, config: GatewayConfig, endpoints: Sequence[Endpoint], clock: Clock) -> None:
+        """``endpoints``: where clients are told to connect to this node."""
+        self.node = config.node_id
+        self.controller = NOBODY
+        self.addresses: Mapping[int, Mapping[str, Address]] = {}  # by node and name of the listener
+        self.view = View()
+        self._registry, self._clock = registry, clock
+        self._registration = Registration(
+            registry,
+            config.node_id,
+            endpoints,
+            kafka_nodes.kafka_version(config.inter_broker_protocol_version),
+            clock.now_ms(),
+        )
+        self._wait_s = (config.zookeeper_session_timeout_ms / 1000 + 1) if config.zookeeper_connect else 0.0
+        self._worker = Worker("gateway-cluster")
+        self._watched: set[str] = set()
+        self._is_due = False
+        self._is_leaving = False
+        self._left = Event()
+        self._on_change: list[Changed] = []
+        self.controller_epoch = 0
+        self._unwritten = (frozenset[int](), 0.0)  # nodes that live, other than the view says, and since when
+
+    # For handlers
+
+    def leader(self, topic: str, partition: int) -> Leader:
+        """Returns who leads a partition."""
+        return self.view.leader(topic, partition)
+
+    def leads(self, topic: str, partition: int) -> bool:
+        """Whether this node leads a partition."""
+        return self.view.leader(topic, partition).node == self.node
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node writes the view."""
+        return self.controller == self.node
+
+    def listen(self, changed: Changed) -> None:
+        """Calls ``changed`` with each next view, in the thread of the cluster, which it must not keep for long."""
+        self._on_change.append(changed)
+
+    # Beginning and end
+
+    def start(self) -> None:
+        """Registers the node, and returns when it is in the view.
+
+        Raises NodeIdInUseError, OtherBrokersError, and RegistryError if the registry cannot be reached.
+        """
+        self._registration.make(self._wait_s)
+        deadline_s = time.monotonic() + START_S
+        while True:
+            self._look()
+            if self.node in self.view.nodes:
+                break
+            if time.monotonic() > deadline_s:
+                raise RegistryError(
+                    f"node {self.controller} is the controller, and has not let this node in for {START_S:g} s; "
+                    "is it stopped?"
+                )
+            time.sleep(0.02)
+        self._registry.listen(self._on_session)
+        self._worker.start()
+        self._look_again()
+
+    def leave(self) -> None:
+        """Hands everything over to the other nodes, if there are any; waits until they know, but not for long."""
+        if len(self.view.nodes) > 1:
+            self._worker.run(self._leave)
+            self._left.wait(LEAVE_S)
+
+    def stop(self) -> None:
+        """Ends the thread. The node is gone with its session."""
+        self._worker.stop()
+
+    def _leave(self) -> None:
+        self._is_leaving = True
+        self._registration.remove()
+        self._try_look()
+        if self.is_controller and self.node not in self.view.nodes:
+            discard(self._registry, CONTROLLER)
+
+    # Looking
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            logger.warning("the registry: %s", state.value)
+        self._worker.run(partial(self._on_event, None if state is SessionState.EXPIRED else ""))
+
+    def _on_event(self, path: str | None) -> None:
+        """Looks once for all events that came; ``path`` was watched; None: all watches are gone."""
+        if path is None:
+            self._watched.clear()
+        self._watched.discard(path or "")
+        if not self._is_due:
+            self._is_due = True
+            self._worker.run(self._try_look)
+
+    def _look_again(self) -> None:
+        self._try_look()
+        self._worker.later(LOOK_S, self._look_again)
+
+    def _try_look(self) -> None:
+        self._is_due = False
+        try:
+            self._look()
+        except (LogStoreError, OSError) as error:
+            logger.warning("the nodes could not be looked at: %s", error)
+
+    def _look(self) -> None:
+        found = self._read(self._registry.children, BROKER_IDS)
+        nodes = {int(each) for each in found or () if each.isdigit()}
+        if self.node not in nodes and not self._is_leaving:  # its session has expired
+            self._registration.make()
+            nodes.add(self.node)
+        self._find_controller()
+        if self.is_controller or self._is_late(nodes):
+            self._write_view(nodes)
+        addresses = {}
+        for node in nodes:
+            path = kafka_nodes.broker_path(node)
+            found_broker = self._registry.find(path)
+            if found_broker is not None:
+                broker = kafka_nodes.decode_broker(path, found_broker.data)
+                addresses[node] = {each.name: Address(each.host, each.port) for each in broker.endpoints}
+        self.addresses = addresses
+        written = self._read(self._registry.find, VIEW)
+        if written is not None:
+            self._show(View.decode(written.data))
+
+    def _read(self, read: Callable[[str, Watch | None], T], path: str) -> T | None:
+        """Reads, and watches the path if it is not watched yet; None if it is missing."""
+        watch = None
+        if path not in self._watched:
+            self._watched.add(path)
+            watch = self._on_watch
+        try:
+            return read(path, watch)
+        except NoNodeError:
+            self._watched.discard(path)
+            return None
+        except BaseException:
+            self._watched.discard(path)
+            raise
+
+    def _on_watch(self, _: Change, path: str) -> None:
+        self._worker.run(partial(self._on_event, path))
+
+    def _show(self, view: View) -> None:
+        if view == self.view:
+            return
+        logger.info("nodes %s live, since epoch %d", sorted(view.nodes), view.epoch)
+        self.view = view
+        for changed in self._on_change:
+            changed(view)
+        if self.node not in view.nodes:
+            self._left.set()
+
+    # The controller
+
+    def _find_controller(self) -> None:
+        found: Node | None = self._read(self._registry.find, CONTROLLER)
+        if found is None and not self._is_leaving:
+            try:
+                content = kafka_nodes.encode_controller(self.node, self._clock.now_ms())
+                self._registry.create(CONTROLLER, content, ephemeral=True)
+            except NodeExistsError:
+                pass
+            else:
+                self._raise_controller_epoch()
+            found = self._registry.find(CONTROLLER)
+        if found is None:
+            self.controller = NOBODY
+            return
+        node = kafka_nodes.decode_controller(found.data)
+        is_ours = found.owner == self._registry.session
+        self.controller = node if is_ours or node != self.node else NOBODY
+
+    def _raise_controller_epoch(self) -> None:
+        while True:
+            found = self._registry.find(CONTROLLER_EPOCH)
+            try:
+                if found is None:
+                    self._registry.create(CONTROLLER_EPOCH, b"1")
+                    self.controller_epoch = 1
+                else:
+                    self.controller_epoch = int(found.data or b"0") + 1
+                    self._registry.set(CONTROLLER_EPOCH, b"%d" % self.controller_epoch, found.version)
+                return
+            except (BadVersionError, NodeExistsError, NoNodeError):  # two elections at once
+                pass
+
+    def _is_late(self, nodes: set[int]) -> bool:
+        """Whether the controller has not written who lives for so long that it must be stopped: then others may.
+
+        A version of the node keeps two writers from undoing each other's changes.
+        """
+        now_s = time.monotonic()
+        if nodes == self.view.nodes or nodes != self._unwritten[0]:
+            self._unwritten = (frozenset(nodes), now_s)
+            return False
+        if now_s - self._unwritten[1] < LATE_S:
+            return False
+        logger.warning("node %d is the controller and does nothing; writing the view in its place", self.controller)
+        return True
+
+    def _write_view(self, nodes: set[int]) -> None:
+        found = self._registry.find(VIEW)
+        view = View() if found is None else View.decode(found.data)
+        if view.nodes == nodes or not nodes:
+            return
+        try:
+            if found is None:
+                self._registry.create(VIEW, view.changed(nodes).encode())
+            else:
+                self._registry.set(VIEW, view.changed(nodes).encode(), found.version)
+        except (BadVersionError, NodeExistsError):  # another controller, since this one's session expired
+            logger.warning("another node has written the view; looking again")

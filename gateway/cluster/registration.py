@@ -1,0 +1,109 @@
+"""Registration: a node's ephemeral nodes in the registry, and what keeps it from starting.
+
+``/brokers/ids/<id>`` is Kafka's, for clients and tools of Kafka. ``/commitlog/nodes/<id>`` says that the broker is a
+gateway, and which process it is. A broker without that is of another kind: its controller would send requests to every
+broker that is registered beside it, which a gateway does not serve.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Sequence
+
+from ...registry import NodeExistsError, NoNodeError, Registry, RegistryError, discard, kafka_nodes, register
+from ...registry.kafka_nodes import BROKER_IDS, Endpoint, KafkaVersion, RegisteredBroker
+from ...storage import this_process
+
+GATEWAYS = "/commitlog/nodes"
+_LOOKS = 3  # a gateway that ends between two reads is not of another kind
+
+
+class NodeIdInUseError(RegistryError):
+    """Another process is registered with this node id."""
+
+
+class OtherBrokersError(RegistryError):
+    """A broker that is no gateway is registered here."""
+
+
+class Registration:
+    """The nodes of one gateway. Belongs to one thread at a time."""
+
+    def __init__(
+        self, registry: Registry, node: int, endpoints: Sequence[Endpoint], kafka: KafkaVersion, now_ms: int
+    ) -> None:
+        """``kafka``: whose form the broker's node has. ``now_ms``: of the start."""
+        self._registry, self.node = registry, node
+        self._broker = RegisteredBroker(tuple(endpoints), now_ms, f"{endpoints[0].host}-{now_ms}")
+        self._kafka = kafka
+
+    def make(self, wait_s: float = 0.0) -> None:
+        """Registers the node; again, if it is registered already, changes nothing.
+
+        Waits ``wait_s`` for the end of an earlier session of this address, which a killed process left in a ZooKeeper.
+        Raises NodeIdInUseError and OtherBrokersError, with nothing registered then.
+        """
+        self._make_own(wait_s)
+        try:
+            self._check_kinds()
+            register(
+                self._registry,
+                kafka_nodes.broker_path(self.node),
+                kafka_nodes.encode_broker(self._broker, self._kafka),
+            )
+        except NodeExistsError:
+            self.remove()
+            raise self._other_kind([self.node]) from None
+        except BaseException:
+            self.remove()
+            raise
+
+    def _make_own(self, wait_s: float) -> None:
+        first = self._broker.endpoints[0]
+        content = {"process": this_process(), "address": f"{first.host}:{first.port}"}
+        path, deadline_s = f"{GATEWAYS}/{self.node}", time.monotonic() + wait_s
+        while True:
+            try:
+                register(self._registry, path, json.dumps(content).encode())
+                return
+            except NodeExistsError:
+                found = self._registry.find(path)
+                other = {} if found is None else json.loads(found.data or b"{}")
+            if found is not None and (other.get("address") != content["address"] or time.monotonic() > deadline_s):
+                raise NodeIdInUseError(
+                    f"node.id = {self.node}: in use by {other.get('process', 'another process')}, a gateway at "
+                    f"{other.get('address', 'an unknown address')}; give each gateway a node.id of its own"
+                )
+            time.sleep(0.05)
+
+    def _check_kinds(self) -> None:
+        others: Collection[int] = ()
+        for _ in range(_LOOKS):
+            brokers = registered(self._registry, BROKER_IDS)
+            others = brokers - registered(self._registry, GATEWAYS)
+            if not others:
+                return
+        raise self._other_kind(others)
+
+    def _other_kind(self, others: Collection[int]) -> OtherBrokersError:
+        return OtherBrokersError(
+            f"broker {', '.join(map(str, sorted(others)))} is registered here and is no gateway; its controller would "
+            "send requests that gateways do not serve. Give the gateways a chroot of their own: "
+            "zookeeper.connect = host:port/chroot"
+        )
+
+    def remove(self) -> None:
+        """Removes the nodes, while the session goes on."""
+        for path in (kafka_nodes.broker_path(self.node), f"{GATEWAYS}/{self.node}"):
+            found = self._registry.find(path)
+            if found is not None and found.owner == self._registry.session:
+                discard(self._registry, path)
+
+
+def registered(registry: Registry, path: str) -> set[int]:
+    """Returns the ids below a path; none if it is missing."""
+    try:
+        return {int(each) for each in registry.children(path) if each.isdigit()}
+    except NoNodeError:
+        return set()

@@ -1,0 +1,87 @@
+"""View: which nodes live, and so which of them leads a partition.
+
+A leader is found by rendezvous hashing: every node has a rank for every partition, and of those that live the one with
+the highest rank leads. So a node that goes moves only its own partitions, evenly to the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...registry import RegistryError
+
+VIEW = "/commitlog/view"
+HISTORY_MAX = 50  # views that are remembered, for the epochs of leaders
+NOBODY = -1
+
+
+class Leader(NamedTuple):
+    """Who leads a partition. ``epoch`` is larger whenever it is another one."""
+
+    node: int  # -1: nobody
+    epoch: int
+
+
+@dataclass(frozen=True)
+class View:
+    """The nodes that live, since an epoch, and those of earlier epochs. The oldest epoch is 0."""
+
+    history: tuple[tuple[int, frozenset[int]], ...] = ((0, frozenset()),)  # epochs and nodes; the last is now
+    _leaders: dict[tuple[str, int], Leader] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def epoch(self) -> int:
+        """The number of changes so far."""
+        return self.history[-1][0]
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """Those that live."""
+        return self.history[-1][1]
+
+    def changed(self, nodes: Collection[int]) -> View:
+        """Returns the next view. The first nodes ever begin with epoch 0."""
+        if not self.nodes and len(self.history) == 1:
+            return View(((self.epoch, frozenset(nodes)),))
+        return View((*self.history, (self.epoch + 1, frozenset(nodes)))[-HISTORY_MAX:])
+
+    def leader(self, topic: str, partition: int) -> Leader:
+        """Returns who leads a partition, since which epoch. For any thread."""
+        found = self._leaders.get((topic, partition))
+        if found is None:
+            found = self._leaders[topic, partition] = self._leader(topic, partition)
+        return found
+
+    def _leader(self, topic: str, partition: int) -> Leader:
+        ranks: dict[int, bytes] = {}
+
+        def rank(node: int) -> bytes:
+            if node not in ranks:
+                ranks[node] = hashlib.blake2b(f"{node}/{topic}/{partition}".encode(), digest_size=8).digest()
+            return ranks[node]
+
+        node, since = max(self.nodes, key=rank, default=NOBODY), self.epoch
+        for epoch, nodes in reversed(self.history):
+            if max(nodes, key=rank, default=NOBODY) != node:
+                break
+            since = epoch
+        return Leader(node, since)
+
+    def encode(self) -> bytes:
+        """Returns the content of the node in the registry."""
+        history = [[epoch, sorted(nodes)] for epoch, nodes in self.history]
+        content = {"version": 1, "epoch": self.epoch, "nodes": sorted(self.nodes), "history": history}
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> View:
+        """Returns the view of :meth:`encode`. Raises RegistryError for what is none."""
+        try:
+            history = json.loads(data or b"")["history"]
+            return cls(tuple((int(epoch), frozenset(map(int, nodes))) for epoch, nodes in history[-HISTORY_MAX:]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise RegistryError(f"{VIEW}: this is no view of nodes: {data!r:.200}") from error
