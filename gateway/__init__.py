@@ -15,8 +15,9 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .check import CheckError as CheckError, check_gateway as check_gateway
-    from .config import GatewayConfig as GatewayConfig, parse_address as parse_address
+    from .config import GatewayConfig as GatewayConfig
     from .kafka_0_7 import PositionGateway as PositionGateway, PositionGatewayConfig as PositionGatewayConfig
+    from .listeners import parse_address as parse_address
     from .metrics import GatewayMetrics as GatewayMetrics
     from .process import prepare_process as prepare_process
     from .security import UsersFile as UsersFile
@@ -26,8 +27,9 @@ else:
         __name__,
         submod_attrs={
             "check": ["CheckError", "check_gateway"],
-            "config": ["GatewayConfig", "parse_address"],
+            "config": ["GatewayConfig"],
             "kafka_0_7": ["PositionGateway", "PositionGatewayConfig"],
+            "listeners": ["parse_address"],
             "metrics": ["GatewayMetrics"],
             "process": ["prepare_process"],
             "security": ["UsersFile"],

@@ -18,7 +18,7 @@ from ...storage import (
     PositionLogSettings,
     did_you_mean,
 )
-from ..config import Address, is_loopback
+from ..listeners import Address, is_loopback
 
 PORT = 6667
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from ...storage import Clock, LogStoreError, PositionLogDirectory
-from ..config import Address
-from ..network import Acceptor, Exchange, Limits, Processor, Quota, listening
+from ..listeners import Address
+from ..network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .answers import Answers
 from .config import PositionGatewayConfig
 from .requests import MalformedFrameError
@@ -64,7 +64,7 @@ class PositionGateway:
             for processor in processors:
                 processor.start()
                 starting.callback(processor.stop)
-            acceptor = Acceptor(listener, processors, connections_max=CONNECTIONS_MAX)
+            acceptor = Acceptor(listener, Terms("0.7"), processors, connections_max=CONNECTIONS_MAX)
             acceptor.start()
             starting.callback(acceptor.stop)
             self._stopping = starting.pop_all()
