@@ -10,14 +10,14 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..registry.kafka_nodes import Endpoint
+from ..registry.kafka_nodes import Endpoint, kafka_version
 from ..storage import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, View, find_cluster_id, open_registry
+from .cluster import Cluster, Homes, TopicNodes, View, find_cluster_id, open_registry
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -129,6 +129,12 @@ class Gateway:
         cluster.listen(on_change)
         starting.callback(cluster.stop)
         cluster.start()
+        if self.config.zookeeper_connect:  # with files nobody looks
+            kafka = kafka_version(self.config.inter_broker_protocol_version)
+            nodes = TopicNodes(context.registry, cluster, partial(LogManager.open, self._log_dir), kafka)
+            nodes.start()
+            starting.callback(nodes.stop)
+            nodes.begin()
         starting.callback(cluster.leave)
 
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:

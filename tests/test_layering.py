@@ -54,7 +54,8 @@ FLOORS = {
         request producer_ids
         partitions groups
         protocol
-        network security disk cluster
+        cluster
+        network security disk
         config worker process figures gathering children
         listeners
         """,

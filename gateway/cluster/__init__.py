@@ -1,8 +1,8 @@
 """Several gateways over one log directory: the registry that they share, who lives, and who leads a partition.
 
 :class:`Cluster` is one node's sight of the others. ``registration`` has the nodes in the registry, ``view`` the leaders
-that follow from who lives, ``homes``
-the coordinators, ``cluster_id`` the cluster's id, and ``opening`` opens the registry that the settings name.
+that follow from who lives, ``homes`` the coordinators, ``topic_nodes`` what old clients look for, and ``cluster_id`` the
+cluster's id; ``opening`` opens the registry that the settings name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .homes import Homes as Homes
     from .opening import open_registry as open_registry
     from .registration import NodeIdInUseError as NodeIdInUseError, OtherBrokersError as OtherBrokersError
+    from .topic_nodes import TopicNodes as TopicNodes
     from .view import NOBODY as NOBODY, Leader as Leader, View as View
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -30,6 +31,7 @@ else:
             "homes": ["Homes"],
             "opening": ["open_registry"],
             "registration": ["NodeIdInUseError", "OtherBrokersError"],
+            "topic_nodes": ["TopicNodes"],
             "view": ["Leader", "NOBODY", "View"],
         },
     )

@@ -1,0 +1,193 @@
+"""TopicNodes: topics and their partitions in a ZooKeeper, where old clients and tools of Kafka look for them.
+
+From 0.8 on the controller writes them: ``/brokers/topics/<topic>``, a state for each partition, and the settings. What
+a tool asks for by nodes (``kafka-topics --zookeeper``: a new topic, a deletion) is done in the log directory. In 0.7
+every node registers its own, as ephemeral nodes. With the registry in files nobody looks, so nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ...registry import Change, NoNodeError, Registry, delete_tree, discard, kafka_nodes, put, register
+from ...registry.kafka_nodes import BROKER_TOPICS, KafkaVersion, PartitionState
+from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
+from ..disk import DiskWorker
+from .cluster import Cluster
+
+LOOK_S = 1.0
+CONFIGS, DELETED = "/config/topics", "/admin/delete_topics"
+_FOLDERS = ("/consumers", BROKER_TOPICS, CONFIGS, "/config/changes", DELETED)  # tools expect them
+
+logger = logging.getLogger(__name__)
+
+
+class TopicNodes(DiskWorker[LogManager]):
+    """Writes them in a thread of its own."""
+
+    def __init__(
+        self, registry: Registry, cluster: Cluster, open_manager: Callable[[], LogManager], kafka: KafkaVersion
+    ) -> None:
+        """``kafka``: whose form the nodes have."""
+        super().__init__("gateway-topic-nodes", open_manager, LogManager.close)
+        self._registry, self._cluster, self._kafka = registry, cluster, kafka
+        self._written: dict[str, bytes] = {}  # by path; as this session knows
+        self._session = ""
+        self._watched: set[str] = set()
+        self._seen: object = None
+
+    def begin(self) -> None:
+        """Writes what is there, and from now on what changes. For any thread."""
+        self._cluster.listen(lambda _: self.run(self._try))
+        self.run(self._again)
+
+    def _again(self) -> None:
+        self._try()
+        self.later(LOOK_S, self._again)
+
+    def _try(self) -> None:
+        try:
+            self._write()
+        except (LogStoreError, OSError) as error:
+            self._seen = None
+            logger.warning("topics could not be written to the registry: %s", error)
+
+    def _write(self) -> None:
+        """Writes what differs, if anything may have changed since the last time."""
+        manager, view = self.opened, self._cluster.view
+        status = manager.filesystem.status
+        session, is_controller = self._registry.session, self._cluster.is_controller
+        seen = (session, is_controller, view.epoch, status(manager.path("topics.json")), status(manager.directory))
+        if seen == self._seen:
+            return
+        if session != self._session or not is_controller:
+            self._written.clear()
+            self._watched.clear()
+        self._session = session
+        if self._kafka < kafka_nodes.OLD:
+            self._write_old(manager.topics())
+        elif is_controller:
+            for path in _FOLDERS:
+                if self._registry.find(path) is None:
+                    put(self._registry, path, None)
+            self._do_asked(manager)
+            self._write_topics(manager.topics())
+        self._seen = seen
+
+    # 0.7
+
+    def _write_old(self, topics: Mapping[str, TopicDescription]) -> None:
+        wanted = {
+            kafka_nodes.old_topic_path(name, self._cluster.node): b"%d" % len(topic.partitions)
+            for name, topic in topics.items()
+            if name not in INTERNAL_TOPICS
+        }
+        for path in self._written.keys() - wanted.keys():
+            discard(self._registry, path)
+            del self._written[path]
+        for path, data in wanted.items():
+            if path not in self._written:
+                register(self._registry, path, data)
+            elif self._written[path] != data:
+                self._registry.set(path, data)
+            self._written[path] = data
+
+    # From 0.8 on
+
+    def _write_topics(self, topics: Mapping[str, TopicDescription]) -> None:
+        for name in self._unknown(topics):
+            if self._was_here(name):
+                self._forget(name)
+        for topic in topics.values():
+            for path, data in self._nodes(topic).items():
+                if self._written.get(path) != data:
+                    found = self._registry.find(path)
+                    if found is None or not _is_same(found.data, data):
+                        put(self._registry, path, data)
+                    self._written[path] = data
+
+    def _nodes(self, topic: TopicDescription) -> dict[str, bytes]:
+        leaders = {number: self._cluster.leader(topic.name, number) for number in topic.partitions}
+        replicas = {number: [leader.node] for number, leader in leaders.items()}
+        nodes = {
+            f"{CONFIGS}/{topic.name}": json.dumps({"version": 1, "config": dict(topic.configs)}).encode(),
+            kafka_nodes.topic_path(topic.name): kafka_nodes.encode_topic(replicas, topic.topic_id, self._kafka),
+        }
+        for number, (node, epoch) in leaders.items():
+            state = PartitionState(max(self._cluster.controller_epoch, 1), node, epoch, (node,))
+            nodes[kafka_nodes.state_path(topic.name, number)] = kafka_nodes.encode_state(state)
+        return nodes
+
+    def _forget(self, name: str) -> None:
+        delete_tree(self._registry, kafka_nodes.topic_path(name))
+        discard(self._registry, f"{CONFIGS}/{name}")
+        discard(self._registry, f"{DELETED}/{name}")
+        ours = (f"{kafka_nodes.topic_path(name)}/", kafka_nodes.topic_path(name), f"{CONFIGS}/{name}")
+        self._written = {
+            path: data for path, data in self._written.items() if not path.startswith(ours[0]) and path not in ours[1:]
+        }
+
+    # What tools ask for
+
+    def _do_asked(self, manager: LogManager) -> None:
+        for name in self._children(DELETED):
+            try:
+                if name in manager.topics():
+                    delete_topic(manager, name)
+            except (LogStoreError, OSError) as error:
+                logger.error("topic %s could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
+            self._forget(name)
+        for name in self._unknown(manager.topics()):
+            path = kafka_nodes.topic_path(name)
+            found = self._registry.find(path)
+            if found is None or self._was_here(name):
+                continue
+            try:
+                partitions = len(kafka_nodes.decode_topic(path, found.data))
+                manager.create_topic(name, partitions=partitions, configs=self._configs(name))
+            except (LogStoreError, OSError) as error:
+                logger.error("topic %s could not be created, as %s asks: %s", name, path, error)
+
+    def _unknown(self, topics: Mapping[str, TopicDescription]) -> set[str]:
+        """Returns the topics that the registry has, and the directory does not."""
+        return {*self._children(BROKER_TOPICS)} - topics.keys()
+
+    def _was_here(self, name: str) -> bool:
+        """Whether a controller wrote states for a topic; a tool that asks for one writes none."""
+        return self._registry.find(f"{kafka_nodes.topic_path(name)}/partitions") is not None
+
+    def _configs(self, name: str) -> dict[str, str]:
+        found = self._registry.find(f"{CONFIGS}/{name}")
+        content: Any = {} if found is None else json.loads(found.data or b"{}")
+        return {str(key): str(value) for key, value in content.get("config", {}).items()}
+
+    def _children(self, path: str) -> list[str]:
+        """Returns the children of a folder, and looks again when they change."""
+        watch = None if path in self._watched else self._on_watch
+        try:
+            found = self._registry.children(path, watch)
+        except NoNodeError:
+            return []
+        self._watched.add(path)
+        return found
+
+    def _on_watch(self, _: Change, path: str) -> None:
+        self.run(partial(self._look_at, path))
+
+    def _look_at(self, path: str) -> None:
+        self._watched.discard(path)
+        self._seen = None
+        self._try()
+
+
+def _is_same(found: bytes | None, wanted: bytes) -> bool:
+    """Whether two contents say the same, whatever the order of their fields."""
+    try:
+        same: bool = json.loads(found or b"") == json.loads(wanted)
+    except ValueError:
+        return False
+    return same

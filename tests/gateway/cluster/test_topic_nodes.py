@@ -1,0 +1,117 @@
+"""What a gateway writes to a real ZooKeeper, compared with what real Kafka wrote there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.registry import Registry, ZooKeeperRegistry, kafka_nodes, put, tree_of
+from pyspark_commitlog.storage import LogManager
+from tests.support.gateway import serving
+from tests.support.kafka.zookeeper import ZooKeeper
+from tests.support.waiting import soon
+
+RECORDED = json.loads((Path(__file__).parents[2] / "golden/registry/broker_trees.json").read_text())
+_NUMBERS = count()
+NO_MATTER = ("host", "port", "timestamp", "endpoints", "id", "topic_id")
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeper) -> str:
+    return f"{zookeeper.connect}/{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def registry(connect: str) -> Iterator[Registry]:
+    with ZooKeeperRegistry(connect) as opened:
+        yield opened
+
+
+def comparable(data: str | None) -> Any:
+    """Contents without hosts, times and ids."""
+    if data is None or not data.startswith("{"):
+        return re.sub(r"\S+-\d+:\S+:\d+", "creator:host:port", data or "")
+    return {key: type(value) if key in NO_MATTER else value for key, value in json.loads(data).items()}
+
+
+def written(registry: Registry) -> dict[str, tuple[bool, Any]]:
+    """All nodes but ours: whether each is ephemeral, and what is in it."""
+    return {
+        path: (node.owner is not None, comparable(None if node.data is None else node.data.decode()))
+        for path, node in tree_of(registry).items()
+        if not path.startswith("/commitlog") and path != "/"
+    }
+
+
+@pytest.mark.parametrize("version", RECORDED)
+def test_a_broker_and_its_topics_look_as_real_kafkas_do(
+    version: str, connect: str, registry: Registry, tmp_path: Path
+) -> None:
+    kafka = kafka_nodes.kafka_version(version)
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("alpha", partitions=2)
+        manager.create_topic("beta", partitions=2, configs={"retention.ms": "123456789"} if kafka >= (0, 8) else {})
+    wanted = {path: (each["ephemeral"], comparable(each["data"])) for path, each in RECORDED[version].items()}
+    settings = {"zookeeper_connect": connect, "inter_broker_protocol_version": version}
+    with serving(tmp_path / "log", node_id=0, **settings):
+        soon(lambda: wanted.items() <= written(registry).items())
+    soon(lambda: not any(is_ephemeral for is_ephemeral, _ in written(registry).values()))
+
+
+def serving_topic(tmp_path: Path, connect: str, **settings: Any) -> Any:
+    return serving(tmp_path / "log", zookeeper_connect=connect, **settings)
+
+
+def test_topics_that_are_made_and_deleted_later_follow(connect: str, registry: Registry, tmp_path: Path) -> None:
+    with serving_topic(tmp_path, connect), LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("later", partitions=3)
+        soon(lambda: registry.find(kafka_nodes.state_path("later", 2)) is not None)
+        from pyspark_commitlog.storage import delete_topic  # noqa: PLC0415
+
+        delete_topic(manager, "later")
+        soon(lambda: registry.find("/brokers/topics/later") is None)
+        assert registry.find("/config/topics/later") is None
+
+
+def test_a_topic_that_a_tool_makes_or_deletes_by_nodes_is_made_and_deleted(
+    connect: str, registry: Registry, tmp_path: Path
+) -> None:
+    def topics(gateway: Gateway) -> set[str]:
+        return set(gateway.context.topics.all())
+
+    with serving_topic(tmp_path, connect) as gateway:
+        put(registry, "/config/topics/asked", b'{"version":1,"config":{"retention.ms":"1000"}}')
+        put(registry, "/brokers/topics/asked", kafka_nodes.encode_topic({0: [1], 1: [1]}, None, (0, 8, 2)))
+        soon(lambda: topics(gateway) == {"asked"})
+        with LogManager.open(str(tmp_path / "log")) as manager:
+            assert manager.topics()["asked"].configs == {"retention.ms": "1000"}
+        soon(lambda: registry.find(kafka_nodes.state_path("asked", 1)) is not None)
+        put(registry, "/admin/delete_topics/asked", None)
+        soon(lambda: topics(gateway) == set() and registry.find("/brokers/topics/asked") is None)
+        assert registry.children("/admin/delete_topics") == []
+
+
+def test_a_node_whose_session_expired_registers_again(
+    zookeeper: ZooKeeper, connect: str, registry: Registry, tmp_path: Path
+) -> None:
+    from tests.registry.test_zookeeper import expire  # noqa: PLC0415
+
+    with serving_topic(tmp_path, connect, zookeeper_session_timeout_ms=2000) as gateway:
+        before = registry.get("/brokers/ids/1").owner
+        expire(gateway.context.registry, zookeeper)  # type: ignore[arg-type]
+        soon(lambda: (found := registry.find("/brokers/ids/1")) is not None and found.owner != before)
+        soon(lambda: gateway.context.cluster.view.nodes == {1} and gateway.context.cluster.is_controller)
+        assert registry.get("/commitlog/nodes/1").owner != before
