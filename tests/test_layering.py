@@ -113,7 +113,7 @@ PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,
-    "obstore": ("storage/bucket/remote.py", "tests/storage/bucket/"),
+    "obstore": ("storage/bucket/stores/remote.py", "tests/storage/bucket/"),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
     "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
 }

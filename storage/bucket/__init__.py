@@ -1,6 +1,8 @@
 """A log on an object store that creates an object only if it is absent: one sequence of commits decides everything.
 
-:class:`ObjectStore` is the port, :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``).
+``stores/`` is the port to object stores; :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``).
+``commits/`` has what a commit says and the state that commits make. :class:`CommitLog` reads them and adds to them, and
+``proposals`` decides what an exactly-once writer may add.
 """
 
 from __future__ import annotations
@@ -10,15 +12,26 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .port import ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
-    from .remote import open_store as open_store
-    from .urls import is_store_url as is_store_url
+    from .commit_log import CommitLog as CommitLog
+    from .proposals import (
+        Claim as Claim,
+        StagedWrite as StagedWrite,
+        commit_write as commit_write,
+        open_app as open_app,
+    )
+    from .stores.patience import Patience as Patience
+    from .stores.port import ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
+    from .stores.remote import open_store as open_store
+    from .stores.urls import is_store_url as is_store_url
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "port": ["ObjectFacts", "ObjectStore"],
-            "remote": ["open_store"],
-            "urls": ["is_store_url"],
+            "commit_log": ["CommitLog"],
+            "proposals": ["Claim", "StagedWrite", "commit_write", "open_app"],
+            "stores.patience": ["Patience"],
+            "stores.port": ["ObjectFacts", "ObjectStore"],
+            "stores.remote": ["open_store"],
+            "stores.urls": ["is_store_url"],
         },
     )

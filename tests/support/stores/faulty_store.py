@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from pyspark_commitlog.storage.bucket.port import ObjectFacts
+from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
 from pyspark_commitlog.storage.errors import (
     ObjectExistsError,
     ObjectMissingError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from pyspark_commitlog.storage.bucket.port import ObjectFacts, checked_size
+from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts, checked_size
 from pyspark_commitlog.storage.errors import CorruptionError, ObjectExistsError, ObjectMissingError, ObjectStoreError
 
 

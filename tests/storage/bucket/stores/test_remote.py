@@ -11,8 +11,9 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError, PreconditionError
 from obstore.store import MemoryStore as ObstoreMemory
 
-from pyspark_commitlog.storage.bucket import ObjectStore, open_store, remote
-from pyspark_commitlog.storage.bucket.port import PUT_BYTES_MAX, checked_size
+from pyspark_commitlog.storage.bucket import ObjectStore, open_store
+from pyspark_commitlog.storage.bucket.stores import remote
+from pyspark_commitlog.storage.bucket.stores.port import PUT_BYTES_MAX, checked_size
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,

@@ -13,7 +13,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import (
+from ...errors import (
     CorruptionError,
     InvalidConfigError,
     ObjectExistsError,
@@ -22,7 +22,7 @@ from ..errors import (
     StorageError,
     StoreAccessError,
 )
-from ..filesystem import process_id
+from ...filesystem import process_id
 from .port import ObjectFacts, ObjectStore, checked_size
 from .urls import store_url
 

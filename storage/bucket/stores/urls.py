@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import InvalidConfigError
+from ...errors import InvalidConfigError
 
 _URL = re.compile(r"(s3a?|gs|az|abfss?)://([^/]*)(.*)", re.DOTALL | re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -1,0 +1,156 @@
+"""The commit loop: adds commits to the one sequence, however the store answers.
+
+Rules that keep a commit from being lost or doubled:
+
+- Numbers are taken in turn, and no commit is ever deleted or replaced.
+- After any answer but success, only reading the object decides. While it is absent, the same bytes are put under the
+  same number again: an earlier put may still arrive, and then it is this commit that arrives.
+- If another's commit has the number, ours can never arrive there. What was proposed is decided again, on the state
+  with that commit, and gets new bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from random import Random, SystemRandom
+from threading import RLock, Thread
+
+from ..clock import Clock, SystemClock
+from ..errors import CorruptionError, ObjectExistsError, ObjectStoreError, OutcomeUnknownError, StorageError
+from ..filesystem import this_process
+from .commits.applying import apply, check
+from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoint
+from .commits.codec import encode_commit
+from .commits.commit import Change, Commit, commit_key
+from .commits.state import State
+from .loading import load_state, read_commit
+from .stores.patience import Attempts, Patience
+from .stores.port import ObjectStore
+
+Proposal = Callable[[State], Change | None]
+"""Decides, on the state that a commit would follow, what it says; None if there is nothing to do. May refuse by an
+error. Called again whenever another's commit came first, so it must not change anything."""
+
+logger = logging.getLogger(__name__)
+
+
+def in_a_thread(task: Callable[[], None]) -> None:
+    """Runs a task beside the caller's; the process may end before it."""
+    Thread(target=task, name="commitlog checkpoint", daemon=True).start()
+
+
+class CommitLog:
+    """The commits of a log and the state that they make. For any thread; commits of one process wait for each other."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        log_id: str,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        patience: Patience | None = None,
+        background: Callable[[Callable[[], None]], None] = in_a_thread,
+    ) -> None:
+        """Reads the state. ``background`` runs what writes checkpoints. Raises as :func:`load_state`."""
+        self.store = store
+        self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        self._patience, self._background = patience or Patience(), background
+        self._lock, self._by = RLock(), this_process()
+        self._state = load_state(store, log_id, self._attempts)
+
+    @property
+    def state(self) -> State:
+        """The state after the last commit that was read or written; changes with the next one."""
+        return self._state
+
+    def catch_up(self) -> State:
+        """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""
+        with self._lock:
+            while (commit := read_commit(self.store, self._state.number + 1, self._attempts())) is not None:
+                apply(self._state, commit)
+            return self._state
+
+    def commit(self, propose: Proposal) -> Commit | None:
+        """Adds a commit with what ``propose`` returns; returns it once all readers can see it, or None.
+
+        Raises what ``propose`` raises, with nothing written; OutcomeUnknownError if the store did not answer until the
+        deadline, so that the commit may be there or come later; StorageError if others' commits came first until then.
+        """
+        with self._lock:
+            attempts = self._attempts()
+            while (change := propose(self._state)) is not None:
+                commit = self._signed(change)
+                if self._is_written(commit, encode_commit(commit), attempts):
+                    self._write_checkpoint()
+                    return commit
+                if attempts.are_over():
+                    raise StorageError(f"{self.store.url}: other writers' commits came first; nothing was written")
+            return None
+
+    def _signed(self, change: Change) -> Commit:
+        """Returns the next commit. Raises StorageError rather than write what no reader would accept."""
+        state = self._state
+        uid = f"{self._random.getrandbits(128):032x}"
+        commit = Commit(state.number + 1, uid, state.uid, self._clock.now_ms(), self._by, change)
+        try:
+            check(state, commit)
+        except CorruptionError as error:
+            raise StorageError(f"{self.store.url}: a commit that is wrong was not written: {error}") from error
+        return commit
+
+    def _is_written(self, commit: Commit, data: bytes, attempts: Attempts) -> bool:
+        """Puts the commit until its number is taken; returns whether by this commit. Applies what has the number."""
+        while True:
+            found, failed = self._put(commit, data)
+            if found is not None:
+                apply(self._state, found)
+                if found.uid == commit.uid:
+                    return True
+                self.catch_up()
+                return False
+            if not attempts.wait():
+                raise OutcomeUnknownError(
+                    f"{self.store.url}/{commit_key(commit.number)}: the store did not answer in "
+                    f"{self._patience.deadline_ms} ms; the commit may be there, or come later: {failed}"
+                )
+
+    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
+        """Puts the commit once; returns the one that has the number, and the last error if that is not known."""
+        try:
+            self.store.put_new(commit_key(commit.number), data)
+            return commit, None
+        except ObjectStoreError as error:
+            failed = error
+        try:
+            return read_commit(self.store, commit.number, self._once()), failed
+        except ObjectStoreError as error:
+            return None, failed if isinstance(error, ObjectExistsError) else error
+
+    def _write_checkpoint(self) -> None:
+        """Writes a checkpoint after every hundredth commit; if that fails, opening the log takes longer."""
+        state = self._state
+        if state.number % EVERY:
+            return
+        number, data = state.number, encode_checkpoint(state)
+
+        def write() -> None:
+            try:
+                self.store.put_new(checkpoint_key(number), data)
+            except ObjectStoreError as error:
+                if not isinstance(error, ObjectExistsError):
+                    logger.warning("no checkpoint of commit %s was written: %s", number, error)
+            try:
+                self.store.put(NEWEST, json.dumps({"n": number}).encode())
+            except ObjectStoreError as error:
+                logger.warning("the hint to checkpoint %s was not written: %s", number, error)
+
+        self._background(write)
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self._patience, self._clock, self._random)
+
+    def _once(self) -> Attempts:
+        return Attempts(self._patience._replace(deadline_ms=0), self._clock, self._random)

@@ -1,0 +1,209 @@
+"""Applies commits to a state. All checks come first: a commit that cannot be right leaves the state as it was."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from ...errors import CorruptionError
+from .commit import (
+    RECORDS as COMMIT_RECORDS,
+    Commit,
+    DataChange,
+    GroupOffsets,
+    OffsetsChange,
+    OpenChange,
+    PartitionSlices,
+    RetainChange,
+    SwapChange,
+    TopicChange,
+    VoidChange,
+    commit_key,
+)
+from .fields import INT64_MAX
+from .state import OBJECT, OBJECT_COLUMNS, SLICE_COLUMNS, App, Partition, State, Topic
+
+
+def apply(state: State, commit: Commit) -> None:
+    """Moves the state on by one commit. Raises CorruptionError, with the commit's name, and leaves the state alone."""
+    check(state, commit)
+    match commit.change:
+        case DataChange() as change:
+            _add_data(state, change)
+        case OffsetsChange(offsets):
+            _set_offsets(state, offsets)
+        case TopicChange() as change:
+            _change_topic(state, change)
+        case OpenChange(app, epoch, query, run):
+            last = state.apps.get(app)
+            state.apps[app] = App(epoch, last.version if last else None, query, run)
+        case SwapChange() as change:
+            _swap(_partition(state, change), change)
+        case RetainChange() as change:
+            _retain(_partition(state, change), change.log_start)
+        case VoidChange(writes):
+            state.void.update(writes)
+    state.number, state.uid = commit.number, commit.uid
+
+
+def check(state: State, commit: Commit) -> None:
+    """Raises CorruptionError unless the commit can follow the state."""
+    try:
+        _check_place(state, commit)
+        match commit.change:
+            case DataChange() as change:
+                _check_data(state, change)
+            case TopicChange() as change:
+                _check_topic(state, change)
+            case OpenChange(app, epoch):
+                last = state.apps.get(app)
+                _expect(epoch == (last.epoch if last else 0) + 1, f"epoch {epoch} of app {app!r} does not follow")
+            case SwapChange() as change:
+                _check_swap(_partition(state, change), change)
+            case RetainChange() as change:
+                partition = _partition(state, change)
+                is_inside = partition.log_start < change.log_start <= partition.end
+                _expect(is_inside, f"log start {change.log_start} is not between the old one and the end")
+            case VoidChange(writes):
+                _expect(not state.named_writes().intersection(writes), "a committed write is made void")
+    except CorruptionError as error:
+        raise CorruptionError(error.reason, path=commit_key(commit.number)) from None
+
+
+def _expect(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise CorruptionError(otherwise)
+
+
+def _check_place(state: State, commit: Commit) -> None:
+    _expect(commit.number == state.number + 1, f"says that it is commit {commit.number}")
+    _expect(
+        commit.previous == state.uid,
+        f"follows another commit {state.number}: the objects are not of one log, or were restored from a copy",
+    )
+
+
+def _check_data(state: State, change: DataChange) -> None:
+    _expect(change.write not in state.void, f"write {change.write} was void: its objects may be deleted")
+    if change.app is not None:
+        app = state.apps.get(change.app)
+        _expect(
+            app is not None and change.epoch == app.epoch, f"app {change.app!r} is not open in epoch {change.epoch}"
+        )
+        is_later = app is None or app.version is None or (change.version or 0) > app.version
+        _expect(is_later, f"version {change.version} of app {change.app!r} is committed already")
+    for part in change.parts:
+        partition = _partition(state, part)
+        _expect(
+            part.base_offset == partition.end,
+            f"begins at offset {part.base_offset} of {_name(state, part)}, which ends at {partition.end}",
+        )
+        records = int(part.slices[:, COMMIT_RECORDS].sum(dtype=np.float64))  # does not wrap around
+        _expect(records <= INT64_MAX - partition.end, f"more records than {_name(state, part)} has offsets for")
+
+
+def _check_topic(state: State, change: TopicChange) -> None:
+    topic = state.topics.get(change.topic_id)
+    if change.op == "create":
+        _expect(topic is None, f"creates topic id {change.topic_id}, which exists")
+        _expect(change.name not in state.topic_ids, f"creates topic {change.name}, which exists")
+        return
+    _expect(topic is not None and topic.name == change.name, f"names a topic {change.name} that is not there")
+    if change.op == "partitions" and topic is not None:
+        _expect(change.partitions > topic.partitions, f"topic {change.name} has {topic.partitions} partitions already")
+
+
+def _check_swap(partition: Partition, change: SwapChange) -> None:
+    for offset in (change.segment.base, change.segment.end):
+        _expect(partition.is_boundary(offset), f"replaces a part that does not begin or end at offset {offset}")
+    _expect(change.segment.end <= partition.end, f"replaces offsets up to {change.segment.end}, which are not there")
+
+
+def _partition(state: State, change: PartitionSlices | SwapChange | RetainChange) -> Partition:
+    partition = state.partitions.get((change.topic_id, change.partition))
+    if partition is None:
+        raise CorruptionError(f"names partition {change.partition} of topic id {change.topic_id}, which is not there")
+    return partition
+
+
+def _name(state: State, part: PartitionSlices) -> str:
+    return f"{state.topics[part.topic_id].name}-{part.partition}"
+
+
+# --- what changes
+
+
+def _add_data(state: State, change: DataChange) -> None:
+    first = len(state.objects)
+    if change.objects:
+        rows = np.fromiter(chain.from_iterable(change.objects), np.int64).reshape(-1, OBJECT_COLUMNS - 1)
+        state.objects.extend(np.column_stack([np.full(len(rows), len(state.writes), np.int64), rows]))
+        state.writes.append(change.write)
+    for part in change.parts:
+        _add_slices(_partition(state, part), part, first)
+    if change.app is not None:
+        epoch = state.apps[change.app].epoch
+        state.apps[change.app] = App(epoch, change.version, change.query, change.run)
+    _set_offsets(state, change.offsets or {})
+
+
+def _add_slices(partition: Partition, part: PartitionSlices, first_object: int) -> None:
+    rows = np.empty((len(part.slices), SLICE_COLUMNS), np.int64)
+    rows[:, 1:] = part.slices
+    rows[:, OBJECT] += first_object
+    ends = part.base_offset + np.cumsum(part.slices[:, COMMIT_RECORDS])
+    rows[0, 0], rows[1:, 0] = part.base_offset, ends[:-1]
+    partition.slices.extend(rows)
+    partition.end = int(ends[-1])
+
+
+def _set_offsets(state: State, offsets: GroupOffsets) -> None:
+    for group, partitions in offsets.items():
+        kept = state.groups.setdefault(group, {})
+        for partition, offset in partitions.items():
+            if offset is None:
+                kept.pop(partition, None)
+            else:
+                kept[partition] = offset
+        if not kept:
+            del state.groups[group]
+
+
+def _change_topic(state: State, change: TopicChange) -> None:
+    if change.op == "delete":
+        _delete_topic(state, state.topics[change.topic_id])
+        return
+    last = state.topics.get(change.topic_id) or Topic(change.name, change.topic_id, 0, {})
+    partitions = change.partitions if change.op in ("create", "partitions") else last.partitions
+    configs = last.configs if change.configs is None else change.configs
+    state.topics[change.topic_id] = Topic(change.name, change.topic_id, partitions, configs)
+    state.topic_ids[change.name] = change.topic_id
+    for number in range(last.partitions, partitions):
+        state.partitions[change.topic_id, number] = Partition()
+
+
+def _delete_topic(state: State, topic: Topic) -> None:
+    """Deletes a topic and, as Kafka does, the offsets that groups committed for it."""
+    names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    for number in range(topic.partitions):
+        del state.partitions[topic.topic_id, number]
+    del state.topics[topic.topic_id], state.topic_ids[topic.name]
+    gone = {group: dict.fromkeys(names.intersection(offsets)) for group, offsets in state.groups.items()}
+    _set_offsets(state, gone)
+
+
+def _swap(partition: Partition, change: SwapChange) -> None:
+    segment = change.segment
+    partition.slices.cut(*partition.slice_range(segment.base, segment.end))
+    first, last = partition.segment_range(segment.base, segment.end)
+    partition.segments[first:last] = [segment]
+
+
+def _retain(partition: Partition, log_start: int) -> None:
+    """Moves the log start; drops what ends at or below it."""
+    partition.log_start = log_start
+    table = partition.slices.table
+    ends = table[:, 0] + table[:, 4]
+    partition.slices.cut(0, int(np.searchsorted(ends, log_start, side="right")))
+    partition.segments = [segment for segment in partition.segments if segment.end > log_start]

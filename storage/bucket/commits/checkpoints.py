@@ -1,0 +1,204 @@
+"""Checkpoints: a state as one object, so that opening a log does not read all its commits.
+
+A checkpoint of commit n follows from the commits up to n; all writers would write the same. It is believed only if its
+checksum is right, what it says holds together, and commit n has the uid that it names.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...errors import CorruptionError
+from ...format.files.file_names import PARTITION_MAX
+from ...format.tables import Int64s
+from .commit import DIGITS, GroupOffset, Segment
+from .fields import INT32_MAX, Fields, check_topic
+from .frames import decode_frame, encode_frame
+from .rows import Rows, decode_rows, encode_rows
+from .state import BASE, BYTES, OBJECT, OBJECT_COLUMNS, POSITION, RECORDS, SLICE_COLUMNS, App, Partition, State, Topic
+
+MAGIC = b"CLCHKP1\n"
+VERSION = 1
+EVERY = 100  # commits
+NEWEST = "checkpoints/newest"  # a hint: may be missing, old or wrong
+CHECKPOINT_BYTES_MAX = 1 << 30
+PAYLOAD_BYTES_MAX = 2 << 30  # 37,000,000 slices
+
+_SEGMENT_COLUMNS = 5  # base, end, size, records, max timestamp
+_UIDS = 16 + 32  # bytes of a segment's uuid and SHA-256
+
+
+def checkpoint_key(number: int) -> str:
+    """Returns the name of a checkpoint's object below the log's URL."""
+    return f"checkpoints/{number:0{DIGITS}}"
+
+
+def encode_checkpoint(state: State) -> bytes:
+    """Returns the object's bytes. Drops objects that nothing names from ``state``."""
+    state.forget_unnamed()
+    partitions = sorted(state.partitions.items())
+    slices = [partition.slices.table for _, partition in partitions]
+    segments = [segment for _, partition in partitions for segment in partition.segments]
+    head = json.dumps(_head(state), separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+    parts = [
+        struct.pack(">I", len(head)),
+        head,
+        b"".join(map(bytes.fromhex, state.writes)),
+        encode_rows(state.objects.table),
+        encode_rows(np.concatenate([np.empty((0, SLICE_COLUMNS), np.int64), *slices])),
+        encode_rows(np.array([_numbers(each) for each in segments], np.int64).reshape(-1, _SEGMENT_COLUMNS)),
+        b"".join(bytes.fromhex(each.uuid + each.sha256) for each in segments),
+    ]
+    return encode_frame(MAGIC, b"".join(parts))
+
+
+def _numbers(segment: Segment) -> tuple[int, ...]:
+    return segment.base, segment.end, segment.size, segment.records, segment.max_timestamp
+
+
+def _head(state: State) -> dict[str, Any]:
+    return {
+        "v": VERSION,
+        "logId": state.log_id,
+        "n": state.number,
+        "uid": state.uid,
+        "topics": [[each.name, each.topic_id, each.partitions, dict(each.configs)] for each in _sorted_topics(state)],
+        "apps": {app: list(each) for app, each in state.apps.items()},
+        "groups": {group: {name: list(each) for name, each in found.items()} for group, found in state.groups.items()},
+        "void": sorted(state.void),
+        "writes": len(state.writes),
+        "objects": len(state.objects),
+        "partitions": [
+            [topic_id, number, each.log_start, each.end, len(each.slices), len(each.segments)]
+            for (topic_id, number), each in sorted(state.partitions.items())
+        ],
+    }
+
+
+def _sorted_topics(state: State) -> list[Topic]:
+    return sorted(state.topics.values(), key=lambda topic: topic.name)
+
+
+def decode_checkpoint(data: bytes) -> State:
+    """Returns the state. Raises CorruptionError, without the path, unless all of it holds together."""
+    rest = memoryview(decode_frame(MAGIC, data, PAYLOAD_BYTES_MAX))
+    if len(rest) < 4:
+        raise CorruptionError("ends within its head")
+    (length,) = struct.unpack_from(">I", rest)
+    fields = Fields.of(bytes(rest[4 : 4 + length]))
+    if (version := fields.integer("v")) != VERSION:
+        raise CorruptionError(f"is of format {version}; this version reads {VERSION}")
+    state = State(fields.uid("logId"), fields.integer("n"), fields.uid("uid"))
+    _read_topics(state, fields)
+    _read_progress(state, fields)
+    _read_tables(state, fields, rest[4 + length :])
+    return state
+
+
+def _read_topics(state: State, fields: Fields) -> None:
+    for value in fields.values("topics"):
+        match value:
+            case [str(name), str(topic_id), int(partitions), dict(configs)] if 0 < partitions <= PARTITION_MAX:
+                check_topic(name)
+                if topic_id in state.topics or name in state.topic_ids:
+                    raise CorruptionError(f"has topic {name} twice")
+                state.topics[topic_id] = Topic(name, topic_id, partitions, Fields({"c": configs}).texts("c"))
+                state.topic_ids[name] = topic_id
+            case _:
+                raise fields.wrong("topics", "a list of topics")
+
+
+def _read_progress(state: State, fields: Fields) -> None:
+    for app, value in fields.inside("apps").items():
+        match value:
+            case [int(epoch), None | int() as version, None | str() as query, None | str() as run]:
+                state.apps[app] = App(epoch, version, query, run)
+            case _:
+                raise fields.wrong("apps", "apps with their progress")
+    for group, found in fields.inside("groups").items():
+        for partition, value in Fields(found, group).items():
+            match value:
+                case [int(offset), str(metadata)]:
+                    state.groups.setdefault(group, {})[partition] = GroupOffset(offset, metadata)
+                case _:
+                    raise fields.wrong("groups", "groups with their offsets")
+    state.void = set(fields.uids("void"))
+
+
+def _read_tables(state: State, fields: Fields, rest: memoryview) -> None:
+    writes, objects = fields.integer("writes", most=INT32_MAX), fields.integer("objects", most=INT32_MAX)
+    listed = fields.values("partitions")
+    counts = Fields({"c": [row[2:] if isinstance(row, list) else row for row in listed]}).rows("c", 4)
+    if (counts < 0).any() or (counts[:, 2:] > INT32_MAX).any():
+        raise fields.wrong("partitions", "a list of partitions")
+    slices, segments = (int(counts[:, column].sum()) for column in (2, 3))
+    sizes = [16 * writes, 8 * OBJECT_COLUMNS * objects, 8 * SLICE_COLUMNS * slices]
+    sizes += [8 * _SEGMENT_COLUMNS * segments, _UIDS * segments]
+    if sum(sizes) != len(rest):
+        raise CorruptionError(f"{len(rest)} bytes of tables, where its head names {sum(sizes)}")
+    parts = list(_divided(rest, sizes))
+    state.writes = [bytes(parts[0][at : at + 16]).hex() for at in range(0, sizes[0], 16)]
+    state.objects = Rows(OBJECT_COLUMNS, decode_rows(parts[1], objects, OBJECT_COLUMNS))
+    numbers = decode_rows(parts[3], segments, _SEGMENT_COLUMNS)
+    found = [_segment(row, parts[4][_UIDS * at : _UIDS * (at + 1)]) for at, row in enumerate(numbers.tolist())]
+    _fill(state, listed, decode_rows(parts[2], slices, SLICE_COLUMNS), found)
+    _check_tables(state)
+
+
+def _divided(data: memoryview, sizes: list[int]) -> Iterator[memoryview]:
+    for size in sizes:
+        yield data[:size]
+        data = data[size:]
+
+
+def _segment(row: list[int], uids: memoryview) -> Segment:
+    base, end, size, records, max_timestamp = row
+    return Segment(base, end, bytes(uids[:16]).hex(), size, records, max_timestamp, bytes(uids[16:]).hex())
+
+
+def _fill(state: State, listed: list[Any], slices: Int64s, segments: list[Segment]) -> None:
+    """Gives the partitions of the head their rows."""
+    slice_at = segment_at = 0
+    for topic_id, number, log_start, end, slice_count, segment_count in listed:
+        rows = slices[slice_at : slice_at + slice_count].copy()
+        own = segments[segment_at : segment_at + segment_count]
+        if topic_id not in state.topics or type(number) is not int or (topic_id, number) in state.partitions:
+            raise CorruptionError("has a partition of no topic, or one twice")
+        state.partitions[topic_id, number] = Partition(log_start, end, Rows(SLICE_COLUMNS, rows), own)
+        slice_at, segment_at = slice_at + slice_count, segment_at + segment_count
+    wanted = {(topic.topic_id, number) for topic in state.topics.values() for number in range(topic.partitions)}
+    if wanted != set(state.partitions):
+        raise CorruptionError("does not have the partitions of its topics")
+
+
+def _check_tables(state: State) -> None:
+    objects = state.objects.table
+    if (objects < 0).any() or (objects[:, 0] >= len(state.writes)).any():
+        raise CorruptionError("has objects of no write")
+    for partition in state.partitions.values():
+        table = partition.slices.table
+        if (table[:, :-1] < 0).any() or (table[:, OBJECT] >= len(objects)).any() or (table[:, RECORDS] < 1).any():
+            raise CorruptionError("has slices of no object")
+        if (table[:, BYTES] > objects[table[:, OBJECT], -1] - table[:, POSITION]).any():
+            raise CorruptionError("has slices that end after their object")
+        _check_covered(partition)
+
+
+def _check_covered(partition: Partition) -> None:
+    """Raises CorruptionError unless slices and segments cover the offsets from the log start to the end, once."""
+    table = partition.slices.table
+    spans = [*zip(table[:, BASE].tolist(), (table[:, BASE] + table[:, RECORDS]).tolist(), strict=True)]
+    spans += [(segment.base, segment.end) for segment in partition.segments]
+    is_sorted = spans == sorted(spans) if not partition.segments else True
+    spans.sort()
+    if not is_sorted or any(one[1] != two[0] for one, two in pairwise(spans)):
+        raise CorruptionError("has a partition with a gap")
+    begin, end = (spans[0][0], spans[-1][1]) if spans else (partition.log_start, partition.log_start)
+    if not begin <= partition.log_start <= partition.end == end:
+        raise CorruptionError("has a partition whose offsets do not reach from its start to its end")

@@ -1,0 +1,153 @@
+"""Commits: what each kind says. A commit's number orders it; it takes effect as a whole, at one instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ...format.tables import Int64s
+
+VERSION = 1  # of the format of commits
+DIGITS = 20
+
+# Columns of a commit's slices, shape (slices, 6).
+OBJECT, POSITION, BYTES, RECORDS, BATCHES, MAX_TIMESTAMP = range(6)
+SLICE_COLUMNS = 6
+
+
+def commit_key(number: int) -> str:
+    """Returns the name of a commit's object below the log's URL."""
+    return f"commits/{number:0{DIGITS}}"
+
+
+class StagedObject(NamedTuple):
+    """An object that a task wrote before the commit that names it."""
+
+    task: int  # the partition of Spark's stage
+    attempt: int  # Spark's task attempt id
+    sequence: int  # among the objects of this attempt
+    size: int  # bytes, footer included
+
+    def key(self, write: str) -> str:
+        return f"staged/{write}/{self.task}-{self.attempt}-{self.sequence}.data"
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionSlices:
+    """What a commit adds to a partition: slices of staged objects, in the order of their offsets."""
+
+    topic_id: str
+    partition: int
+    base_offset: int  # of the first slice
+    slices: Int64s  # (slices, 6): object (index in the commit's), position, bytes, records, batches, max timestamp
+
+
+class GroupOffset(NamedTuple):
+    """An offset that a consumer group committed."""
+
+    offset: int
+    metadata: str
+
+
+GroupOffsets = Mapping[str, Mapping[str, GroupOffset | None]]
+"""By group, then by partition (``topic-0``); None deletes."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataChange:
+    """Records for any number of partitions, and offsets of groups with them. ``app``: of an exactly-once writer."""
+
+    write: str  # 32 hex digits, in the names of its objects
+    objects: Sequence[StagedObject] = ()
+    parts: Sequence[PartitionSlices] = ()
+    app: str | None = None
+    version: int | None = None  # larger than the app's last one
+    epoch: int | None = None  # the app's current one
+    query: str | None = None
+    run: str | None = None
+    offsets: GroupOffsets | None = None
+
+
+@dataclass(frozen=True)
+class OffsetsChange:
+    """Offsets of groups alone."""
+
+    offsets: GroupOffsets
+
+
+@dataclass(frozen=True)
+class TopicChange:
+    """A topic is created, altered (all settings as they shall be), given partitions, or deleted."""
+
+    op: Literal["create", "alter", "partitions", "delete"]
+    name: str
+    topic_id: str
+    partitions: int = 0  # create, partitions: how many there shall be
+    configs: Mapping[str, str] | None = None  # create, alter
+
+
+@dataclass(frozen=True)
+class OpenChange:
+    """A writer's claim of an app: earlier epochs are fenced."""
+
+    app: str
+    epoch: int  # one more than the last
+    query: str | None = None
+    run: str | None = None
+
+
+class Segment(NamedTuple):
+    """A segment object with Kafka's own bytes, which covers the offsets from ``base`` to below ``end``."""
+
+    base: int
+    end: int
+    uuid: str  # 32 hex digits, in the names of its objects
+    size: int  # bytes of the .log
+    records: int
+    max_timestamp: int
+    sha256: str  # of the .log, 64 hex digits
+
+    def key(self, topic_id: str, partition: int) -> str:
+        """Returns the name of its objects without their suffixes."""
+        return f"segments/{topic_id}/{partition}/{self.base:0{DIGITS}}-{self.uuid}"
+
+
+@dataclass(frozen=True)
+class SwapChange:
+    """A segment takes the place of all that covers its offsets."""
+
+    topic_id: str
+    partition: int
+    segment: Segment
+
+
+@dataclass(frozen=True)
+class RetainChange:
+    """The log start offset of a partition moves up."""
+
+    topic_id: str
+    partition: int
+    log_start: int
+
+
+@dataclass(frozen=True)
+class VoidChange:
+    """Writes that shall never be committed: their objects are about to be deleted."""
+
+    writes: Sequence[str]
+
+
+Change = DataChange | OffsetsChange | TopicChange | OpenChange | SwapChange | RetainChange | VoidChange
+
+
+@dataclass(frozen=True, eq=False)
+class Commit:
+    """A change, its place in the log's one sequence, and the commit before it."""
+
+    number: int  # from 1 on, without a gap
+    uid: str  # 32 hex digits, random
+    previous: str  # uid of the commit before; of the first one: the log's id
+    time_ms: int  # by the writer's clock, for people
+    by: str  # host, process, user; for people
+    change: Change

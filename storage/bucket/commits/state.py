@@ -1,0 +1,145 @@
+"""What a log on an object store is after a commit: a state follows from the commits up to that one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ...format.tables import Int64s
+from .commit import GroupOffset, Segment, StagedObject
+from .rows import Rows
+
+# Columns of a partition's slices in a state, shape (slices, 7); the object is an index into the state's objects.
+BASE, OBJECT, POSITION, BYTES, RECORDS, BATCHES, MAX_TIMESTAMP = range(7)
+SLICE_COLUMNS = 7
+OBJECT_COLUMNS = 5  # of the state's objects: write (index into the state's), task, attempt, sequence, size
+
+
+class Topic(NamedTuple):
+    """A topic with its settings as they differ from the defaults."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+class App(NamedTuple):
+    """The progress of an exactly-once writer."""
+
+    epoch: int
+    version: int | None  # the last one committed
+    query: str | None
+    run: str | None
+
+
+class Slice(NamedTuple):
+    """Record batches one behind the other in a staged object; their base offsets there begin at 0."""
+
+    base: int  # offset in the partition
+    key: str
+    position: int
+    size: int  # bytes
+    records: int
+    batches: int
+    max_timestamp: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.records
+
+
+class Partition:
+    """A partition: what covers its offsets from the log start, or a little before, to the end, without a gap."""
+
+    __slots__ = ("end", "log_start", "segments", "slices")
+
+    def __init__(
+        self, log_start: int = 0, end: int = 0, slices: Rows | None = None, segments: list[Segment] | None = None
+    ) -> None:
+        self.log_start, self.end = log_start, end
+        self.slices = Rows(SLICE_COLUMNS) if slices is None else slices
+        self.segments = [] if segments is None else segments  # by base
+
+    def slice_range(self, base: int, end: int) -> tuple[int, int]:
+        """Returns the indexes, from and to, of the slices whose base is at ``base`` or above, and below ``end``."""
+        first, last = np.searchsorted(self.slices.table[:, BASE], (base, end))
+        return int(first), int(last)
+
+    def segment_range(self, base: int, end: int) -> tuple[int, int]:
+        """The same for segments."""
+        bases = np.array([segment.base for segment in self.segments], np.int64)
+        first, last = np.searchsorted(bases, (base, end))
+        return int(first), int(last)
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether a slice or segment begins at ``offset``, or the last one ends there."""
+        first, last = self.slice_range(offset, offset + 1)
+        return offset == self.end or last > first or any(segment.base == offset for segment in self.segments)
+
+
+@dataclass
+class State:
+    """The log after commit ``number``. :func:`apply` moves it on."""
+
+    log_id: str
+    number: int = 0
+    uid: str = ""
+    topics: dict[str, Topic] = field(default_factory=dict)  # by id
+    topic_ids: dict[str, str] = field(default_factory=dict)  # by name
+    partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
+    apps: dict[str, App] = field(default_factory=dict)
+    groups: dict[str, dict[str, GroupOffset]] = field(default_factory=dict)
+    void: set[str] = field(default_factory=set)
+    writes: list[str] = field(default_factory=list)
+    objects: Rows = field(default_factory=lambda: Rows(OBJECT_COLUMNS))
+
+    def __post_init__(self) -> None:
+        self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
+
+    def slices(self, topic_id: str, partition: int) -> list[Slice]:
+        """Returns the slices of a partition by their offsets."""
+        return [
+            Slice(base, self._key(number), *rest)
+            for base, number, *rest in self.partitions[topic_id, partition].slices.table.tolist()
+        ]
+
+    def _key(self, number: int) -> str:
+        write, *rest = self.objects.table[number].tolist()
+        return StagedObject(*rest).key(self.writes[write])
+
+    def named_objects(self) -> set[str]:
+        """Returns the names of all objects with records of the log, those of segments without their suffixes."""
+        numbers = np.unique(self._slice_numbers())
+        segments = {
+            segment.key(topic_id, number)
+            for (topic_id, number), partition in self.partitions.items()
+            for segment in partition.segments
+        }
+        return {self._key(number) for number in numbers.tolist()} | segments
+
+    def named_writes(self) -> set[str]:
+        """Returns the writes of which the log has records."""
+        objects = self.objects.table[np.unique(self._slice_numbers())]
+        return {self.writes[number] for number in np.unique(objects[:, 0]).tolist()}
+
+    def forget_unnamed(self) -> None:
+        """Drops objects and writes that no slice names any more; keeps the order of the others."""
+        named, numbers = np.unique(self._slice_numbers(), return_inverse=True)
+        objects = self.objects.table[named]
+        kept, objects[:, 0] = np.unique(objects[:, 0], return_inverse=True)
+        start = 0
+        for partition in self.partitions.values():
+            table = partition.slices.table
+            table[:, OBJECT] = numbers[start : start + len(table)]
+            start += len(table)
+        self.objects = Rows(OBJECT_COLUMNS, objects)
+        self.writes = [self.writes[number] for number in kept.tolist()]
+
+    def _slice_numbers(self) -> Int64s:
+        """Returns the object of every slice, by partition."""
+        empty = np.empty(0, np.int64)
+        return np.concatenate([empty, *(each.slices.table[:, OBJECT] for each in self.partitions.values())])

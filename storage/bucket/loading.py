@@ -1,0 +1,153 @@
+"""Opens a log on an object store: finds a checkpoint to begin at, and reads the commits after it.
+
+The list of objects is never believed, neither its order nor that it is complete. What exists is found by names.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from ..errors import CorruptionError, ObjectMissingError
+from .commits.applying import apply
+from .commits.checkpoints import CHECKPOINT_BYTES_MAX, EVERY, NEWEST, checkpoint_key, decode_checkpoint
+from .commits.codec import COMMIT_BYTES_MAX, decode_commit
+from .commits.commit import Commit, commit_key
+from .commits.state import State
+from .stores.patience import Attempts, patiently
+from .stores.port import ObjectStore
+
+AT_ONCE = 16  # commits that are read at the same time
+HINT_BYTES_MAX = 1 << 10
+CHECKPOINTS_TRIED = 4
+
+logger = logging.getLogger(__name__)
+
+
+def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State:
+    """Returns the state after the last commit.
+
+    Raises CorruptionError if a commit is damaged, follows another than its predecessor, or is missing before others:
+    an expiry rule of the bucket may have deleted it. Raises ObjectStoreError.
+    """
+    state = _newest_checkpoint(store, log_id, attempts) or State(log_id)
+    head = find_head(lambda number: _exists(store, number, attempts), state.number)
+    _replay(store, state, head, attempts)
+    while (commit := read_commit(store, state.number + 1, attempts())) is not None:
+        apply(state, commit)
+    _check_end(store, state, head, attempts)
+    return state
+
+
+def read_commit(store: ObjectStore, number: int, attempts: Attempts) -> Commit | None:
+    """Returns a commit; None if the store says that there is none. Raises CorruptionError with its name."""
+    key = commit_key(number)
+
+    def read() -> Commit:
+        try:
+            return decode_commit(store.get(key, limit=COMMIT_BYTES_MAX))
+        except CorruptionError as error:
+            raise error.located(f"{store.url}/{key}") from None
+
+    try:
+        return patiently(attempts, read)
+    except ObjectMissingError:
+        return None
+
+
+def find_head(exists: Callable[[int], bool], known: int) -> int:
+    """Returns the last number of which ``exists`` is true, in steps that double and then halve.
+
+    All numbers from ``known`` up to it must exist; ``known`` itself is not asked about. One call if it is the last.
+    """
+    low, step = known, 1
+    while exists(low + step):
+        low, step = low + step, 2 * step
+    high = low + step  # absent
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if exists(middle) else (low, middle)
+    return low
+
+
+def _exists(store: ObjectStore, number: int, attempts: Callable[[], Attempts]) -> bool:
+    return patiently(attempts(), lambda: store.head(commit_key(number))) is not None
+
+
+def _newest_checkpoint(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State | None:
+    """Returns the newest state that is to be believed, or None; a newer one than the hint's if that is far behind."""
+    hint = read_hint(store, attempts)
+    state = next(_believed(store, log_id, hint, attempts), None)
+    known = 0 if state is None else state.number
+    if _exists(store, known + EVERY, attempts):
+        head = find_head(lambda number: _exists(store, number, attempts), known + EVERY)
+        newer = next(_believed(store, log_id, head // EVERY * EVERY, attempts, down_to=known), None)
+        state = newer or state
+    return state
+
+
+def read_hint(store: ObjectStore, attempts: Callable[[], Attempts]) -> int:
+    """Returns the number of a checkpoint that somebody wrote; 0 if none is named. It may be wrong."""
+    try:
+        number = json.loads(patiently(attempts(), lambda: store.get(NEWEST, limit=HINT_BYTES_MAX)))["n"]
+    except (ObjectMissingError, CorruptionError, ValueError, KeyError, TypeError, RecursionError):
+        return 0
+    return number if type(number) is int and 0 <= number < 10**18 else 0
+
+
+def _believed(
+    store: ObjectStore, log_id: str, newest: int, attempts: Callable[[], Attempts], down_to: int = 0
+) -> Iterator[State]:
+    """Yields the states of checkpoint ``newest`` and some before it, as far as they are to be believed."""
+    last = max(down_to, newest - CHECKPOINTS_TRIED * EVERY)
+    for number in range(newest, last, -EVERY):
+        state = _checkpoint(store, number, attempts)
+        commit = None if state is None else read_commit(store, number, attempts())
+        if state and commit and (state.log_id, state.number, state.uid) == (log_id, number, commit.uid):
+            yield state
+        elif state:
+            logger.warning("checkpoint %s of %s is not used: it is of another log or commit", number, store.url)
+
+
+def _checkpoint(store: ObjectStore, number: int, attempts: Callable[[], Attempts]) -> State | None:
+    """Returns the state in a checkpoint; None, with a warning, if there is none or it is damaged."""
+    key = checkpoint_key(number)
+    try:
+        return patiently(attempts(), lambda: decode_checkpoint(store.get(key, limit=CHECKPOINT_BYTES_MAX)))
+    except ObjectMissingError:
+        return None
+    except CorruptionError as error:
+        logger.warning("%s is not used: %s", f"{store.url}/{key}", error)
+        return None
+
+
+def _replay(store: ObjectStore, state: State, head: int, attempts: Callable[[], Attempts]) -> None:
+    """Applies the commits up to ``head``, reading several at once."""
+    if head == state.number:
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, head - state.number)) as threads:
+        for first in range(state.number + 1, head + 1, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, head + 1))
+            for commit in threads.map(lambda number: read_commit(store, number, attempts()), numbers):
+                if commit is None:
+                    raise _hole(store, state)
+                apply(state, commit)
+
+
+def _check_end(store: ObjectStore, state: State, head: int, attempts: Callable[[], Attempts]) -> None:
+    """Raises CorruptionError if commits after a missing one are there: nothing must be written into the hole."""
+    are_more = state.number < head or _exists(store, state.number + 2, attempts)
+    if not are_more and state.number == 0:  # the first ones expired, perhaps: what a list names was there
+        are_more = bool(patiently(attempts(), lambda: list(store.list("commits"))))
+    if are_more and read_commit(store, state.number + 1, attempts()) is None:
+        raise _hole(store, state)
+
+
+def _hole(store: ObjectStore, state: State) -> CorruptionError:
+    return CorruptionError(
+        "the commit is missing, but commits after it are there: a rule of the bucket may have deleted it, or it was "
+        "restored in part; nothing is written until it is back",
+        path=f"{store.url}/{commit_key(state.number + 1)}",
+    )

@@ -1,0 +1,90 @@
+"""What exactly-once writers propose, and when they must not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ProducerFencedError, ProgressMismatchError, TransactionAbortedError, UnknownTopicOrPartitionError
+from ..format.tables import Int64s
+from .commits.commit import DataChange, GroupOffsets, OpenChange, PartitionSlices, StagedObject
+from .commits.state import State
+
+
+class Claim(NamedTuple):
+    """A writer's right to write for an app: until another writer opens it."""
+
+    app: str
+    epoch: int
+    query: str | None
+    run: str | None
+
+
+@dataclass(frozen=True)
+class StagedWrite:
+    """What the tasks of a micro-batch put, to be committed as a whole."""
+
+    write: str
+    objects: Sequence[StagedObject]
+    slices: Mapping[tuple[str, int], Int64s]  # by topic id and partition; columns as in a commit
+    claim: Claim | None = None
+    version: int | None = None  # of the claim's app: the batch id
+    offsets: GroupOffsets = field(default_factory=dict)
+
+
+def open_app(state: State, app: str, query: str | None, run: str | None) -> OpenChange:
+    """Proposes to take over an app. Raises ProgressMismatchError if its progress is that of another query."""
+    last = state.apps.get(app)
+    if last and last.version is not None and last.query != query:
+        raise ProgressMismatchError(
+            f"app {app!r} was written by query {last.query} up to version {last.version}, and this is query {query}: "
+            "its versions begin again at 0, so rows would be skipped; continue from that query's checkpoint, or use "
+            "another txnAppId"
+        )
+    return OpenChange(app, (last.epoch if last else 0) + 1, query, run)
+
+
+def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
+    """Proposes a write; None if its version is committed already.
+
+    Raises UnknownTopicOrPartitionError if a topic was deleted, perhaps made again, since the tasks wrote for it;
+    ProducerFencedError if another writer opened the app; TransactionAbortedError if the write's objects may be deleted:
+    the tasks must write again.
+    """
+    if dead := [each for each in staged.slices if each not in state.partitions]:
+        raise UnknownTopicOrPartitionError(
+            f"write {staged.write}: topic id {dead[0][0]}, partition {dead[0][1]} is not there any more"
+        )
+    claim = staged.claim
+    if claim is not None:
+        app = state.apps.get(claim.app)
+        if app is None or app.epoch != claim.epoch:
+            raise ProducerFencedError(f"app {claim.app!r}: another writer took over; this one had epoch {claim.epoch}")
+        if app.version is not None and (staged.version or 0) <= app.version:
+            return None
+    if staged.write in state.void:
+        raise TransactionAbortedError(f"write {staged.write} took too long, and its objects were given up: write again")
+    return _data(state, staged)
+
+
+def _data(state: State, staged: StagedWrite) -> DataChange:
+    claim = staged.claim
+    parts = [
+        PartitionSlices(topic_id, number, state.partitions[topic_id, number].end, np.asarray(slices, np.int64))
+        for (topic_id, number), slices in staged.slices.items()
+        if len(slices)
+    ]
+    return DataChange(
+        write=staged.write,
+        objects=staged.objects,
+        parts=parts,
+        app=claim.app if claim else None,
+        version=staged.version if claim else None,
+        epoch=claim.epoch if claim else None,
+        query=claim.query if claim else None,
+        run=claim.run if claim else None,
+        offsets=staged.offsets or None,
+    )

@@ -1,0 +1,61 @@
+"""How long, and how often, requests to a store are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple, TypeVar
+
+from ...clock import Clock
+from ...errors import CorruptionError, ObjectMissingError, ObjectStoreError, StoreAccessError
+
+_Result = TypeVar("_Result")
+_DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
+
+
+class Patience(NamedTuple):
+    """Limits of repeated requests, in ms."""
+
+    deadline_ms: int = 120_000
+    first_ms: int = 50  # the longest first pause; each next one may be twice as long
+    most_ms: int = 5_000
+
+
+class Attempts:
+    """Pauses between attempts, of random lengths so that writers do not meet again, until a deadline."""
+
+    def __init__(self, patience: Patience, clock: Clock, random: Random) -> None:
+        self._patience, self._clock, self._random = patience, clock, random
+        self._until_ms = clock.now_ms() + patience.deadline_ms
+        self._pause_ms = patience.first_ms
+
+    def are_over(self) -> bool:
+        return self._clock.now_ms() >= self._until_ms
+
+    def wait(self) -> bool:
+        """Pauses; returns False, at once, if the deadline is over."""
+        if self.are_over():
+            return False
+        self._clock.sleep_ms(self._random.randint(1, self._pause_ms))
+        self._pause_ms = min(2 * self._pause_ms, self._patience.most_ms)
+        return True
+
+
+def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
+    """Returns what ``read`` returns; repeats it while the store fails, and a few times where it finds damage.
+
+    Raises the last error at the deadline; ObjectMissingError and StoreAccessError at once.
+    """
+    damaged = 0
+    while True:
+        try:
+            return read()
+        except (ObjectMissingError, StoreAccessError):
+            raise
+        except CorruptionError:
+            damaged += 1
+            if damaged == _DAMAGED_READS:
+                raise
+        except ObjectStoreError:
+            if not attempts.wait():
+                raise

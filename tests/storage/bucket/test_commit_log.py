@@ -1,0 +1,209 @@
+"""The commit loop beside faults, other writers and its deadline."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pyspark_commitlog.storage.bucket.commit_log import CommitLog, Proposal
+from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key
+from pyspark_commitlog.storage.bucket.commits.commit import Change, commit_key
+from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    ObjectStoreError,
+    OutcomeUnknownError,
+    ProducerFencedError,
+    StorageError,
+    StoreAccessError,
+)
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id
+from tests.support.stores.faulty_store import FaultyStore
+from tests.support.stores.memory_store import MemoryStore
+
+
+def add(write: int) -> Proposal:
+    return lambda state: data(write, 1, base=state.partitions[TOPIC_ID, 0].end)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    commit_log(store).commit(lambda _: create_topic())
+    store.requests.clear()
+    return store
+
+
+def keys(store: MemoryStore) -> list[str]:
+    return [one.key.split("/")[1] for one in commit_log(store).state.slices(TOPIC_ID, 0)]
+
+
+def test_a_commit_is_one_request(store: MemoryStore) -> None:
+    log = commit_log(store)
+    store.requests.clear()
+    commit = log.commit(add(1))
+    assert commit is not None
+    assert (commit.number, commit.uid) == (2, log.state.uid)
+    assert store.requests == {"put_new": 1}
+
+
+def test_a_proposal_of_nothing_writes_nothing(store: MemoryStore) -> None:
+    assert commit_log(store).commit(lambda _: None) is None
+    assert "put_new" not in store.requests
+
+
+def test_a_proposal_that_refuses_writes_nothing(store: MemoryStore) -> None:
+    def refuse(_: State) -> Change:
+        raise ProducerFencedError("fenced")
+
+    with pytest.raises(ProducerFencedError):
+        commit_log(store).commit(refuse)
+    assert "put_new" not in store.requests
+
+
+def test_writers_take_turns_and_every_proposal_sees_what_came_before(store: MemoryStore) -> None:
+    logs = [commit_log(store, seed) for seed in range(3)]
+    for write in range(30):
+        logs[Random(write).randrange(3)].commit(add(write))
+    assert keys(store) == [hex_id(write) for write in range(30)]
+
+
+def test_a_commit_that_no_reader_would_accept_is_not_written(store: MemoryStore) -> None:
+    log = commit_log(store)
+    with pytest.raises(StorageError, match="was not written"):
+        log.commit(lambda _: data(1, 1, base=5))
+    assert "put_new" not in store.requests
+    log.commit(add(1))
+
+
+def test_other_writers_cannot_hold_up_a_commit_for_ever(store: MemoryStore) -> None:
+    log, other = commit_log(store, deadline_ms=0), commit_log(store, seed=1)
+
+    def propose(state: State) -> Change:
+        other.commit(add(state.number))
+        return add(0)(state)
+
+    with pytest.raises(StorageError, match="nothing was written"):
+        log.commit(propose)
+    assert keys(store) == [hex_id(1)]
+
+
+# --- a store without answers
+
+
+class Silent(FaultyStore):
+    """Does what it is asked to (``does``) or not, and never says so."""
+
+    does = True
+    error: type[ObjectStoreError] = ObjectStoreError
+
+    def put_new(self, key: str, data: bytes) -> None:
+        if self.does and key not in self.inner.objects:
+            self.inner.put_new(key, data)
+        raise self.error(f"{key}: no answer")
+
+
+def test_a_commit_without_an_answer_is_found_by_reading(store: MemoryStore) -> None:
+    silent = Silent(store, Random(1), 0.0)
+    assert commit_log(silent).commit(add(1)) is not None
+    assert keys(store) == [hex_id(1)]
+
+
+@pytest.mark.parametrize("error", [ObjectStoreError, StoreAccessError])
+def test_at_the_deadline_the_outcome_is_unknown(store: MemoryStore, error: type[ObjectStoreError]) -> None:
+    silent = Silent(store, Random(1), 0.0)
+    silent.does, silent.error = False, error
+    with pytest.raises(OutcomeUnknownError, match=r"may be there, or come later.*no answer"):
+        commit_log(silent).commit(add(1))
+    assert keys(store) == []
+
+
+def test_the_same_bytes_are_put_under_the_same_number(store: MemoryStore) -> None:
+    puts: list[tuple[str, bytes]] = []
+
+    class Recording(Silent):
+        does = False
+
+        def put_new(self, key: str, data: bytes) -> None:
+            puts.append((key, data))
+            super().put_new(key, data)
+
+    with pytest.raises(OutcomeUnknownError):
+        commit_log(Recording(store, Random(1), 0.0), deadline_ms=5_000).commit(add(1))
+    assert len(puts) > 3
+    assert len(set(puts)) == 1
+
+
+def test_a_late_commit_that_was_given_up_is_found_by_the_next_one(store: MemoryStore) -> None:
+    silent = Silent(store, Random(1), 0.0)
+    silent.does = False
+    sent: list[bytes] = []
+    silent.put_new = lambda key, data: (sent.append(data), Silent.put_new(silent, key, data))[1]  # type: ignore[method-assign]
+    log = commit_log(silent)
+    with pytest.raises(OutcomeUnknownError):
+        log.commit(add(1))
+    store.put_new(commit_key(2), sent[0])  # it arrives
+    log.store = store
+    log.commit(add(2))
+    assert keys(store) == [hex_id(1), hex_id(2)]
+
+
+def test_a_damaged_commit_of_another_ends_the_loop(store: MemoryStore) -> None:
+    log = commit_log(store)
+    store.put_new(commit_key(2), b"damaged")
+    with pytest.raises(CorruptionError, match=commit_key(2)):
+        log.commit(add(1))
+
+
+@pytest.mark.parametrize("short_reads", [False, True])
+def test_any_faults_at_every_request_lose_and_double_nothing(store: MemoryStore, short_reads: bool) -> None:
+    wanted: list[str] = []
+    for seed in range(30):
+        faulty = FaultyStore(store, Random(seed), 0.2, short_reads=short_reads)
+        try:
+            commit_log(faulty, seed).commit(add(seed))
+        except (StoreAccessError, CorruptionError):
+            if hex_id(seed) not in keys(store):
+                continue  # refused, or cut short three times, before it began
+        wanted.append(hex_id(seed))
+        faulty.land_late(1.0)
+    assert keys(store) == wanted
+    assert len(wanted) > 10
+
+
+# --- checkpoints
+
+
+def test_every_hundredth_commit_is_followed_by_a_checkpoint(store: MemoryStore) -> None:
+    log = commit_log(store)
+    for write in range(2, 201):
+        log.commit(add(write))
+    assert sorted(key for key in store.objects if key.startswith("checkpoints/")) == [
+        checkpoint_key(100),
+        checkpoint_key(200),
+        NEWEST,
+    ]
+
+
+def test_a_checkpoint_that_fails_fails_no_commit(store: MemoryStore) -> None:
+    class NoCheckpoints(FaultyStore):
+        def put_new(self, key: str, data: bytes) -> None:
+            if key.startswith("checkpoints"):
+                raise ObjectStoreError("full")
+            self.inner.put_new(key, data)
+
+        def put(self, key: str, data: bytes) -> None:
+            raise ObjectStoreError("full")
+
+    log = commit_log(NoCheckpoints(store, Random(1), 0.0))
+    for write in range(2, 102):
+        log.commit(add(write))
+    assert len(keys(store)) == 100
+
+
+def test_checkpoints_are_written_in_a_thread_unless_a_test_says_otherwise(store: MemoryStore) -> None:
+    log = CommitLog(store, commit_log(store).state.log_id)
+    for write in range(2, 101):
+        log.commit(add(write))
+    assert len(commit_log(store).state.slices(TOPIC_ID, 0)) == 99

@@ -1,0 +1,322 @@
+"""A random model of the whole protocol: nothing is lost and nothing doubled; with any one rule left out, something is.
+
+Two drivers of one app, a collector without patience, answers that are lost, puts that arrive late and kills: at every
+request, another actor may act first. The code under test is the product's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage.bucket import (
+    CommitLog,
+    StagedWrite,
+    commit_log as commit_log_module,
+    commit_write,
+    loading,
+    open_app,
+)
+from pyspark_commitlog.storage.bucket.commit_log import Proposal
+from pyspark_commitlog.storage.bucket.commits.codec import decode_commit, encode_commit
+from pyspark_commitlog.storage.bucket.commits.commit import (
+    Change,
+    Commit,
+    StagedObject,
+    VoidChange,
+    commit_key,
+)
+from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.errors import (
+    CorruptionError,
+    LogStoreError,
+    ObjectExistsError,
+    ObjectMissingError,
+    ObjectStoreError,
+)
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, hex_id
+from tests.support.stores.faulty_store import FaultyStore
+from tests.support.stores.memory_store import MemoryStore
+
+BATCHES = 3
+STEPS_MAX = 12
+ROW_BYTES = 100
+
+
+class Killed(BaseException):
+    """The process of an actor ended."""
+
+
+class InPlace:
+    """Runs what threads would, in the thread of the test."""
+
+    def __init__(self, _: int) -> None: ...
+
+    def __enter__(self) -> InPlace:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, task: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        return map(task, items)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_that_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "ThreadPoolExecutor", InPlace)
+    monkeypatch.setattr(loading, "decode_commit", lru_cache(10_000)(decode_commit))
+    monkeypatch.setattr(commit_log_module, "this_process", lambda: "a test")
+
+
+class ModelStore(FaultyStore):
+    """At each commit and each deletion, before it is sent and after: another actor may act, or the process may end."""
+
+    between: Callable[[], None] = staticmethod(lambda: None)
+
+    def put_new(self, key: str, data: bytes) -> None:
+        self.between()
+        super().put_new(key, data)
+        self.between()
+
+    def get(self, key: str, *, limit: int) -> bytes:
+        if self.random.random() < 0.1:
+            self.between()
+        return super().get(key, limit=limit)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.between()
+        super().delete(keys)
+
+
+class Model:
+    """One run. ``log_kind`` and the flags are the rules that a wrong variant leaves out."""
+
+    def __init__(
+        self,
+        seed: int,
+        log_kind: type[CommitLog] = CommitLog,
+        propose: Callable[[State, StagedWrite], Change | None] = commit_write,
+        *,
+        voids: bool = True,
+    ) -> None:
+        self.random = Random(seed)
+        self.memory = MemoryStore()
+        self.store = ModelStore(self.memory, self.random, 0.25)
+        self.store.between = self.between
+        self.log_kind, self.propose, self.voids = log_kind, propose, voids
+        self.done = -1  # the last batch in the query's checkpoint
+        self.batch_of: dict[str, int] = {}  # by write
+        self.steps = self.depth = 0
+
+    def run(self) -> list[int]:
+        """Returns the batches in the log, by their offsets. Raises CorruptionError if an object of one is missing."""
+        self.open(faults=False).commit(lambda _: create_topic(partitions=1))
+        while self.done < BATCHES - 1 and self.steps < STEPS_MAX:
+            self.act(self.random.choice((self.drive, self.drive, self.collect)))
+        self.store.rate, self.steps = 0.0, STEPS_MAX
+        self.drive()
+        self.store.land_late(1.0)
+        return self.batches()
+
+    def batches(self) -> list[int]:
+        found = self.open(faults=False).state.slices(TOPIC_ID, 0)
+        for one in found:
+            self.memory.get(one.key, limit=1 << 20)
+        return [self.batch_of[one.key.split("/")[1]] for one in found]
+
+    def between(self) -> None:
+        """What may happen at any instant."""
+        if self.steps >= STEPS_MAX:
+            return
+        chance = self.random.random()
+        if chance < 0.04:
+            raise Killed
+        if chance < 0.3 and self.depth < 3:
+            self.act(self.random.choice((self.drive, self.collect)))
+        if 0.25 < chance < 0.45:
+            self.store.land_late()
+
+    def act(self, actor: Callable[[], None]) -> None:
+        """Lets an actor act until it is done, is killed, or gives up."""
+        self.steps, self.depth = self.steps + 1, self.depth + 1
+        try:
+            actor()
+        except Killed:
+            pass
+        except CorruptionError:
+            raise
+        except LogStoreError:
+            pass  # it ends; another begins
+        finally:
+            self.depth -= 1
+
+    def open(self, *, faults: bool = True) -> CommitLog:
+        return commit_log(self.store if faults else self.memory, self.random.getrandbits(32), self.log_kind, 2_000)
+
+    def drive(self) -> None:
+        """A driver: opens the app and commits what the query's checkpoint lacks."""
+        log = self.open()
+        opened = log.commit(lambda state: open_app(state, "app", "query", None))
+        assert opened is not None
+        claim = Claim("app", opened.change.epoch, "query", None)  # type: ignore[union-attr]
+        while self.done < BATCHES - 1:
+            batch = self.done + 1
+            self.write(log, claim, batch)
+            self.between()
+            self.done = max(self.done, batch)
+
+    def write(self, log: CommitLog, claim: Claim, batch: int) -> None:
+        write = hex_id(self.random.getrandbits(128))
+        self.batch_of[write] = batch
+        staged_object = StagedObject(0, 0, 0, ROW_BYTES)
+        self.store.put_new(staged_object.key(write), b"x" * ROW_BYTES)
+        if self.random.random() < 0.3 and self.depth < 3 and self.steps < STEPS_MAX:
+            self.act(self.collect)  # the instant that hurts most
+        rows = np.array([(0, 0, ROW_BYTES, 1, 1, 5)], np.int64)
+        staged = StagedWrite(write, [staged_object], {(TOPIC_ID, 0): rows}, claim, batch)
+        log.commit(lambda state: self.propose(state, staged))
+
+    def collect(self) -> None:
+        """A collector that thinks everything old enough to be deleted."""
+        log = self.open()
+        listed = list(self.store.list("staged"))
+        found: set[str] = set()
+
+        def propose(state: State) -> VoidChange | None:
+            nonlocal found
+            found = {facts.key.split("/")[1] for facts in listed} - state.named_writes()
+            new = found - state.void
+            return VoidChange(sorted(new)) if new else None
+
+        if self.voids:
+            log.commit(propose)
+        else:
+            propose(log.state)
+        self.store.delete([facts.key for facts in listed if facts.key.split("/")[1] in found])
+
+
+def is_wrong(model: Model) -> bool:
+    try:
+        return model.run() != list(range(BATCHES))
+    except (CorruptionError, ObjectMissingError, LogStoreError):
+        return True
+
+
+@pytest.mark.parametrize("first", range(0, 1500, 500))
+def test_every_batch_is_in_the_log_once_and_in_order(first: int) -> None:
+    for seed in range(first, first + 500):
+        assert Model(seed).run() == list(range(BATCHES)), seed
+
+
+# --- what goes wrong without each rule
+
+
+class Unchecked(CommitLog):
+    """Does not hold its commits against the state before it puts them."""
+
+    def _signed(self, change: Change) -> Commit:
+        state = self._state
+        uid = hex_id(self._random.getrandbits(128))
+        return Commit(state.number + 1, uid, state.uid, self._clock.now_ms(), "a test", change)
+
+
+class NextNumber(CommitLog):
+    """Takes an absent commit for one that failed, and the next number for a free one."""
+
+    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
+        found, failed = super()._put(commit, data)
+        if found is None:
+            self._state.number += 1
+            next_one = self._signed(commit.change)
+            found, failed = super()._put(next_one, encode_commit(next_one))
+            if found is not None and found.uid == next_one.uid:
+                object.__setattr__(commit, "uid", found.uid)
+        return found, failed
+
+
+def ignoring_void(state: State, staged: StagedWrite) -> Change | None:
+    void, state.void = state.void, set()
+    try:
+        return commit_write(state, staged)
+    finally:
+        state.void = void
+
+
+def ignoring_versions(state: State, staged: StagedWrite) -> Change | None:
+    apps = state.apps
+    state.apps = {name: app._replace(version=None) for name, app in apps.items()}
+    try:
+        return commit_write(state, staged)
+    finally:
+        state.apps = apps
+
+
+WRONG: dict[str, Callable[[int], Model]] = {
+    "an absent commit's number is skipped": lambda seed: Model(seed, NextNumber),
+    "objects are deleted without a void commit": lambda seed: Model(seed, voids=False),
+    "a writer does not look whether its write is void": lambda seed: Model(seed, Unchecked, ignoring_void),
+    "a writer does not look for its version": lambda seed: Model(seed, Unchecked, ignoring_versions),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_without_one_rule_something_is_lost_or_doubled(wrong: Callable[[int], Model]) -> None:
+    assert sum(is_wrong(wrong(seed)) for seed in range(100)) >= 8
+
+
+# --- writes without an app: only the uid tells whether a commit is the writer's own
+
+
+class OthersOwn(CommitLog):
+    """Takes every refusal for a commit of another writer."""
+
+    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
+        try:
+            self.store.put_new(commit_key(commit.number), data)
+            return commit, None
+        except ObjectExistsError:
+            object.__setattr__(commit, "uid", hex_id(0))
+        except ObjectStoreError:
+            pass
+        return super()._put(commit, data)
+
+
+def doubled(seed: int, kind: type[CommitLog]) -> bool:
+    random, memory = Random(seed), MemoryStore()
+    commit_log(memory).commit(lambda _: create_topic(partitions=1))
+    store = FaultyStore(memory, random, 0.4)
+    for number in range(5):
+        staged_object, rows = StagedObject(0, 0, 0, ROW_BYTES), np.array([(0, 0, ROW_BYTES, 1, 1, 5)], np.int64)
+        staged = StagedWrite(hex_id(number), [staged_object], {(TOPIC_ID, 0): rows})
+        propose: Proposal = lambda state, staged=staged: commit_write(state, staged)  # type: ignore[misc]  # noqa: E731
+        try:
+            commit_log(store, seed, kind).commit(propose)
+        except ObjectStoreError:
+            continue
+    store.land_late(1.0)
+    keys = [one.key for one in commit_log(memory).state.slices(TOPIC_ID, 0)]
+    return len(keys) != len(set(keys))
+
+
+def test_a_write_without_an_app_is_not_doubled_by_its_own_refusal() -> None:
+    assert not any(doubled(seed, CommitLog) for seed in range(100))
+    assert any(doubled(seed, OthersOwn) for seed in range(100))
+
+
+def test_the_model_tries_what_it_should() -> None:
+    """Kills, fencing, skipped versions and void writes all happen, else the model shows nothing."""
+    kinds: set[str] = set()
+    for seed in range(60):
+        model = Model(seed)
+        model.run()
+        state = model.open(faults=False).state
+        kinds |= {"void"} if state.void else set()
+        kinds |= {"several drivers"} if state.apps["app"].epoch > 2 else set()
+        kinds |= {"staged again"} if len(model.batch_of) > BATCHES else set()
+    assert kinds == {"void", "several drivers", "staged again"}

@@ -1,0 +1,154 @@
+"""Opening a log: where it begins to read, what it costs, and what it does not believe."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key, encode_checkpoint
+from pyspark_commitlog.storage.bucket.commits.commit import commit_key
+from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.loading import find_head
+from pyspark_commitlog.storage.errors import CorruptionError
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, state_of
+from tests.support.stores.faulty_store import StaleStore
+from tests.support.stores.memory_store import MemoryStore
+
+
+def written(commits: int) -> MemoryStore:
+    """A log of so many commits; each but the first adds a record."""
+    store = MemoryStore()
+    log = commit_log(store)
+    for number in range(commits):
+        log.commit(lambda _, number=number: data(number, 1, base=number - 1) if number else create_topic())  # type: ignore[misc]
+    return store
+
+
+def end_of(store: MemoryStore) -> int:
+    return commit_log(store).state.partitions[TOPIC_ID, 0].end
+
+
+@pytest.fixture(scope="module")
+def long_log() -> dict[str, bytes]:
+    return written(321).objects
+
+
+@pytest.fixture
+def store(long_log: dict[str, bytes]) -> MemoryStore:
+    copied = MemoryStore()
+    for key, value in long_log.items():
+        copied.put(key, value)
+    return copied
+
+
+def test_a_log_is_read_from_its_newest_checkpoint(store: MemoryStore) -> None:
+    assert store.get(NEWEST, limit=100) == b'{"n": 300}'
+    store.requests.clear()
+    assert end_of(store) == 320
+    assert (
+        store.requests["get"] == 3 + 21 + 1
+    )  # hint, checkpoint and its commit; commits; the one that is not there yet
+    assert store.requests["head"] <= 15
+
+
+def test_a_look_at_nothing_new_is_one_request(store: MemoryStore) -> None:
+    log = commit_log(store)
+    store.requests.clear()
+    log.catch_up()
+    assert store.requests == {"get": 1}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        None,
+        b"",
+        b"{}",
+        b"[]",
+        b'{"n": "x"}',
+        b'{"n": -5}',
+        b'{"n": 100}',
+        b'{"n": 250}',
+        b'{"n": 99999999999}',
+        b"x" * 2000,
+    ],
+)
+def test_a_hint_that_is_missing_old_or_wrong_costs_requests_only(store: MemoryStore, hint: bytes | None) -> None:
+    store.delete([NEWEST])
+    if hint is not None:
+        store.put(NEWEST, hint)
+    store.requests.clear()
+    assert end_of(store) == 320
+    assert store.requests["get"] < 40  # it found the checkpoint of 300
+
+
+def test_a_checkpoint_that_is_not_to_be_believed_is_passed_over(store: MemoryStore) -> None:
+    good = encode_checkpoint(commit_log(store).state)
+    of_another_log = encode_checkpoint(state_of(create_topic()))
+    older = store.objects[checkpoint_key(200)]
+    for bad in (b"", good[:100], good, of_another_log, older):
+        store.put(checkpoint_key(300), bad)
+        assert end_of(store) == 320
+    for number in (100, 200, 300):
+        store.put(checkpoint_key(number), b"damaged")
+    assert end_of(store) == 320
+
+
+@pytest.mark.parametrize("number", [301, 310, 320])
+def test_nothing_is_read_past_a_missing_commit(store: MemoryStore, number: int) -> None:
+    store.delete([commit_key(number)])
+    with pytest.raises(CorruptionError, match="missing") as raised:
+        commit_log(store)
+    assert raised.value.path == f"memory://bucket/{commit_key(number)}"
+
+
+def test_a_log_whose_commits_expired_is_not_taken_for_an_empty_one() -> None:
+    store = written(20)
+    store.delete([commit_key(number) for number in range(1, 10)])
+    with pytest.raises(CorruptionError, match="missing"):
+        commit_log(store)
+
+
+def test_commits_below_the_checkpoint_are_not_needed(store: MemoryStore) -> None:
+    store.delete([commit_key(number) for number in range(1, 300)])
+    assert end_of(store) == 320
+
+
+def test_a_commit_of_another_log_is_noticed(store: MemoryStore) -> None:
+    other = written(10)
+    store.put(commit_key(310), other.objects[commit_key(10)])
+    with pytest.raises(CorruptionError, match="commit 10"):
+        commit_log(store)
+
+
+def test_a_damaged_commit_is_named(store: MemoryStore) -> None:
+    store.put(commit_key(310), store.objects[commit_key(310)][:-1])
+    with pytest.raises(CorruptionError, match=commit_key(310)):
+        commit_log(store)
+
+
+def test_a_store_that_lags_never_makes_a_wrong_state(store: MemoryStore) -> None:
+    """It may show an earlier state, or a hole, but never skips a commit."""
+    states: list[State] = []
+    for seed in range(20):
+        with suppress(CorruptionError):
+            states.append(commit_log(StaleStore(store, Random(seed), 0.05)).state)
+    assert states
+    for state in states:
+        assert state.partitions[TOPIC_ID, 0].end == state.number - 1
+
+
+@pytest.mark.parametrize("head", [0, 1, 2, 3, 7, 8, 9, 100, 1000, 10_000])
+def test_the_head_is_found_by_doubling_and_halving(head: int) -> None:
+    for known in {0, head // 2, max(head - 1, 0), head}:
+        asked: list[int] = []
+
+        def exists(number: int, asked: list[int] = asked) -> bool:
+            asked.append(number)
+            return number <= head
+
+        assert find_head(exists, known) == head
+        assert len(asked) <= 2 * max(head - known, 1).bit_length() + 1
+        assert head != known or len(asked) == 1

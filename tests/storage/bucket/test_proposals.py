@@ -1,0 +1,82 @@
+"""What exactly-once writers may commit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyspark_commitlog.storage.bucket import StagedWrite, commit_write, open_app
+from pyspark_commitlog.storage.bucket.commits.commit import (
+    GroupOffset,
+    OpenChange,
+    StagedObject,
+    TopicChange,
+    VoidChange,
+)
+from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.errors import (
+    ProducerFencedError,
+    ProgressMismatchError,
+    TransactionAbortedError,
+    UnknownTopicOrPartitionError,
+)
+from tests.support.stores.commits import TOPIC_ID, create_topic, data, hex_id, state_of
+
+ROWS = np.array([(0, 0, 100, 1, 1, 5)], np.int64)
+BEGUN = (create_topic(), OpenChange("app", 1, "q"), data(1, 3, app="app", version=5, epoch=1, query="q"))
+
+
+def staged(version: int = 6, epoch: int = 1, write: int = 2) -> StagedWrite:
+    slices = {(TOPIC_ID, 0): ROWS, (TOPIC_ID, 1): ROWS[:0]}
+    offsets = {"g": {"t-0": GroupOffset(1, "")}}
+    claim = Claim("app", epoch, "q", "run")
+    return StagedWrite(hex_id(write), [StagedObject(0, 0, 0, 100)], slices, claim, version, offsets)
+
+
+def test_a_write_begins_where_the_partition_ends() -> None:
+    change = commit_write(state_of(*BEGUN), staged())
+    assert change is not None
+    assert [(part.partition, part.base_offset) for part in change.parts] == [(0, 3)]
+    assert (change.app, change.version, change.epoch, change.query, change.run) == ("app", 6, 1, "q", "run")
+    assert change.offsets == {"g": {"t-0": GroupOffset(1, "")}}
+
+
+@pytest.mark.parametrize("version", [0, 4, 5])
+def test_a_version_that_is_committed_is_skipped(version: int) -> None:
+    assert commit_write(state_of(*BEGUN), staged(version)) is None
+
+
+def test_a_writer_is_fenced_by_the_next_one() -> None:
+    state = state_of(*BEGUN, OpenChange("app", 2, "q"))
+    with pytest.raises(ProducerFencedError, match="'app'"):
+        commit_write(state, staged())
+    with pytest.raises(ProducerFencedError):
+        commit_write(state_of(create_topic()), staged())
+
+
+def test_a_write_that_was_given_up_must_be_written_again() -> None:
+    with pytest.raises(TransactionAbortedError, match="write again"):
+        commit_write(state_of(*BEGUN, VoidChange([hex_id(2)])), staged())
+
+
+def test_a_write_for_a_deleted_topic_is_refused_even_if_there_is_another_of_its_name() -> None:
+    state = state_of(*BEGUN, TopicChange("delete", "t", TOPIC_ID), create_topic(topic_id="u" * 22))
+    with pytest.raises(UnknownTopicOrPartitionError, match=TOPIC_ID):
+        commit_write(state, staged())
+
+
+def test_an_app_is_opened_with_the_next_epoch() -> None:
+    assert open_app(state_of(), "app", "q", None) == OpenChange("app", 1, "q", None)
+    assert open_app(state_of(*BEGUN), "app", "q", "r") == OpenChange("app", 2, "q", "r")
+
+
+def test_an_app_is_not_taken_over_by_another_query() -> None:
+    with pytest.raises(ProgressMismatchError, match="another txnAppId"):
+        open_app(state_of(*BEGUN), "app", "other", None)
+    assert open_app(state_of(create_topic(), OpenChange("app", 1, "q")), "app", "other", None).epoch == 2
+
+
+def test_a_write_without_an_app_has_no_version() -> None:
+    change = commit_write(state_of(*BEGUN), StagedWrite(hex_id(2), [StagedObject(0, 0, 0, 100)], {(TOPIC_ID, 0): ROWS}))
+    assert change is not None
+    assert (change.app, change.version, change.epoch, change.offsets) == (None, None, None, None)
