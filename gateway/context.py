@@ -53,6 +53,7 @@ class Context:
     partitions: Partitions
     appender: Appender
     admin: ManagerWorker  # changes topics
+    creations: ManagerWorker  # creates many partitions, which takes long
     lookups: ManagerWorker  # searches by time
     logins: Worker  # checks passwords
     figures: Figures

@@ -150,6 +150,7 @@ class Gateway:
             Appender(config.num_io_threads, self.figures.synced),
         )
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
+        creations = ManagerWorker("gateway-creations", managers)
         count = config.offsets_topic_num_partitions
         group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, count)
         count = config.transaction_state_log_num_partitions
@@ -157,7 +158,7 @@ class Gateway:
         groups, logins = GroupThreads(config, own, managers, group_homes), Worker("gateway-logins")
         transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
         follower = Follower(partitions, topics, appender)
-        for part in (partitions, appender, admin, lookups, groups, logins, follower, transactions):
+        for part in (partitions, appender, admin, creations, lookups, groups, logins, follower, transactions):
             part.start()
             starting.callback(part.stop)
         return Context(
@@ -170,6 +171,7 @@ class Gateway:
             partitions=partitions,
             appender=appender,
             admin=admin,
+            creations=creations,
             lookups=lookups,
             logins=logins,
             figures=self.figures,

@@ -70,9 +70,15 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
     check_changeable(name, "a change of its number of partitions")
     if dry_run:
         return _enlarged(manager.topic(name), total)
-    with _changing(manager, name) as topic:
+    before = _described(manager, manager.topic(name))
+    _enlarged(before, total)
+    manager.check_writable()
+    planned = range(len(before.partitions), total)
+    with manager.staged_partitions(before, planned) as staged, _changing(manager, name) as topic:
         larger = _enlarged(topic, total)
-        manager.make_partitions(larger, range(len(topic.partitions), total))
+        is_as_before = (topic.topic_id, topic.partitions) == (before.topic_id, before.partitions)
+        added = range(len(topic.partitions), total)
+        manager.make_partitions(larger, added, staged if is_as_before else None)
         manager.describe_topics({**manager.described_topics(), name: larger})
         return larger
 

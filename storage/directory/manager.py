@@ -6,8 +6,8 @@ which are unknown; its topics and partitions are found by the names of directori
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
@@ -21,7 +21,7 @@ from ..errors import (
     UnknownTopicOrPartitionError,
     did_you_mean,
 )
-from ..filesystem import FileSystem, not_a_link, write_atomically
+from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
@@ -31,6 +31,7 @@ from .log_directory import LogDirectory, RootCheckpoints
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
 from .topics_file import PARTITIONS_MAX, Known, TopicDescription
 
+UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions
 
 LOST = (
@@ -119,15 +120,18 @@ class LogManager(LogDirectory):
         topic_id = topic_id or checkpoints.encode_id(uuid4())
         topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
         self._take_broker_lock()
-        with self.root_lock():
-            topics = self.topics()
-            clash = next((other for other in topics if names.collides(name, other)), None)
-            if clash is not None:
-                why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
-                raise TopicExistsError(f"topic {clash!r} exists in {self.directory}{why}")
-            self.make_partitions(topic, topic.partitions)
+        self._check_free(name)
+        with self.staged_partitions(topic, topic.partitions) as staged, self.root_lock():
+            self._check_free(name)
+            self.make_partitions(topic, topic.partitions, staged)
             self.describe_topics({**self.described_topics(), name: topic})
         return topic
+
+    def _check_free(self, name: str) -> None:
+        clash = next((other for other in self.topics() if names.collides(name, other)), None)
+        if clash is not None:
+            why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
+            raise TopicExistsError(f"topic {clash!r} exists in {self.directory}{why}")
 
     def ensure_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None
@@ -152,24 +156,58 @@ class LogManager(LogDirectory):
             _check_configs(topic, configs)
         return topic
 
-    def make_partitions(self, topic: TopicDescription, partitions: Iterable[int]) -> None:
+    @contextmanager
+    def staged_partitions(self, topic: TopicDescription, partitions: Sequence[int]) -> Iterator[str | None]:
+        """Makes the directories of many partitions, without the root lock; yields the folder that has them.
+
+        Making one takes milliseconds, and other processes wait for the lock. Yields None for few partitions. The
+        folder has a name of those that are to be deleted, so a later deletion, and a broker, remove what a crash left.
+        """
+        if len(partitions) <= UNSTAGED_MAX:
+            yield None
+            return
+        folder = self.path(names.marked_directory(topic.name, 0, "delete", uuid4().hex))
+        self.filesystem.make_directory(folder)
+        try:
+            for partition in partitions:
+                self._make_directory(folder, topic, partition)
+            yield folder
+        finally:
+            remove_tree(self.filesystem, folder)
+
+    def make_partitions(self, topic: TopicDescription, partitions: Iterable[int], staged: str | None = None) -> None:
         """Creates the directories of some partitions, without records; durable. The caller holds the root lock.
 
         First removes checkpoint entries of earlier partitions with the same names: a new log begins at offset 0, and
-        its recovery point of 0 states that nothing is synced.
+        its recovery point of 0 states that nothing is synced. ``staged``: of :meth:`staged_partitions`.
         """
         self.forget_partitions({TopicPartition(topic.name, partition) for partition in partitions})
-        assert topic.topic_id is not None
-        metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
         for partition in partitions:
-            directory = self.path(names.partition_directory(topic.name, partition))
-            self.filesystem.make_directory(directory)
-            write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+            if staged is None or not self._is_moved(staged, names.partition_directory(topic.name, partition)):
+                self._make_directory(self.directory, topic, partition)
+        if staged is not None and self.filesystem.status(staged) is not None:
+            self.filesystem.sync_directory(staged)
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         recovery_points |= {TopicPartition(topic.name, each): 0 for each in partitions}
         data = checkpoints.encode_offsets(recovery_points)
         write_atomically(self.filesystem, self.path(names.RECOVERY_POINT_CHECKPOINT), data)
         self.filesystem.sync_directory(self.directory)
+
+    def _make_directory(self, parent: str, topic: TopicDescription, partition: int) -> None:
+        assert topic.topic_id is not None
+        metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
+        directory = names.join(parent, names.partition_directory(topic.name, partition))
+        self.filesystem.make_directory(directory)
+        write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
+
+    def _is_moved(self, staged: str, name: str) -> bool:
+        """Moves a directory to its place; False if a crash left another there, or a deletion removed this one."""
+        if self.filesystem.status(self.path(name)) is not None:
+            return False
+        with suppress(FileNotFoundError):
+            self.filesystem.rename(names.join(staged, name), self.path(name))
+            return True
+        return False
 
     # Logs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, TopicDescription
 from tests.support.gateway import WireClient, produce_fields, serving
 from tests.support.logs.building import batch
 
@@ -253,3 +254,36 @@ def test_the_nodes_settings_are_shown_and_those_for_all_topics_changed(client: W
     assert change(client, "", {**days, "config_operation": 1, "value": None}, kind=4) == 0
     assert change(client, "99", days, kind=4) == 42
     assert change(client, "nowhere", {"name": "retention.ms", "config_operation": 0, "value": "1"}) == 3
+
+
+def test_administrators_do_not_wait_while_many_partitions_are_created(
+    gateway: Gateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on, making = threading.Event(), threading.Event()
+    make = LogManager._make_directory
+
+    def wait(self: LogManager, parent: str, topic: TopicDescription, partition: int) -> None:
+        if topic.name == "large" and partition == 101:
+            making.set()
+            assert going_on.wait(30)
+        make(self, parent, topic, partition)
+
+    monkeypatch.setattr(LogManager, "_make_directory", wait)
+    with WireClient(gateway) as other:
+        large = {"name": "large", "num_partitions": 150, "replication_factor": 1}
+        sent = other.send(19, 5, topics=[large], timeout=1000)
+        assert making.wait(30)
+        small = {"name": "small", "num_partitions": 1, "replication_factor": 1}
+        assert not client.ask(19, 5, topics=[small], timeout=1000).topics[0].error_code
+        assert client.ask(3, 9, topics=[{"name": "large"}], allow_auto_topic_creation=False).topics[0].error_code == 3
+        grown = {"name": "small", "count": 2, "assignments": None}
+        assert not client.ask(37, 1, topics=[grown], timeout=1000, validate_only=False).results[0].error_code
+        deleted = client.ask(20, 4, topic_names=["small"], timeout=1000)
+        assert not deleted.responses[0].error_code
+        going_on.set()
+        assert not other.answer(19, 5, sent).topics[0].error_code
+        again = client.ask(19, 5, topics=[large], timeout=1000).topics[0]
+        assert again.error_code == 36, "the topic exists"
+        many = {"name": "large", "count": 300, "assignments": None}
+        assert not client.ask(37, 1, topics=[many], timeout=1000, validate_only=False).results[0].error_code
+        assert len(client.ask(3, 9, topics=[{"name": "large"}]).topics[0].partitions) == 300

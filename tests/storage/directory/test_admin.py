@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, check_whole, delete_topic
+from pyspark_commitlog.storage.directory.admin import (
+    add_partitions,
+    alter_configs,
+    check_whole,
+    delete_topic,
+    partition_topic_id,
+)
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
@@ -194,7 +200,9 @@ def test_after_a_power_cut_the_topic_can_be_deleted_or_is_gone() -> None:
     assert listed == {True, False}
 
 
-def test_after_a_power_cut_partitions_are_added_or_not() -> None:
+@pytest.mark.parametrize("unstaged", [0, 100])
+def test_after_a_power_cut_partitions_are_added_or_not(unstaged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.directory.manager.UNSTAGED_MAX", unstaged)
     found = set()
     for operation, disk in crash_points(lambda each: add_partitions(manager_of(each), "orders", 3), synced()):
         for seed in (0, 3):
@@ -205,6 +213,40 @@ def test_after_a_power_cut_partitions_are_added_or_not() -> None:
             counts = [len(rows(manager.open_reader("orders", each))) for each in range(3)]
             assert counts == [1, 0, 0], operation
     assert found == {2, 3}
+
+
+@pytest.mark.parametrize("unstaged", [0, 100])
+def test_after_a_power_cut_the_topic_is_created_or_not(unstaged: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.directory.manager.UNSTAGED_MAX", unstaged)
+    found = set()
+    for operation, disk in crash_points(lambda each: manager_of(each).create_topic("new", partitions=3), synced()):
+        for seed in (0, 3):
+            manager = manager_of(disk.crash(seed))
+            found.add("new" in manager.topics())
+            if "new" not in manager.topics():
+                manager.create_topic("new", partitions=3)
+            ids = {partition_topic_id(manager, "new", each) for each in range(3)}
+            assert ids == {manager.topic("new").topic_id}, operation
+            assert [len(rows(manager.open_reader("new", each))) for each in range(3)] == [0, 0, 0], operation
+            delete_topic(manager, "new")
+            assert not [name for name in manager.filesystem.list("/log") if name.endswith("-delete")], operation
+    assert found == {True, False}
+
+
+def test_many_partitions_are_made_before_the_root_lock_is_taken() -> None:
+    disk = MemoryFileSystem(ManualClock(NOW_MS))
+    with manager_of(disk) as made:
+        lock = made.root_lock
+
+        def checked() -> object:
+            (staged,) = (name for name in disk.list("/log") if name.endswith("-delete"))
+            assert len(disk.list(f"/log/{staged}")) == 150
+            return lock()
+
+        made.root_lock = checked  # type: ignore[method-assign, assignment]
+        topic = made.create_topic("new", partitions=150)
+        assert {partition_topic_id(made, "new", each) for each in range(150)} == {topic.topic_id}
+        assert not [name for name in disk.list("/log") if name.endswith("-delete")]
 
 
 def manager_of(disk: MemoryFileSystem) -> LogManager:
