@@ -1,0 +1,101 @@
+"""The two servers of the gateway's benchmark, each in a process of its own: ours, and a broker of Kafka 3.9.1.
+
+Both have the number of threads that they have by default; the broker runs with the JVM options of its start script.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.compaction import WarmBroker
+
+READY_S = 60
+ADMIN_S = 60
+UNSYNCED = {"flush.messages": str(2**62)}  # of a topic: appends are answered without a sync, as a broker does
+# What a broker has by default, where the tests' broker has less.
+DEFAULTS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+    "log.cleaner.dedupe.buffer.size": str(128 << 20),
+    "log.segment.delete.delay.ms": "1000",  # so that deleted topics do not fill the disk
+}
+
+
+class Server:
+    """A server that runs. A context manager that ends it."""
+
+    bootstrap: str
+    pid: int
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic, and wait for it."""
+        new = NewTopic(topic, partitions, 1, config=dict(configs or {}))
+        admin = self._admin()
+        admin.create_topics([new])[topic].result(ADMIN_S)
+
+    def delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(ADMIN_S)
+
+    def cpu_s(self) -> float:
+        """The CPU seconds of the process so far, with those of the kernel for it."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
+
+
+class Gateway(Server):
+    """``commitlog gateway`` on an empty directory."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        options = [f"--config={name}={value}" for name, value in (settings or {}).items()]
+        command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", "gateway"]
+        command += ["--log-dir", str(directory), "--listen", "127.0.0.1:0", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("listening on "):
+            raise RuntimeError(f"the gateway did not start: it printed {line!r}")
+        self.bootstrap, self.pid = line.split()[-1], self._process.pid
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(READY_S)
+
+
+class _Broker(WarmBroker):
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+
+class Kafka(Server):
+    """A broker with an empty directory."""
+
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._broker = _Broker(home).start(props={**DEFAULTS, **(settings or {})})
+        self.bootstrap, self.pid = self._broker.bootstrap, self._broker.pid
+
+    def stop(self) -> None:
+        self._broker.kill()
