@@ -1,7 +1,7 @@
 """Appender and syncers: append what waits for a partition under one lock, then sync it once for all of it.
 
 A partition always has the same syncer, so its appends are answered in order; the appender writes the next group while
-a syncer syncs the last one.
+a syncer syncs the last one. What a topic's flush settings let wait is answered by the appender.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
 from .led_partition import Check, LedPartition
@@ -25,9 +24,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Append:
-    """A batch for a partition. ``done`` is called once, when it is synced or refused, by the thread of a syncer."""
+class Append(NamedTuple):
+    """A batch for a partition. ``done`` is called once, when it is synced or refused, by a thread of the appender."""
 
     led: LedPartition
     batch: CheckedBatch
@@ -35,8 +33,7 @@ class Append:
     check: Check | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Change:
+class _Change(NamedTuple):
     """A change of the log that is no client's batch; ``done`` is called when it is shown, or with the error."""
 
     led: LedPartition
@@ -44,8 +41,7 @@ class _Change:
     done: Callable[[Exception | None], None]
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
+class _Group(NamedTuple):
     """What was done to a partition and is to be synced, with what to call then."""
 
     led: LedPartition
@@ -116,7 +112,11 @@ class Appender:
             for job in jobs:
                 job.done(error)
             return
-        self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
+        if led.waits_for_sync:
+            self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
+        else:
+            led.wake()
+            _call_all(calls, None)
 
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:
@@ -169,6 +169,10 @@ def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]], ob
         _log_unexpected(error)
         failure = error
     observe(time.perf_counter() - began_s)
+    _call_all(calls, failure)
+
+
+def _call_all(calls: list[Callable[[Exception | None], None]], failure: Exception | None) -> None:
     for call in calls:
         try:
             call(failure)
@@ -178,13 +182,8 @@ def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]], ob
 
 def drained(queue: SimpleQueue[T]) -> list[T]:
     """Waits for one item, and returns it with those behind it."""
-    found = [queue.get()]
-    try:
-        while len(found) < GROUP_MAX:
-            found.append(queue.get_nowait())
-    except Empty:
-        pass
-    return found
+    first = queue.get()
+    return [first, *(queue.get() for _ in range(min(queue.qsize(), GROUP_MAX - 1)))]  # nobody else takes from it
 
 
 def _log_unexpected(error: Exception | None) -> None:

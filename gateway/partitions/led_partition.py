@@ -7,9 +7,8 @@ shown. What another process appended is shown once this process has synced it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...storage import (
     AppendInfo,
@@ -29,8 +28,7 @@ T = TypeVar("T")
 Check = Callable[[], object]  # raises RequestError if a batch must not be appended
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """What a fetch finds in a partition."""
 
     high_watermark: int
@@ -97,12 +95,17 @@ class LedPartition:
             return error
         return None
 
+    @property
+    def waits_for_sync(self) -> bool:
+        """Whether what was appended is not shown before :meth:`sync`; else :meth:`wake` is enough."""
+        return self._has_others or not self._is_relaxed
+
     def sync(self) -> None:
         """Syncs what was appended, and shows it. Raises StorageError. Others may append to the partition during it.
 
         Also after :meth:`leave`: what was appended before is to be acknowledged.
         """
-        if self._has_others or not self._is_relaxed:
+        if self.waits_for_sync:
             self._has_others = False
             self._log.sync_appended()
         self.wake()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -47,8 +46,7 @@ class FetchRequest(NamedTuple):
     partitions: Sequence[FetchPartition]
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(NamedTuple):
     """The answer for one partition. ``aborted``: None for readers of uncommitted records."""
 
     topic: str | UUID

@@ -21,7 +21,7 @@ class RequestReader:
     """Reads one value after the other. Every method raises MalformedRequestError if the bytes end too early."""
 
     def __init__(self, data: memoryview, position: int, *, is_flexible: bool) -> None:
-        self._data = data
+        self._data, self._size = data, len(data)
         self._at = position
         self._is_flexible = is_flexible
 
@@ -81,8 +81,8 @@ class RequestReader:
 
     def tags(self) -> None:
         """Passes over the tagged fields at the end of a struct, in flexible versions."""
-        if self._is_flexible:
-            for _ in range(self._uvarint()):
+        if self._is_flexible and (count := self._uvarint()):
+            for _ in range(count):
                 self._uvarint()
                 self._take(self._uvarint())
 
@@ -95,6 +95,10 @@ class RequestReader:
         return found
 
     def _uvarint(self) -> int:
+        at = self._at
+        if at < self._size and (byte := self._data[at]) < 0x80:  # most have one byte
+            self._at = at + 1
+            return byte
         found = 0
         for index in range(VARINT_BYTES_MAX):
             byte = self._take(1)[0]
@@ -105,7 +109,7 @@ class RequestReader:
 
     def _take(self, length: int) -> memoryview:
         end = self._at + length
-        if end > len(self._data):
+        if end > self._size:
             raise MalformedRequestError("a request ends too early")
         found, self._at = self._data[self._at : end], end
         return found

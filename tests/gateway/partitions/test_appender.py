@@ -1,0 +1,91 @@
+"""Appender: which appends wait for a sync, and that each is answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition
+from pyspark_commitlog.storage import AppendInfo, check_batch
+from tests.support.logs import building
+
+TIMEOUT_S = 30
+
+
+class Appending:
+    """A partition, an appender, and what it answered; ``syncs`` has an entry for each sync."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        self.led = LedPartition("t", 0, building.open_log(directory / "t-0", **settings))
+        self.syncs: list[float] = []
+        self.appender = Appender(2, self.syncs.append)
+        self._answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
+
+    def append(self, value: bytes) -> None:
+        batch = check_batch(building.batch(value).tobytes(), self.led.config)
+        self.appender.append(Append(self.led, batch, self._answers.put))
+
+    def first_offset(self) -> int:
+        """Of the next answer."""
+        answer = self._answers.get(timeout=TIMEOUT_S)
+        assert isinstance(answer, AppendInfo)
+        return answer.first_offset
+
+    def catch_up(self) -> None:
+        caught_up: SimpleQueue[Exception | None] = SimpleQueue()
+        self.appender.catch_up(self.led, caught_up.put)
+        assert caught_up.get(timeout=TIMEOUT_S) is None
+
+
+@contextmanager
+def appending(directory: Path, **settings: Any) -> Iterator[Appending]:
+    started = Appending(directory, **settings)
+    started.appender.start()
+    try:
+        yield started
+    finally:
+        started.appender.stop()
+
+
+def test_an_append_is_answered_after_its_sync(tmp_path: Path) -> None:
+    with appending(tmp_path) as partition:
+        for offset in range(3):
+            partition.append(b"value")
+            assert partition.first_offset() == offset
+            assert len(partition.syncs) == offset + 1
+        assert partition.led.high_watermark == 3
+
+
+def test_appends_that_a_topic_lets_wait_are_answered_without_a_syncer(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        for offset in range(3):
+            partition.append(b"value")
+            assert partition.first_offset() == offset
+            assert partition.led.high_watermark == offset + 1
+        assert partition.syncs == []
+
+
+def test_a_reader_that_waits_is_woken_by_an_append_that_may_wait_for_its_sync(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        woken: SimpleQueue[bool] = SimpleQueue()
+        assert partition.led.wait(0, lambda: woken.put(True))
+        partition.append(b"value")
+        assert woken.get(timeout=TIMEOUT_S)
+
+
+def test_what_others_appended_is_synced_whatever_a_topic_lets_wait(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        building.open_log(tmp_path / "t-0").append_records(building.records([b"by another"]), sync=False)
+        partition.catch_up()
+        assert len(partition.syncs) == 1
+        assert partition.led.high_watermark == 1
+
+
+def test_all_that_was_given_is_answered_before_a_stop_ends(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        for _ in range(100):
+            partition.append(b"value")
+    assert [partition.first_offset() for _ in range(100)] == list(range(100))
