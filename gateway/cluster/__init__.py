@@ -1,8 +1,8 @@
 """Several gateways over one log directory: the registry that they share, who lives, and who leads a partition.
 
 :class:`Cluster` is one node's sight of the others. ``registration`` has the nodes in the registry, ``view`` the leaders
-that follow from who lives, ``homes`` the coordinators, ``topic_nodes`` what old clients look for, and ``cluster_id`` the
-cluster's id; ``opening`` opens the registry that the settings name.
+that follow from who lives, ``homes`` the coordinators, ``topic_nodes`` what old clients look for, ``cluster_id`` the id
+of the cluster; ``opening`` opens the registry that the settings name.
 """
 
 from __future__ import annotations
