@@ -9,14 +9,45 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from ... import storage
-from ..flags import TOPIC, AsJson, LogDir, complete_topic, only
+from ..flags import AsJson, LogDir, only
 from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
-from . import resetting
+from . import migrating, resetting
+from .group_flags import (
+    AllGroups,
+    AllTopics,
+    ByDuration,
+    Delete,
+    DeleteOffsets,
+    Describe,
+    DryRun,
+    Execute,
+    Export,
+    From,
+    FromFile,
+    Group,
+    List,
+    Members,
+    MigrateOffsets,
+    Offsets,
+    ResetOffsets,
+    ShiftBy,
+    State,
+    To,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    Topic,
+    Type,
+    Verbose,
+    ZooKeeperConnect,
+)
 from .group_tables import (
     STATES_KNOWN,
     TYPES_KNOWN,
@@ -37,66 +68,6 @@ NEW_OFFSETS = (
 HOLDER = "commitlog groups"
 
 
-List = Annotated[bool, typer.Option("--list", help="List group names; with --state or --type, show these too.")]
-Describe = Annotated[
-    bool, typer.Option("--describe", help="Show offsets and lag; with --state or --members, those instead.")
-]
-Delete = Annotated[bool, typer.Option("--delete", help="Delete groups; with --dry-run, only print which.")]
-DeleteOffsets = Annotated[bool, typer.Option("--delete-offsets", help="Delete a group's offsets for --topic.")]
-ResetOffsets = Annotated[
-    bool, typer.Option("--reset-offsets", help="Reset offsets; without --execute, only print them.")
-]
-Group = Annotated[list[str] | None, typer.Option(help="A group. Repeatable.")]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Select all groups.")]
-State = Annotated[
-    str | None,
-    typer.Option(
-        "--state",
-        metavar="[STATES]",
-        help="Show states instead of offsets; with --list, only groups in these states: Stable,Empty.",
-    ),
-]
-Type = Annotated[
-    str | None,
-    typer.Option(
-        "--type", metavar="[TYPES]", help="With --list: show types, or only groups of these types: Classic,Consumer."
-    ),
-]
-Offsets = Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")]
-Members = Annotated[bool, typer.Option("--members", help="Show members of the last generation instead of offsets.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="With --members: also show assignments.")]
-Topic = Annotated[
-    list[str] | None,
-    typer.Option(
-        *TOPIC, autocompletion=complete_topic, help="A topic, or some of its partitions: orders:0,2. Repeatable."
-    ),
-]
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Select all topics the group has offsets for.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end.")]
-ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the log end if there is none.")
-]
-ToOffset = Annotated[int | None, typer.Option(help="Reset to this offset, or to the nearest one in the log.")]
-ToDatetime = Annotated[
-    str | None, typer.Option(help="Reset to the first record at or after a time: 2026-11-21T06:00:00.000, in UTC.")
-]
-ByDuration = Annotated[
-    str | None, typer.Option(help="Reset to the first record that is at most this old: P1DT2H30M10S.")
-]
-ShiftBy = Annotated[int | None, typer.Option(help="Shift by this many offsets; backwards if negative.")]
-FromFile = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="CSV",
-        help="Reset to offsets from a file of topic,partition,offset; rows begin with the group if there are several.",
-    ),
-]
-Export = Annotated[bool, typer.Option("--export", help="Print the new offsets in the format of --from-file.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Commit the new offsets of --reset-offsets.")]
-
-
 def groups(  # the flags are those of kafka-consumer-groups
     *,
     log_dir: LogDir,
@@ -105,6 +76,10 @@ def groups(  # the flags are those of kafka-consumer-groups
     delete: Delete = False,
     delete_offsets: DeleteOffsets = False,
     reset_offsets: ResetOffsets = False,
+    migrate_offsets: MigrateOffsets = False,
+    source: From = None,
+    target_place: To = None,
+    zookeeper_connect: ZooKeeperConnect = None,
     group: Group = None,
     all_groups: AllGroups = False,
     state: State = None,
@@ -138,7 +113,9 @@ def groups(  # the flags are those of kafka-consumer-groups
         delete=delete,
         delete_offsets=delete_offsets,
         reset_offsets=reset_offsets,
+        migrate_offsets=migrate_offsets,
     )
+    is_to_log = migrating.is_to_log(source, target_place, zookeeper_connect, is_asked=migrate_offsets)
     if (execute and dry_run) or (export and as_json):
         raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
     if (state is not None) + members + offsets > 1:
@@ -158,6 +135,11 @@ def groups(  # the flags are those of kafka-consumer-groups
     target = resetting.target(**scenarios) if reset_offsets else None
     asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
     with storage.LogManager.open(log_dir) as manager:
+        if migrate_offsets:
+            names = None if all_groups else group or []
+            plan = migrating.Plan(names, is_to_log=is_to_log, execute=execute, as_json=as_json)
+            migrating.migrate(manager, zookeeper_connect, plan)
+            return
         _Groups(manager, as_json=as_json, is_dry=dry_run).run(action, asked, target)
 
 

@@ -42,7 +42,7 @@ class ZooKeeper:
             "clientPort": self.port,
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "ruok",
+            "4lw.commands.whitelist": "conf",
             "maxClientCnxns": 0,
         }
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -71,8 +71,9 @@ class ZooKeeper:
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(b"conf")
+                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                return str(self._home).encode() in answer  # another server may have taken the port
         except OSError:
             return False
 
