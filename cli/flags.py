@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -31,6 +32,20 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+class LogLayout(StrEnum):
+    """The forms of log directories that commands read."""
+
+    KAFKA = "kafka"
+    KAFKA_0_7 = "kafka-0.7"
+
+    @property
+    def is_0_7(self) -> bool:
+        return self is LogLayout.KAFKA_0_7
+
+
+Layout = Annotated[
+    LogLayout, typer.Option(help="kafka-0.7: the directory is one of Kafka 0.7, whose offsets are byte positions.")
+]
 TOPIC = ("--topic", "-t", "--topics")  # the spellings of Kafka's tools, of kcat, and of the jobs
 LogDir = Annotated[str, typer.Option(help="The log directory, as in Kafka's log.dirs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]

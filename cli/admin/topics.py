@@ -9,7 +9,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_pairs
-from ..flags import AsJson, DryRun, LogDir, TopicNames, only
+from ..flags import AsJson, DryRun, Layout, LogDir, LogLayout, TopicNames, only
 from ..output import Column, fail, is_watched, print_json, print_table
 from ..selecting import matching
 
@@ -62,6 +62,7 @@ def topics(  # the flags are those of kafka-topics
     replication_factor: ReplicationFactor = 1,
     dry_run: DryRun = False,
     as_json: AsJson = False,
+    layout: Layout = LogLayout.KAFKA,
 ) -> None:
     """List, describe, create, enlarge and delete topics.
 
@@ -69,10 +70,10 @@ def topics(  # the flags are those of kafka-topics
     broker runs. A broker does not store the configs of topics in its log directory: only configs set here are shown.
     """
     action = only(list=list_topics, describe=describe, create=create, alter=alter, delete=delete)
-    if topic is None and action in ("--create", "--alter", "--delete"):
-        raise typer.BadParameter(f"{action} needs --topic")
-    if topic_id is not None and (not describe or topic is not None):
-        raise typer.BadParameter("--topic-id needs --describe, and cannot be used with --topic")
+    if layout.is_0_7:
+        _list_0_7(log_dir, topic, is_list=list_topics, as_json=as_json)
+        return
+    _check_usage(action, topic, topic_id)
     with storage.LogManager.open(log_dir, create=create) as manager:
         if create:
             if replication_factor > 1:
@@ -102,7 +103,20 @@ def topics(  # the flags are those of kafka-topics
             _describe(manager, found, as_json=as_json, briefly=topics_with_overrides)
 
 
+def _check_usage(action: str, topic: str | None, topic_id: str | None) -> None:
+    if topic is None and action in ("--create", "--alter", "--delete"):
+        raise typer.BadParameter(f"{action} needs --topic")
+    if topic_id is not None and (action != "--describe" or topic is not None):
+        raise typer.BadParameter("--topic-id needs --describe, and cannot be used with --topic")
+
+
 # Showing
+
+
+def _list_0_7(log_dir: str, topic: str | None, *, is_list: bool, as_json: bool) -> None:
+    if not is_list:
+        raise typer.BadParameter("--layout kafka-0.7 goes with --list; commitlog describe shows partitions")
+    _list(matching(dict(storage.PositionTopics(log_dir).topics()), topic), as_json=as_json)
 
 
 def _with_id(

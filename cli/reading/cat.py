@@ -15,9 +15,9 @@ import typer
 
 from ... import storage
 from ..arguments import parse_record_time
-from ..flags import TOPIC, LogDir, complete_topic
+from ..flags import TOPIC, Layout, LogDir, LogLayout, complete_topic
 from ..output import fail, nearest_or_all
-from . import record_text
+from . import positions, record_text
 
 LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
@@ -92,6 +92,7 @@ def cat(  # the flags are those of kcat -C
     null: Null = False,
     quiet: Quiet = False,
     isolation_level: Isolation = IsolationLevel.READ_COMMITTED,
+    layout: Layout = LogLayout.KAFKA,
 ) -> None:
     """Print the records of a topic and wait for more; stop with Ctrl-C.
 
@@ -105,6 +106,10 @@ def cat(  # the flags are those of kcat -C
         text = record_text.delimited(key_delimiter, delimiter, null=nothing)
     if ("stored" in (offset or [])) != (group is not None):
         raise typer.BadParameter("'--offset stored' needs --group, and --group needs '--offset stored'")
+    if layout.is_0_7:
+        start = positions.start_of(offset or [])
+        positions.cat(log_dir, topic, partition, start, text, count, waits=not exit_at_end, is_quiet=quiet)
+        return
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         chosen = [storage.TopicPartition(topic, each) for each in partition or manager.topic(topic).partitions]

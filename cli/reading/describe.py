@@ -12,8 +12,9 @@ import typer
 
 from ... import storage
 from ..arguments import parse_instant
-from ..flags import TOPIC, AsJson, LogDir, complete_topic
+from ..flags import TOPIC, AsJson, Layout, LogDir, LogLayout, complete_topic
 from ..output import Column, Failures, is_watched, print_json, print_table, print_wide
+from . import positions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,6 +56,7 @@ def describe(
     partition: Partitions = None,
     as_of: AsOf = None,
     as_json: AsJson = False,
+    layout: Layout = LogLayout.KAFKA,
 ) -> None:
     """Show the segments of a topic's partitions: offsets, sizes, times, why each is kept and until when.
 
@@ -62,6 +64,11 @@ def describe(
     the next retention run deletes it. COMPACTION is clean (no key occurs twice), dirty (the next compaction reads the
     segment), or uncleanable (the next compaction must not touch it). Takes no lock.
     """
+    if layout.is_0_7:
+        if as_of is not None:
+            raise typer.BadParameter("--layout kafka-0.7 goes without --as-of")
+        positions.describe(log_dir, topic, partition, as_json=as_json)
+        return
     as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
     with storage.LogManager.open(log_dir) as manager:
         numbers = partition or manager.topic(topic).partitions

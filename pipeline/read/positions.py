@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...storage import (
     InvalidConfigError,
-    LocalFileSystem,
     LogConfig,
     OffsetOutOfRangeError,
-    PositionLogReader,
-    TopicDescription,
+    PositionTopics,
     TopicPartition,
-    UnknownTopicOrPartitionError,
-    did_you_mean,
-    position_partitions,
 )
 from ..rows import IN_RECORDS, AtTimestamp, AtTimestamps, Ends, Logs, check_nulls, check_start_before_end, to_batch
 from ..workers import freeze_worker_imports
 from .options import Mode, ReadOptions
 from .task_ranges import OffsetRange, TaskLimits
-
-
-class PositionTopics:
-    """The topics of a directory of 0.7, by the names of its partitions' directories."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-
-    @cached_property
-    def paths(self) -> Mapping[TopicPartition, str]:
-        """The directory of each partition. Raises NotALogDirError if one is there twice."""
-        names = position_partitions(LocalFileSystem(), self.directory)
-        return {TopicPartition(*partition): f"{self.directory}/{name}" for name, partition in names.items()}
-
-    def topics(self) -> Mapping[str, TopicDescription]:
-        """The topics by name, sorted."""
-        names = sorted({each.topic for each in self.paths})
-        return {name: TopicDescription(name, self._partitions(name)) for name in names}
-
-    def topic(self, name: str) -> TopicDescription:
-        """Returns one topic. Raises UnknownTopicOrPartitionError, with the most similar name."""
-        topics = self.topics()
-        if name not in topics:
-            raise UnknownTopicOrPartitionError(
-                f"no topic {name!r} of Kafka 0.7 in {self.directory}{did_you_mean(name, topics)}"
-            )
-        return topics[name]
-
-    def _partitions(self, topic: str) -> tuple[int, ...]:
-        return tuple(sorted(each.partition for each in self.paths if each.topic == topic))
 
 
 class PositionBatchReader(DataSourceReader):
@@ -68,7 +32,7 @@ class PositionBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Returns a range of positions for each file. Raises InvalidOffsetError for a start inside a message."""
         options, topics = self._options, PositionTopics(self._options.directory)
-        logs = {each: PositionLogReader(topics.paths[each]) for each in options.subscription.partitions(topics)}
+        logs = {each: topics.open_reader(*each) for each in options.subscription.partitions(topics)}
         ends = {each: Ends(log.start, log.end) for each, log in logs.items()}
         known = Logs(ends, lambda *_: None, options.loss)
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
@@ -82,7 +46,7 @@ class PositionBatchReader(DataSourceReader):
         if not isinstance(partition, OffsetRange):
             return
         options, source = self._options, partition.source
-        log = PositionLogReader(PositionTopics(options.directory).paths[source])
+        log = PositionTopics(options.directory).open_reader(*source)
         start = partition.start
         if start < log.start:
             until = min(log.start, partition.end)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
     from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TOPICS_FILE as TOPICS_FILE
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
+    from .position_topics import PositionTopics as PositionTopics
     from .protected_topics import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         POLICY_KEY as POLICY_KEY,
@@ -77,6 +78,7 @@ else:
             "given_settings": ["completed", "config_of", "ungiven"],
             "log_directory": ["ROOT_FILE_BYTES_MAX", "TOPICS_FILE"],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
+            "position_topics": ["PositionTopics"],
             "protected_topics": [
                 "INTERNAL_TOPICS",
                 "POLICY_KEY",

@@ -23,6 +23,7 @@ from ..format.files.file_names import TopicPartition
 from ..paths import local_path
 from ..reading import Marks
 from ..segment import Holes
+from .position_topics import is_of_0_7
 from .topics_file import TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,11 @@ class LogDirectory:
         elif not status.is_directory:
             raise NotALogDirError(f"{self.directory}: this is a file, where a log directory was expected")
         elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
+            if is_of_0_7(self.filesystem, self.directory):
+                raise NotALogDirError(
+                    f"{self.directory}: this is a log directory of Kafka 0.7: read it with layout kafka-0.7, or make "
+                    "one of today of it (jobs/upgrade.py)"
+                )
             raise NotALogDirError(
                 f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
                 "give a directory of Kafka's log.dirs"

@@ -1,0 +1,118 @@
+"""``cat`` and ``describe`` for a log directory of Kafka 0.7, whose offsets are byte positions."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+
+import typer
+
+from ... import storage
+from ..output import Column, Failures, print_json, print_table
+from . import record_text
+
+LOOK_EVERY_S = 0.5
+BEGINNING, END = "beginning", "end"
+
+COLUMNS = (
+    Column("FIRST-POSITION", 14, is_number=True),
+    Column("END-POSITION", 12, is_number=True),
+    Column("BYTES", 10, is_number=True),
+    Column("LAST-CHANGE", 27),
+)
+
+
+def start_of(given: Sequence[str]) -> str:
+    """Returns where to start: beginning, end or a position, as text. Anything else is wrong usage."""
+    start = given[0] if given else BEGINNING
+    if len(given) > 1 or not (start in (BEGINNING, END) or re.fullmatch(r"\d+", start)):
+        raise typer.BadParameter("--layout kafka-0.7: --offset is beginning, end or a position such as 1741")
+    return start
+
+
+def cat(
+    log_dir: str,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: str,
+    text: record_text.Text,
+    count: int | None,
+    *,
+    waits: bool,
+    is_quiet: bool,
+) -> None:
+    """Prints the messages of a topic, and waits for more if ``waits``."""
+    topics = storage.PositionTopics(log_dir)
+    tails = [_Tail(topics, topic, each, start) for each in partitions or topics.topic(topic).partitions]
+    output, left = typer.get_binary_stream("stdout"), count
+    with suppress(KeyboardInterrupt):
+        while True:
+            for tail in tails:
+                for message in islice(tail.messages(is_quiet=is_quiet), left):
+                    output.write(text(message))
+                    left = None if left is None else left - 1
+                output.flush()
+            if left == 0 or not waits:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+
+class _Tail:
+    """The messages of one partition that are still to be printed."""
+
+    def __init__(self, topics: storage.PositionTopics, topic: str, partition: int, start: str) -> None:
+        self._topics, self._topic, self._partition = topics, topic, partition
+        self._seen: list[tuple[int, int]] | None = None  # the files when they were last read
+        reader = topics.open_reader(topic, partition)
+        self._next = {BEGINNING: lambda: reader.start, END: lambda: reader.end}.get(start, lambda: int(start))()
+        reader.check_start(self._next)
+
+    def messages(self, *, is_quiet: bool) -> Iterator[record_text.Message]:
+        """Yields the messages after those of earlier calls, if the files have changed since."""
+        reader = self._topics.open_reader(self._topic, self._partition)
+        if reader.segments == self._seen:
+            return
+        if self._next < reader.start:
+            if not is_quiet:
+                deleted = f"{self._next} to {reader.start - 1}"
+                typer.echo(
+                    f"commitlog: {self._name}: positions {deleted} were deleted before they were printed", err=True
+                )
+            self._next = reader.start
+        end = reader.end
+        for records in reader.records(self._next, end):
+            yield from record_text.messages(self._topic, self._partition, records)
+        self._next, self._seen = end, reader.segments
+        if not is_quiet:
+            typer.echo(f"% Reached end of topic {self._name} at offset {end}", err=True)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._topic} [{self._partition}]"
+
+
+def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_json: bool) -> None:
+    """Shows the files of a topic's partitions: positions, sizes, and when each was last changed."""
+    topics = storage.PositionTopics(log_dir)
+    failures = Failures()
+    for partition in partitions or topics.topic(topic).partitions:
+        failures.attempt(lambda number=partition: _show(topics, topic, number, as_json=as_json))  # type: ignore[misc]
+    failures.end()
+
+
+def _show(topics: storage.PositionTopics, topic: str, partition: int, *, as_json: bool) -> None:
+    reader = topics.open_reader(topic, partition)
+    files = [(start, end, end - start, reader.modified_ms(start)) for start, end in reader.segments]
+    if as_json:
+        names = ("first_position", "end_position", "bytes", "last_change_ms")
+        own = {"topic": topic, "partition": partition, "start": reader.start, "end": reader.end}
+        print_json([{**own, "files": [dict(zip(names, each, strict=True)) for each in files]}])
+        return
+    many = "1 file" if len(files) == 1 else f"{len(files):,} files"
+    size = sum(each[2] for each in files)
+    typer.echo(f"{topic}-{partition}: positions {reader.start} to {reader.end}, {many}, {size:,} bytes")
+    print_table(COLUMNS, [(*each[:3], storage.instant(each[3])) for each in files])
+    typer.echo("")

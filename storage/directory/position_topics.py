@@ -1,0 +1,61 @@
+"""PositionTopics: the topics of a log directory of Kafka 0.7, and readers of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from ..errors import NotALogDirError, UnknownTopicOrPartitionError, did_you_mean
+from ..filesystem import FileSystem, LocalFileSystem
+from ..format.files.file_names import TopicPartition
+from ..kafka_0_7 import PositionLogReader, position_partitions
+from ..paths import local_path
+from .topics_file import TopicDescription
+
+
+class PositionTopics:
+    """What a LogManager is for a directory of today, to read: topics by the names of their partitions' directories."""
+
+    def __init__(self, directory: str, filesystem: FileSystem | None = None) -> None:
+        """Raises NotALogDirError if there is no such directory."""
+        self.directory, self._filesystem = local_path(directory), filesystem or LocalFileSystem()
+        status = self._filesystem.status(self.directory)
+        if status is None or not status.is_directory:
+            raise NotALogDirError(f"{self.directory}: no such directory")
+
+    @cached_property
+    def paths(self) -> Mapping[TopicPartition, str]:
+        """The directory of each partition. Raises NotALogDirError if one is there twice."""
+        names = position_partitions(self._filesystem, self.directory)
+        return {TopicPartition(*partition): f"{self.directory}/{name}" for name, partition in names.items()}
+
+    def topics(self) -> Mapping[str, TopicDescription]:
+        """Returns the topics by name, sorted."""
+        names = sorted({each.topic for each in self.paths})
+        return {name: TopicDescription(name, self._partitions(name)) for name in names}
+
+    def topic(self, name: str) -> TopicDescription:
+        """Returns one topic. Raises UnknownTopicOrPartitionError, with the most similar name."""
+        topics = self.topics()
+        if name not in topics:
+            hint = did_you_mean(name, topics) or f"; it holds {', '.join(topics) or 'no topics'}"
+            raise UnknownTopicOrPartitionError(f"no topic {name!r} of Kafka 0.7 in {self.directory}{hint}")
+        return topics[name]
+
+    def _partitions(self, topic: str) -> tuple[int, ...]:
+        return tuple(sorted(each.partition for each in self.paths if each.topic == topic))
+
+    def open_reader(self, topic: str, partition: int) -> PositionLogReader:
+        """Opens a partition as it is now. Raises UnknownTopicOrPartitionError, and like PositionLogReader."""
+        there = self.topic(topic).partitions
+        if partition not in there:
+            raise UnknownTopicOrPartitionError(
+                f"topic {topic!r} in {self.directory} has partitions {list(there)}, but not {partition}"
+            )
+        return PositionLogReader(self.paths[TopicPartition(topic, partition)], self._filesystem)
+
+
+def is_of_0_7(filesystem: FileSystem, directory: str) -> bool:
+    """Whether a directory has partitions with files of 0.7."""
+    names = position_partitions(filesystem, directory)
+    return any(file.endswith(".kafka") for name in names for file in filesystem.list(f"{directory}/{name}"))
