@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         TransactionRefusedError as TransactionRefusedError,
         UnknownTopicOrPartitionError as UnknownTopicOrPartitionError,
         UnsupportedCompressionTypeError as UnsupportedCompressionTypeError,
+        UnsupportedForMessageFormatError as UnsupportedForMessageFormatError,
         did_you_mean as did_you_mean,
     )
     from .filesystem import (
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
         write_atomically as write_atomically,
     )
     from .format.constants import Codec as Codec, TimestampType as TimestampType
+    from .format.down_conversion import begins_whole as begins_whole, to_older_format as to_older_format
     from .format.files.checkpoints import decode_meta_properties as decode_meta_properties
     from .format.files.file_names import (
         META_PROPERTIES_FILE as META_PROPERTIES_FILE,
@@ -377,6 +379,7 @@ else:
                 "TransactionRefusedError",
                 "UnknownTopicOrPartitionError",
                 "UnsupportedCompressionTypeError",
+                "UnsupportedForMessageFormatError",
                 "did_you_mean",
             ],
             "filesystem": [
@@ -390,6 +393,7 @@ else:
                 "write_atomically",
             ],
             "format.constants": ["Codec", "TimestampType"],
+            "format.down_conversion": ["begins_whole", "to_older_format"],
             "format.files.checkpoints": ["decode_meta_properties"],
             "format.files.file_names": ["META_PROPERTIES_FILE", "TopicPartition", "check_topic_name"],
             "format.internal.internal_topics": [

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, NamedTuple, Protocol, Self
 
 from .errors import InvalidConfigError, nearest
@@ -329,10 +330,12 @@ class LogConfig:
         "Deprecated: used for message.timestamp.before.max.ms and after.max.ms if those have no limit.",
         "log.message.timestamp.difference.max.ms")
     message_format_version: str = _key("message.format.version", STRING, "3.0-IV1",
-        Matching(_RELEASE, "3.0-IV1"), "Ignored, as by Kafka since 3.0: batches are magic 2.",
-        "log.message.format.version", has_effect=False)
+        Matching(_RELEASE, "3.0-IV1"),
+        "What clients of the gateway send is stored in the format of this version: 0.8 to 0.10 have message sets.",
+        "log.message.format.version")
     message_downconversion_enable: bool = _key("message.downconversion.enable", BOOLEAN, True, ANYTHING,
-        "Whether old consumers receive old formats.", "log.message.downconversion.enable", has_effect=False)
+        "Whether consumers of Kafka before 0.11 get records in their older formats; otherwise an error.",
+        "log.message.downconversion.enable")
     min_insync_replicas: int = _key("min.insync.replicas", INT, 1, Between(1),
         "Replicas that must have a record before it is acknowledged.", "min.insync.replicas", has_effect=False)
     unclean_leader_election_enable: bool = _key("unclean.leader.election.enable", BOOLEAN, False, ANYTHING,
@@ -407,6 +410,11 @@ class LogConfig:
         return min(self.max_message_bytes, self.segment_bytes)
 
     @property
+    def record_magic(self) -> int:
+        """The message format of ``message.format.version``: 0, 1 or 2."""
+        return _record_magic(self.message_format_version)
+
+    @property
     def compact(self) -> bool:
         """Whether old values of a key are removed."""
         return "compact" in self.cleanup_policy
@@ -420,6 +428,13 @@ class LogConfig:
     def max_segment_ms(self) -> int:
         """The age in ms at which a segment is closed, in time for max.compaction.lag.ms (LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+
+@cache
+def _record_magic(version: str) -> int:
+    """Returns the message format of a version of Kafka (RecordVersion)."""
+    major, minor = (int(each) for each in version.split("-", maxsplit=1)[0].split(".")[:2])
+    return 2 if (major, minor) >= (0, 11) else int((major, minor) >= (0, 10))
 
 
 # fmt: off

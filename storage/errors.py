@@ -34,6 +34,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   │   └── InvalidTimestampError         records were refused because of their timestamps                  [32]
     │   ├── OffsetsOutOfOrderError            offsets of one append do not increase
     │   ├── UnexpectedAppendOffsetError       replicated batches begin below the log end
+    │   ├── UnsupportedForMessageFormatError  the topic's message format has no place for it                    [43]
     │   ├── OutOfOrderSequenceError           a sequence gap                                                    [45]
     │   ├── InvalidProducerEpochError         a producer epoch older than the log has seen: fenced              [47]
     │   ├── InvalidTxnStateError              a plain write in an open transaction, or a marker out of place    [48]
@@ -217,6 +218,10 @@ class OffsetsOutOfOrderError(AppendError):
 
 class UnexpectedAppendOffsetError(AppendError):
     """Replicated batches begin below the log end."""
+
+
+class UnsupportedForMessageFormatError(AppendError):
+    """The topic's ``message.format.version`` has no place for what the records have."""
 
 
 class OutOfOrderSequenceError(AppendError):

@@ -22,7 +22,7 @@ from ..recovery import Marker, read_markers
 from ..segment import NEVER_COMPACTED, PROBE_BYTES, FoundBatch, Holes, LogSegment, OffsetAndTimestamp, Window
 from .aborted import AbortedTransaction, Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
-from .slices import FileSlice, aborted_in, whole_end
+from .slices import End, FileSlice, aborted_in, whole_end
 from .times import (
     batches_reaching_time,
     end_if_read,
@@ -72,34 +72,40 @@ class LogReader(LogView):
         isolation: Isolation = Isolation.READ_COMMITTED,
         up_to: int = INT64_MAX,
         min_one_message: bool = True,
+        whole: bool = True,
     ) -> FileSlice | None:
         """Returns where in a file the batches are that :meth:`read` would return, without reading them.
 
-        Checks how the first batch begins, and for ``READ_COMMITTED`` the headers of all: clients check what is sent,
-        as those of a broker do. The caller releases the slice. Raises what :meth:`read` raises, and
-        io.UnsupportedOperation if the file system has no descriptors.
+        ``whole=False``: the slice may end within a batch, so that it has as many bytes as a broker sends. Checks how
+        the first batch begins, and for ``READ_COMMITTED`` the headers of all: clients check what is sent, as those of
+        a broker do. The caller releases the slice. Raises what :meth:`read` raises, and io.UnsupportedOperation if the
+        file system has no descriptors.
         """
         return self.looking_again(
             lambda: self._slice(
-                start_offset, min(self.end_offset(isolation), up_to), isolation, max_bytes, min_one_message
+                start_offset, min(self.end_offset(isolation), up_to), isolation, max_bytes, min_one_message, whole
             )
         )
 
     def _slice(
-        self, start_offset: int, bound: int, isolation: Isolation, max_bytes: int, min_one_message: bool
+        self, start_offset: int, bound: int, isolation: Isolation, max_bytes: int, min_one_message: bool, whole: bool
     ) -> FileSlice | None:
         found = self._find_shown(start_offset, bound, isolation, start_offset)
         if found is None:
             return None
         segment, start = found[0], found[1].position
-        end = whole_end(segment, start, self._position_of_bound(segment, bound), max_bytes, min_one=min_one_message)
+        stop = self._position_of_bound(segment, bound)
+        end = whole_end(segment, start, stop, max_bytes, min_one=min_one_message)
+        is_cut = not whole and end.position < min(stop, start + max_bytes)
+        if is_cut:
+            end = End(min(stop, start + max_bytes))
         if end.position == start:
             return None
         aborted: Sequence[AbortedTransaction] = ()
         if isolation is Isolation.READ_COMMITTED:
             aborted, end = aborted_in(self, segment, start, end)
-        next_offset = bound if end.next_offset is None else end.next_offset
-        segment.remember_following(next_offset, end.position)
+        if not is_cut:
+            segment.remember_following(bound if end.next_offset is None else end.next_offset, end.position)
         descriptor, release = segment.hold()
         return FileSlice(descriptor, start, end.position - start, tuple(aborted), release)
 

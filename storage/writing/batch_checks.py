@@ -6,8 +6,9 @@ As in Kafka's ``LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Dat
 - as columns that this process encodes: ``record_checks.validate_columns`` before encoding, :func:`check_batch_sizes`
   after it. What these accept need not be decoded again, and both ways refuse the same records for the same reasons.
 
-Only magic 2 is ever written: older messages are rewritten as one batch of magic 2. Nothing of a refused set is written,
-and no caller's buffer is changed.
+What clients send is written in the topic's format: magic 2, unless ``message.format.version`` is older. Other messages
+are rewritten as one batch of magic 2, or as one message set (``old_formats``). Nothing of a refused set is written, and
+no caller's buffer is changed.
 
 Stricter than Kafka in four cases in which Kafka would store what no reader can interpret: uncompressed records whose
 inner offsets do not count up from 0 are rewritten, like compressed ones; a batch without records, or with incomplete
@@ -43,6 +44,7 @@ from ..format.record_columns import MESSAGE_BYTES_MIN
 from ..format.tables import BatchHeaders, Bytes, Records
 from ..kernels import records as reading
 from ..recovery import Origin
+from .old_formats import Assigned, check_fits_old_format, to_message_set
 from .record_checks import UNCOMPRESSED, Compression, check_records, target_compression
 
 UNKNOWN_OFFSET = -1
@@ -181,7 +183,8 @@ def validate_and_assign_offsets(
     - InvalidTimestampError instead, if one of these is refused for its time;
     - InvalidRecordError for records that do not decode;
     - CorruptRecordError for a wrong checksum inside a wrapper;
-    - RecordTooLargeError if encoding again makes the batch too large.
+    - RecordTooLargeError if encoding again makes the batch too large;
+    - UnsupportedForMessageFormatError for what an older ``message.format.version`` has no place for.
     """
     headers = analysis.headers
     _check_set(headers, analysis.source_codec)
@@ -190,14 +193,20 @@ def validate_and_assign_offsets(
     if headers.is_control[0]:
         target = UNCOMPRESSED
     append_time_ms = now_ms if config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
-    assigned = _Assigned(start_offset, leader_epoch, append_time_ms)
-    may_stay = headers.table["magic"][0] == v2.MAGIC and headers.codec[0] == target.codec
+    assigned = Assigned(start_offset, leader_epoch, append_time_ms)
+    magic = config.record_magic if origin is Origin.CLIENT else v2.MAGIC
+    may_stay = magic == headers.table["magic"][0] == v2.MAGIC and headers.codec[0] == target.codec
     decode = partial(formats.decode, buffer, headers, decompressed_bytes_max=config.max_decompressed_bytes)
     records = decode(columns=("key",) if may_stay else ALL_COLUMNS).records
     if headers.table["magic"][0] < v2.MAGIC and analysis.source_codec is not Codec.NONE:
         _check_inner_messages(buffer, headers, config)
     flagged = records.timestamp_types == TimestampType.LOG_APPEND_TIME
     check_records(records, flagged=flagged, now_ms=now_ms, config=config)
+    if magic < v2.MAGIC:
+        check_fits_old_format(headers, records, config.message_format_version)
+        rebuilt = to_message_set(buffer, headers, records, magic, target, assigned)
+        check_batch_sizes(rebuilt.headers, config)
+        return _validated(rebuilt, assigned, sizes_changed=True)
     if may_stay and _counts_up(headers, records):
         return _validated(_stamp_copy(buffer, headers, records, assigned), assigned, sizes_changed=False)
     if may_stay:
@@ -207,15 +216,7 @@ def validate_and_assign_offsets(
     return _validated(rebuilt, assigned, sizes_changed=True)
 
 
-class _Assigned(NamedTuple):
-    """What the log assigns to a set of batches."""
-
-    start_offset: int
-    leader_epoch: int
-    append_time_ms: int  # -1: records keep their own
-
-
-def _validated(batches: v2.EncodedBatches, assigned: _Assigned, *, sizes_changed: bool) -> Validated:
+def _validated(batches: v2.EncodedBatches, assigned: Assigned, *, sizes_changed: bool) -> Validated:
     found = _analysis(batches.headers)
     return Validated(
         *batches, found.max_timestamp, found.offset_of_max_timestamp, assigned.append_time_ms, sizes_changed
@@ -274,7 +275,7 @@ def _counts_up(headers: BatchHeaders, records: Records) -> bool:
     return last - first + 1 == len(records) and np.array_equal(records.offsets, np.arange(first, last + 1))
 
 
-def _stamp_copy(buffer: Bytes, headers: BatchHeaders, records: Records, assigned: _Assigned) -> v2.EncodedBatches:
+def _stamp_copy(buffer: Bytes, headers: BatchHeaders, records: Records, assigned: Assigned) -> v2.EncodedBatches:
     batch = buffer[: headers.end].copy()
     max_timestamps = records.timestamps.max(keepdims=True)
     if headers.table["max_timestamp"] != max_timestamps:  # the producer stated a wrong one
@@ -282,7 +283,7 @@ def _stamp_copy(buffer: Bytes, headers: BatchHeaders, records: Records, assigned
     return _stamp(batch, headers, assigned)
 
 
-def _rebuild(headers: BatchHeaders, records: Records, target: Compression, assigned: _Assigned) -> v2.EncodedBatches:
+def _rebuild(headers: BatchHeaders, records: Records, target: Compression, assigned: Assigned) -> v2.EncodedBatches:
     """Returns the records as one new batch of magic 2, with the old batch's producer, sequence and attributes."""
     first = headers.table[0]
     fields = v2.BatchFields(
@@ -297,7 +298,7 @@ def _rebuild(headers: BatchHeaders, records: Records, target: Compression, assig
     return _stamp(*v2.encode_batches(records, fields, batch_bytes_max=INT32_MAX), assigned)
 
 
-def _stamp(batch: Bytes, headers: BatchHeaders, assigned: _Assigned) -> v2.EncodedBatches:
+def _stamp(batch: Bytes, headers: BatchHeaders, assigned: Assigned) -> v2.EncodedBatches:
     headers = v2.stamp(batch, headers, base_offset=assigned.start_offset, leader_epoch=assigned.leader_epoch)
     if assigned.append_time_ms != NO_TIMESTAMP:
         headers = v2.set_append_time(batch, headers, assigned.append_time_ms)

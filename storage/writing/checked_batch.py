@@ -99,5 +99,6 @@ def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:
         and (has_producer or has_none)
         and codec <= Codec.ZSTD
         and config.message_timestamp_type != "LogAppendTime"
+        and config.record_magic == v2.MAGIC
         and (config.compression_type == "producer" or target_compression(config, Codec(codec)).codec == codec)
     )

@@ -68,7 +68,9 @@ class Log(CheckedAppends):
             if update.duplicate is not None:
                 info = repeated_append([update.duplicate])
             else:
+                first_offset = self._log_end_offset  # a wrapper's header has only its last offset
                 info = self._write(window, origin, update, log_append_time_ms)
+                info = info if origin in FOLLOWING else info._replace(first_offset=first_offset)
             if sync:
                 self._acknowledge(transactional=bool(window.headers.is_transactional.any()))
             return info

@@ -1,0 +1,60 @@
+"""Message sets for clients that know no record batches, or no timestamps (Kafka's RecordsUtil.downConvert)."""
+
+from __future__ import annotations
+
+from .. import format as formats
+from ..config import INT64_MAX
+from ..errors import UnsupportedCompressionTypeError
+from .constants import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
+from .tables import BatchHeaders, Bytes
+
+OVERFLOW = (-1).to_bytes(8, "big", signed=True) + (61).to_bytes(4, "big")  # how a batch begins that did not fit
+
+
+def to_older_format(buffer: Bytes, magic: int, first_offset: int, decompressed_bytes_max: int) -> bytes | None:
+    """Returns what a fetch found as message sets of ``magic`` 0 or 1; None if nothing in it is newer than that.
+
+    ``buffer`` begins with a batch, and may end within one, which is left out. Each batch is encoded with its own codec.
+    Record headers and control batches are left out, and so are plain records below ``first_offset``. The result is as
+    large as the buffer or as the first batch in it; what is more is cut off, perhaps within a batch. If not even the
+    first batch is whole in the buffer, the result is the beginning of one: a client then asks for more bytes.
+
+    Raises UnsupportedCompressionTypeError if the first batch has zstd, which old formats do not know, and
+    CorruptionError for a batch that does not decode.
+    """
+    headers = formats.scan(buffer).headers
+    if not len(headers):
+        return OVERFLOW if len(buffer) > MAGIC_AT and buffer[MAGIC_AT] > magic else None
+    if (headers.table["magic"] <= magic).all():
+        return None
+    found, limit = bytearray(), len(buffer)
+    for row in range(len(headers)):
+        batch = headers[row : row + 1]
+        if found and (len(found) >= limit or batch.codec[0] == Codec.ZSTD):
+            break
+        converted = _converted(buffer, batch, magic, first_offset, decompressed_bytes_max)
+        limit = limit if found else max(limit, len(converted))
+        found += converted
+    return bytes(found[:limit])
+
+
+def begins_whole(buffer: Bytes) -> bool:
+    """Whether the batch or message at the start of a buffer ends within it, according to its length."""
+    head = buffer[:LOG_OVERHEAD].tobytes()
+    return len(head) == LOG_OVERHEAD and int.from_bytes(head[LENGTH_AT:], "big") <= len(buffer) - LOG_OVERHEAD
+
+
+def _converted(buffer: Bytes, batch: BatchHeaders, magic: int, first_offset: int, limit: int) -> bytes:
+    row = batch.table[0]
+    if row["magic"] <= magic:
+        return buffer[int(row["position"]) : int(row["position"] + row["size"])].tobytes()
+    if batch.is_control[0]:
+        return b""
+    codec = Codec(int(batch.codec[0]))
+    if codec is Codec.ZSTD:
+        raise UnsupportedCompressionTypeError("records with zstd cannot be read by clients of Kafka before 2.1")
+    records = formats.decode(buffer, batch, columns=("key", "value"), decompressed_bytes_max=limit).records
+    if codec is Codec.NONE:
+        records = records.between(first_offset, INT64_MAX)
+    encoded: Bytes = formats.by_magic(magic).encode(records, codec)
+    return encoded.tobytes()
