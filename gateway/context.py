@@ -60,6 +60,7 @@ class Context:
     rules: RulesFile | None  # None: everyone may do everything
     cluster: Cluster
     registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
+    registrar: Worker  # waits for the registry
     group_homes: Homes
     transaction_homes: Homes
     groups: GroupThreads

@@ -157,8 +157,10 @@ class Gateway:
         transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
         groups, logins = GroupThreads(config, own, managers, group_homes), Worker("gateway-logins")
         transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
+        registrar = Worker("gateway-registrar")
         follower = Follower(partitions, topics, appender)
-        for part in (partitions, appender, admin, creations, lookups, groups, logins, follower, transactions):
+        workers = admin, creations, lookups, logins, registrar
+        for part in (partitions, appender, *workers, groups, follower, transactions):
             part.start()
             starting.callback(part.stop)
         return Context(
@@ -180,6 +182,7 @@ class Gateway:
             registry=registry,
             group_homes=group_homes,
             transaction_homes=transaction_homes,
+            registrar=registrar,
             groups=groups,
             transactions=transactions,
         )

@@ -109,13 +109,14 @@ SPARK = (
     "benchmarks/",
 )
 FINDING_JARS = ("tests/support/kafka/kafka_jvm.py", "tests/support/spark/spark_jvm.py")
+KIO_SUPPORT = ("tests/support/gateway.py", "tests/support/recorded_wire.py")
 PLACES = {
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,
     "obstore": ("storage/bucket/stores/remote.py", "tests/storage/bucket/"),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
-    "kio": ("gateway/protocol/bodies.py", "tests/gateway/", "tests/support/gateway.py", "tests/torture/gateway/"),
+    "kio": ("gateway/protocol/bodies.py", "tests/gateway/", *KIO_SUPPORT, "tests/torture/gateway/"),
 }
 
 # No tool follows a module that a string names. Commands, kernels and classes of a user's own are loaded so, and

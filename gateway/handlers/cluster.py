@@ -14,7 +14,13 @@ from ..security import Resource
 from .access import authorized_operations
 
 _NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
-_NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1, "error_code": ErrorCode.coordinator_not_available}
+_NO_COORDINATOR = {
+    "node_id": -1,
+    "host": "",
+    "port": -1,
+    "error_code": ErrorCode.coordinator_not_available,
+    "error_message": "The coordinator is not available.",
+}
 
 
 def api_versions(request: Request, context: Context) -> Mapping[str, Any]:
@@ -62,7 +68,7 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
         return _NO_COORDINATOR if node is None else node
 
     if request.version < _NO_COORDINATOR_VERSIONS:
-        return found(body.key)
+        return {"error_message": ErrorCode.none.name.upper(), **found(body.key)}  # as a broker says it
     return {"coordinators": [{**found(key), "key": key} for key in body.coordinator_keys]}
 
 

@@ -83,7 +83,8 @@ def _described(manager: LogManager, request: Request, context: Context, asked: A
     shown = [
         {
             **each,
-            "synonyms": each["synonyms"] if body.include_synonyms else (),
+            "synonyms": each["synonyms"] if getattr(body, "include_synonyms", False) else (),
+            "is_default": each["config_source"] == Source.DEFAULT,
             "documentation": each["documentation"] if getattr(body, "include_documentation", False) else None,
         }
         for each in configs

@@ -24,6 +24,7 @@ from ..request import Request
 from ..security import Operation
 from .access import check_topic
 from .epochs import check_leader_epoch
+from .old import OLD_FORMATS_BELOW, fetch_old_format
 
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
 
@@ -156,6 +157,9 @@ class _Fetching:
         check_leader_epoch(led, each.leader_epoch, self._context)
         if each.offset > led.high_watermark and led.is_behind and led not in self._caught_up:
             raise _BehindError(led)
+        version = self._request.version
+        if version < OLD_FORMATS_BELOW:
+            return fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)
         found = led.slice(each.offset, min(each.max_bytes, left), self._isolation, min_one_batch=min_one_batch)
         return Fetched(
             each.topic,

@@ -13,6 +13,7 @@ from ..partitions import LedPartition
 from ..protocol import ErrorCode, RequestError, code_of
 from ..request import Request
 from .epochs import check_leader_epoch
+from .old import offsets_before
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -26,6 +27,9 @@ def list_offsets(request: Request, context: Context) -> None:
     led = context.partitions.led(
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
+    if request.version == 0:
+        _after_catching_up(context, _behind(led), lambda: request.answer(offsets_before(request, context, led)))
+        return
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
     def answer() -> None:
@@ -140,7 +144,7 @@ def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> M
     try:
         if isinstance(led, Exception):
             raise led
-        check_leader_epoch(led, asked.current_leader_epoch, context)
+        check_leader_epoch(led, getattr(asked, "current_leader_epoch", NO_EPOCH), context)
         found = led.ask(lambda log: log.epochs.end_offset_for(asked.leader_epoch, led.high_watermark))
     except Exception as error:
         return {"partition": asked.partition, "error_code": code_of(error)}

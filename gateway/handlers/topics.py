@@ -53,7 +53,7 @@ def _create_all(manager: LogManager, request: Request, context: Context) -> Sequ
     if _count(body.topics) > PARTITIONS_MAX:
         return [_not_created(name, _too_many()) for name in times]
     return [
-        _create(manager, context, asked, is_dry=body.validate_only, is_twice=times[name] > 1)
+        _create(manager, context, asked, is_dry=getattr(body, "validate_only", False), is_twice=times[name] > 1)
         for name, asked in {each.name: each for each in body.topics}.items()
     ]
 

@@ -112,11 +112,13 @@ class LedPartition:
 
     # Reading
 
-    def slice(self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool) -> Slice:
+    def slice(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool = True
+    ) -> Slice:
         """Returns where the batches from ``offset`` on are stored, and the marks of the partition.
 
-        At most ``max_bytes``, but with ``min_one_batch`` at least one. Raises OffsetOutOfRangeError,
-        CorruptionError, StorageError.
+        At most ``max_bytes``, but with ``min_one_batch`` at least one. ``whole=False``: perhaps to within a batch.
+        Raises OffsetOutOfRangeError, CorruptionError, StorageError.
         """
         with self._lock:
             self._check_here()
@@ -129,7 +131,12 @@ class LedPartition:
             found = None
             if max_bytes > 0 or min_one_batch:
                 found = log.slice(
-                    offset, max(max_bytes, 1), isolation=isolation, up_to=shown, min_one_message=min_one_batch
+                    offset,
+                    max(max_bytes, 1),
+                    isolation=isolation,
+                    up_to=shown,
+                    min_one_message=min_one_batch,
+                    whole=whole,
                 )
             aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
             return Slice(
@@ -172,6 +179,15 @@ class LedPartition:
         with self._lock:
             self._check_here()
             return question(self._log)
+
+    def segment_times(self, now_ms: int) -> Sequence[tuple[int, int]]:
+        """Returns the first offset of each segment with the time of its file in ms; at last the log end, with now."""
+        with self._lock:
+            self._check_here()
+            segments = list(self._log.segments)
+            start = self._log.log_start_offset
+            times = [(max(each.base_offset, start), each.status().modified_ms) for each in segments]
+            return [*times, (self._log.log_end_offset, now_ms)] if segments[-1].size else times
 
     def end_offset(self, isolation: Isolation) -> int:
         """Returns the offset below which readers of an isolation level see records."""

@@ -1,8 +1,8 @@
 """Kafka's protocol: which requests are served, how bytes become requests, and answers bytes.
 
 ``apis`` is the table of requests and versions. ``bodies`` reads and writes them by kio, the only module that imports
-it. Produce and Fetch carry all records, so ``produce`` and ``fetch`` read and write them by hand. ``errors`` has
-Kafka's codes for the errors of ``storage``.
+it; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so ``produce`` and ``fetch`` read and
+write them by hand. ``errors`` has Kafka's codes for the errors of ``storage``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers, by kio. No other module imports it.
+"""Bodies of requests and answers, by kio. No other module imports it. ``old`` has the versions that kio lacks.
 
 A request is kio's object of its version. An answer is a mapping by kio's names of fields, nested for structs; fields
 that the version does not have are left out, and missing ones have Kafka's defaults.
@@ -19,6 +19,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16
 
 from .decoding import decode, shape_of
+from .old import OLD
 
 __all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
 
@@ -43,7 +44,7 @@ _MAKERS: Mapping[object, Callable[[Any], Any]] = {
 
 def read_request(key: int, version: int, frame: bytearray, position: int) -> Any:
     """Returns the body of a request, which begins at ``position``. Raises MalformedRequestError."""
-    return decode(load_request_schema(key, version), frame, position)
+    return decode(request_class(key, version), frame, position)
 
 
 def write_answer(key: int, version: int, body: Body) -> bytes:
@@ -56,7 +57,7 @@ def write_answer(key: int, version: int, body: Body) -> bytes:
 
 def write_request(key: int, version: int, body: Body) -> bytes:
     """Returns the bytes of a request's body, for a client of ours."""
-    entity: Any = load_request_schema(key, version)
+    entity = request_class(key, version)
     with io.BytesIO() as buffer:
         entity_writer(entity)(buffer, made(entity, body))
         return buffer.getvalue()
@@ -64,14 +65,28 @@ def write_request(key: int, version: int, body: Body) -> bytes:
 
 def read_answer(key: int, version: int, frame: bytes, position: int) -> Any:
     """Returns the body of an answer, kio's object, which begins at ``position``. Raises an error of kio's."""
-    body, _ = entity_reader(load_response_schema(key, version))(frame, position)
+    body, _ = entity_reader(answer_class(key, version))(frame, position)
     return body
 
 
 @cache
 def _writer(key: int, version: int) -> tuple[Any, Callable[[io.BytesIO, Any], None]]:
-    entity = load_response_schema(key, version)
+    entity = answer_class(key, version)
     return entity, entity_writer(entity)
+
+
+def request_class(key: int, version: int) -> Any:
+    """Returns the class of a request's body: kio's, or one like it."""
+    old = OLD.get((key, version))
+    layout = version if old is None else old.request
+    return load_request_schema(key, layout) if isinstance(layout, int) else layout
+
+
+def answer_class(key: int, version: int) -> Any:
+    """Returns the class of an answer's body: kio's, or one like it."""
+    old = OLD.get((key, version))
+    layout = version if old is None else old.answer
+    return load_response_schema(key, layout) if isinstance(layout, int) else layout
 
 
 def made(entity: Any, values: Body) -> Any:

@@ -24,6 +24,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.TransactionRefusedError: ErrorCode.invalid_txn_state,
     storage.ProducerFencedError: ErrorCode.producer_fenced,
     storage.UnsupportedCompressionTypeError: ErrorCode.unsupported_compression_type,
+    storage.UnsupportedForMessageFormatError: ErrorCode.unsupported_for_message_format,
     storage.UnknownTopicOrPartitionError: ErrorCode.unknown_topic_or_partition,
     storage.TopicExistsError: ErrorCode.topic_already_exists,
     storage.InvalidTopicError: ErrorCode.invalid_topic_exception,

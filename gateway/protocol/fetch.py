@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from .bodies import ErrorCode
 from .reading import RequestReader
 from .writing import AnswerWriter
 
+INT32_MAX = 2**31 - 1
 NO_SESSION = 0  # the session id of an answer that begins none: the client sends whole requests
 _INT32 = struct.Struct(">i")
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
@@ -20,7 +22,9 @@ _THROTTLE = struct.Struct(">i")
 _SESSION = struct.Struct(">hi")  # error, session id
 _PARTITION = struct.Struct(">ihqqq")  # index, error, high watermark, last stable offset, log start offset
 _PARTITION_4 = struct.Struct(">ihqq")  # without the log start offset
+_PARTITION_0 = struct.Struct(">ihq")  # without the last stable offset, which old message formats do not have
 _FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
+COMMITTED_FROM = 4  # the first version that knows transactions, and so the first with record batches
 _BY_ID_FROM = 13  # topics have ids in place of names
 
 
@@ -69,8 +73,9 @@ def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
     reader = RequestReader(memoryview(frame), position, is_flexible=version >= _FLEXIBLE_FROM)
     if version < 15:
         reader.int32()  # the replica: clients are none
-    max_wait_ms, min_bytes, max_bytes = reader.int32(), reader.int32(), reader.int32()
-    is_committed_only = reader.int8() == 1
+    max_wait_ms, min_bytes = reader.int32(), reader.int32()
+    max_bytes = reader.int32() if version >= 3 else INT32_MAX
+    is_committed_only = version >= COMMITTED_FROM and reader.int8() == 1
     session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
     found: list[FetchPartition] = []
 
@@ -97,15 +102,16 @@ def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
 def encode_fetched(answers: Iterable[Fetched], version: int, error: ErrorCode = ErrorCode.none) -> list[Part]:
     """Returns the parts of the body: bytes, and between them the records as they are. ``error``: of the whole."""
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
-    by_topic: dict[str | UUID, list[Fetched]] = {}
-    for answer in answers:
-        by_topic.setdefault(answer.topic, []).append(answer)
+    by_topic = [
+        (topic, list(group)) for topic, group in groupby(answers, lambda answer: answer.topic)
+    ]  # in their order
     parts: list[Part] = []
-    writer.pack(_THROTTLE, 0)
+    if version >= 1:
+        writer.pack(_THROTTLE, 0)
     if version >= 7:
         writer.pack(_SESSION, error, NO_SESSION)
     writer.length(len(by_topic))
-    for topic, partitions in by_topic.items():
+    for topic, partitions in by_topic:
         if isinstance(topic, UUID):
             writer.uuid(topic)
         else:
@@ -122,6 +128,9 @@ def encode_fetched(answers: Iterable[Fetched], version: int, error: ErrorCode = 
 
 
 def _write_partition(writer: AnswerWriter, answer: Fetched, version: int) -> None:
+    if version < COMMITTED_FROM:
+        writer.pack(_PARTITION_0, answer.partition, answer.error, answer.high_watermark)
+        return
     fixed = answer.partition, answer.error, answer.high_watermark, answer.last_stable_offset
     if version >= 5:
         writer.pack(_PARTITION, *fixed, answer.log_start_offset)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
 from pyspark_commitlog.gateway.protocol.apis import APIS
 from pyspark_commitlog.gateway.protocol.bodies import made
+from tests.support.recorded_wire import layouts
 
 LOCAL = "PLAINTEXT://127.0.0.1:0"
 TIMEOUT_S = 30.0
@@ -72,7 +72,7 @@ class WireClient:
         frame = self.receive()
         assert struct.unpack_from(">i", frame)[0] == correlation_id
         is_flexible = key != 18 and version >= APIS[key].flexible_from
-        body, size = entity_reader(load_response_schema(key, version))(frame, 5 if is_flexible else 4)
+        body, size = entity_reader(layouts(key, version)[1])(frame, 5 if is_flexible else 4)
         assert size + (5 if is_flexible else 4) == len(frame), "bytes behind the answer"
         return body
 
@@ -110,7 +110,7 @@ def request_head(key: int, version: int, correlation_id: int, client_id: bytes =
 
 def request_body(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
     """The body of a request."""
-    entity: Any = load_request_schema(key, version)
+    entity = layouts(key, version)[0]
     buffer = io.BytesIO()
     entity_writer(entity)(buffer, made(entity, fields))
     return buffer.getvalue()

@@ -13,8 +13,10 @@ from ...gathering import gathering
 from ...groups import Commit, Fetched, GroupCoordinator
 from ...protocol import ErrorCode
 from ...request import Request
+from ..old import commit_to_registry, fetch_from_registry
 from .asking import ask, by_topic
 
+IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry
 NO_OFFSET = NO_TIMESTAMP = -1
 NO_EPOCH = -1
 _OWN_RETENTION = range(2, 5)  # versions of OffsetCommit in which a client can say how long its offsets are kept
@@ -23,6 +25,9 @@ _FETCH_ERROR, _FETCH_SEVERAL = 2, 8  # first versions of OffsetFetch with an err
 
 def commit_offsets(request: Request, context: Context) -> None:
     """Commits offsets; those of partitions that do not exist are refused."""
+    if request.version == IN_REGISTRY:
+        commit_to_registry(request, context)
+        return
     body, now_ms = request.body, context.clock.now_ms()
     expire_ms = _expire_ms(request, now_ms)
     asked = asked_offsets(body, now_ms, expire_ms)
@@ -46,13 +51,19 @@ def asked_offsets(body: Any, now_ms: int, expire_ms: int = NO_TIMESTAMP) -> dict
         TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
             each.committed_offset,
             each.committed_metadata or "",
-            now_ms,
+            _commit_ms(each, now_ms),
             getattr(each, "committed_leader_epoch", NO_EPOCH),
             expire_ms,
         )
         for topic in body.topics
         for each in topic.partitions
     }
+
+
+def _commit_ms(asked: Any, now_ms: int) -> int:
+    """Returns the time of a commit: the client may say it in version 1 of OffsetCommit."""
+    given: int = getattr(asked, "commit_timestamp", NO_TIMESTAMP)
+    return now_ms if given == NO_TIMESTAMP else given
 
 
 def _expire_ms(request: Request, now_ms: int) -> int:
@@ -64,6 +75,9 @@ def _expire_ms(request: Request, now_ms: int) -> int:
 
 def fetch_offsets(request: Request, context: Context) -> None:
     """Answers with the committed offsets of groups."""
+    if request.version == IN_REGISTRY:
+        fetch_from_registry(request, context)
+        return
     body = request.body
     groups = body.groups if request.version >= _FETCH_SEVERAL else [body]
 

@@ -18,6 +18,7 @@ from tests.support.kafka.broker import Broker
 
 TOPIC, OTHER = "t", "u"
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0001 74 ffffffff")  # to TOPIC
+WITHOUT_ZOOKEEPER = 1  # the first version of OffsetCommit and OffsetFetch that a broker without ZooKeeper serves
 UNEQUAL = {"throttle_time", "authorized_operations"}
 RANGE, BOTH = [{"name": "range", "metadata": b"m"}], [{"name": each, "metadata": b"m"} for each in ("range", "x")]
 
@@ -167,12 +168,12 @@ def the_life_of_one_member(side: Side) -> None:
     for changes in ({"generation_id": 7}, {"member_id": "x"}, {"protocol_name": "x"}, {"protocol_type": "x"}):
         side.sync("life", joined, **changes)
     side.sync("life", joined, protocol_name=None)
-    for version in versions(ApiKey.OFFSET_COMMIT):
+    for version in versions(ApiKey.OFFSET_COMMIT)[WITHOUT_ZOOKEEPER:]:
         side.commit("life", joined, version)
         side.commit("life", joined, version, generation_id_or_member_epoch=9)
         side.commit("life", None, version)
     side.commit("life", joined, group_instance_id="i")
-    for version in versions(ApiKey.OFFSET_FETCH):
+    for version in versions(ApiKey.OFFSET_FETCH)[WITHOUT_ZOOKEEPER:]:
         side.fetch("life", version, topics=[{"name": TOPIC, "partition_indexes": [0, 1, 9]}])
     side.delete("life")
     side.delete_offsets("life", TOPIC)
@@ -273,7 +274,7 @@ def offsets_of_clients_outside_of_groups(side: Side) -> None:
     ]
     side.commit("outside", topics=[{"name": TOPIC, "partitions": places}, {"name": "never", "partitions": places}])
     side.commit("outside", topics=[{"name": "never", "partitions": places}])
-    for version in versions(ApiKey.OFFSET_FETCH):
+    for version in versions(ApiKey.OFFSET_FETCH)[WITHOUT_ZOOKEEPER:]:
         side.fetch("outside", version, topics=[{"name": each, "partition_indexes": [0, 1, 9]} for each in (TOPIC, "n")])
         side.fetch("outside", version, topics=[])
         if version > 1:

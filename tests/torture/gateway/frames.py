@@ -16,15 +16,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
+from tests.support.recorded_wire import layouts
 from tests.torture.gateway.recording import drawn, recorded
 from tests.torture.suite import Run, Suite, quiet
 
@@ -119,7 +118,7 @@ def check_answer(key: int, version: int, frame: bytes) -> None:
     if api is None or not api.lowest <= version <= api.highest or key in UNREADABLE:
         return
     head = 5 if key != ApiKey.API_VERSIONS and version >= api.flexible_from else 4
-    entity: Any = load_response_schema(key, version)
+    entity = layouts(key, version)[1]
     body, size = entity_reader(entity)(frame, head)
     assert head + size == len(frame), "bytes behind the answer"
     assert "unknown_server_error" not in repr(body), f"an error of ours: {body}"

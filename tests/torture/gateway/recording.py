@@ -17,7 +17,6 @@ from uuid import UUID
 
 import confluent_kafka as rdkafka
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
-from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from pyspark_commitlog.gateway.network.frames import FrameReader
@@ -25,6 +24,7 @@ from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.gateway.protocol.decoding import shape_of
 from tests.support.gateway import request_head, serving
 from tests.support.logs.building import batch
+from tests.support.recorded_wire import layouts
 
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 64 << 10
@@ -165,9 +165,7 @@ def drawn(chance: Random) -> bytes:
     """A frame of any kind and version that is served, whose fields are drawn by chance."""
     key = chance.choice(list(ApiKey))
     version = chance.randint(APIS[key].lowest, APIS[key].highest)
-    if key == ApiKey.PRODUCE:
-        version = max(version, 3)  # kio has no older ones
-    entity: Any = load_request_schema(key, version)
+    entity = layouts(key, version)[0]
     buffer = io.BytesIO()
     entity_writer(entity)(buffer, _entity(entity, chance))
     return request_head(key, version, chance.randrange(1 << 31)) + buffer.getvalue()

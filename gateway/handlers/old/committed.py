@@ -1,0 +1,74 @@
+"""OffsetCommit and OffsetFetch of version 0: offsets in the registry, where consumers with ZooKeeper keep theirs.
+
+Later versions keep them in the log. A group may have other offsets in one place than in the other, as with a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....registry import put
+from ....storage import TopicPartition
+from ...context import Context
+from ...protocol import ErrorCode, code_of
+from ...request import Request
+from ..groups import by_topic
+
+_UNKNOWN = {"committed_offset": -1, "metadata": "", "error_code": ErrorCode.unknown_topic_or_partition}
+
+
+def commit_to_registry(request: Request, context: Context) -> None:
+    """Commits offsets. What a client says about an offset is not kept, as with a broker."""
+    asked = {
+        TopicPartition(topic.name, each.partition_index): each
+        for topic in request.body.topics
+        for each in topic.partitions
+    }
+
+    def commit(partition: TopicPartition) -> Mapping[str, Any]:
+        each = asked[partition]
+        if not context.topics.has(partition):
+            return {"error_code": ErrorCode.unknown_topic_or_partition}
+        if len(each.committed_metadata or "") > context.config.offset_metadata_max_bytes:
+            return {"error_code": ErrorCode.offset_metadata_too_large}
+        path = offset_path(request.body.group_id, partition)
+        put(context.registry, path, str(each.committed_offset).encode())
+        return {"error_code": ErrorCode.none}
+
+    _answer(request, context, list(asked), commit)
+
+
+def fetch_from_registry(request: Request, context: Context) -> None:
+    """Answers with committed offsets; a partition without one is unknown, as with a broker."""
+
+    def fetch(partition: TopicPartition) -> Mapping[str, Any]:
+        found = context.registry.find(offset_path(request.body.group_id, partition))
+        if found is None or not found.data or not context.topics.has(partition):
+            return _UNKNOWN
+        return {**_UNKNOWN, "committed_offset": int(found.data), "error_code": ErrorCode.none}
+
+    asked = [TopicPartition(topic.name, each) for topic in request.body.topics for each in topic.partition_indexes]
+    _answer(request, context, asked, fetch)
+
+
+def offset_path(group: str, partition: TopicPartition) -> str:
+    """Returns the path of a group's offset in the registry."""
+    return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
+
+
+def _answer(
+    request: Request,
+    context: Context,
+    partitions: list[TopicPartition],
+    task: Callable[[TopicPartition], Mapping[str, Any]],
+) -> None:
+    """Answers with the result of ``task`` for each partition, which runs in the thread that may wait for ZooKeeper."""
+
+    def result(partition: TopicPartition) -> Mapping[str, Any]:
+        try:
+            return task(partition)
+        except Exception as error:
+            return {**_UNKNOWN, "error_code": code_of(error)}
+
+    context.registrar.run(lambda: request.answer({"topics": by_topic((each, result(each)) for each in partitions)}))

@@ -1,0 +1,59 @@
+"""Fetch for clients of Kafka before 0.11, which know message sets only."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from ....storage import Isolation, begins_whole, to_older_format
+from ...network import FileSlice, Part
+from ...partitions import LedPartition
+from ...protocol import ErrorCode, Fetched, FetchPartition, RequestError
+
+OLD_FORMATS_BELOW = 4  # the first version of Fetch whose answers may have record batches
+_TIMES_FROM = 2  # the first version whose answers may have messages of magic 1
+_WHOLE_FROM = 3  # the first version whose answers begin with a whole message in every partition
+
+
+def fetch_old_format(
+    led: LedPartition, asked: FetchPartition, left: int, version: int, *, min_one_batch: bool
+) -> Fetched:
+    """Returns the answer for one partition. Its last message may be cut off: such clients pass over it.
+
+    Before version 3 that may be the first one: the client then asks for more bytes. In version 3 there are no records
+    then, or with ``min_one_batch`` one message, however large it is.
+    """
+    found = led.slice(
+        asked.offset,
+        min(asked.max_bytes, left),
+        Isolation.READ_UNCOMMITTED,
+        min_one_batch=min_one_batch and version >= _WHOLE_FROM,
+        whole=False,
+    )
+    records = None if found.records is None else _converted(found.records, version, led, asked)
+    return Fetched(asked.topic, asked.partition, high_watermark=found.high_watermark, records=records)
+
+
+def _converted(found: FileSlice, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
+    """Returns what was found as it is stored, or converted if a part of it is newer than the version knows."""
+    records: Part | None = found
+    try:
+        stored = np.frombuffer(os.pread(found.descriptor, found.length, found.position), dtype=np.uint8)
+        if version >= _WHOLE_FROM and not begins_whole(stored):
+            records = None
+        else:
+            converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked)
+            records = found if converted is None else converted
+    finally:
+        if records is not found:
+            found.release()
+    return records
+
+
+def _in_format(stored: npt.NDArray[np.uint8], magic: int, led: LedPartition, asked: FetchPartition) -> bytes | None:
+    converted = to_older_format(stored, magic, asked.offset, led.config.max_decompressed_bytes)
+    if converted is not None and not led.config.message_downconversion_enable:
+        raise RequestError(ErrorCode.unsupported_version)
+    return converted

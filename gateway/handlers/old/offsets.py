@@ -1,0 +1,59 @@
+"""ListOffsets of version 0: where segments begin, by the times of their files (UnifiedLog.legacyFetchOffsetsBefore)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....storage import TopicPartition
+from ...context import Context
+from ...partitions import LedPartition
+from ...protocol import code_of
+from ...request import Request
+
+LATEST, EARLIEST = -1, -2
+
+
+def offsets_before(
+    request: Request, context: Context, led: Mapping[TopicPartition, LedPartition | Exception]
+) -> Mapping[str, Any]:
+    """Returns, for each partition, offsets not after a time, the largest first, and at most as many as were asked for.
+
+    -1 is the latest time, -2 the earliest. A segment's time is that of its file, the log end has the present.
+    """
+    now_ms = context.clock.now_ms()
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _partition(each, led[TopicPartition(topic.name, each.partition_index)], now_ms)
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.body.topics
+        ]
+    }
+
+
+def _partition(asked: Any, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
+    try:
+        if isinstance(led, Exception):
+            raise led
+        found = _before(led.segment_times(now_ms), asked.timestamp)
+    except Exception as error:
+        return {"partition_index": asked.partition_index, "error_code": code_of(error), "old_style_offsets": ()}
+    shown = led.high_watermark
+    offsets = [min(offset, shown) for offset in found[: max(asked.max_num_offsets, 0)]]
+    return {"partition_index": asked.partition_index, "old_style_offsets": tuple(dict.fromkeys(offsets))}
+
+
+def _before(times: Sequence[tuple[int, int]], time_ms: int) -> list[int]:
+    """Returns the offsets up to the last one whose time is not after ``time_ms``, the largest first."""
+    if time_ms == LATEST:
+        last = len(times)
+    elif time_ms == EARLIEST:
+        last = 1
+    else:
+        last = next((index + 1 for index in reversed(range(len(times))) if times[index][1] <= time_ms), 0)
+    return [offset for offset, _ in reversed(times[:last])]

@@ -1,0 +1,16 @@
+"""Bodies of requests and answers in the versions before kio's first: what clients of Kafka 0.8 to 0.10 send.
+
+``shapes`` makes their classes; ``offsets``, ``admin`` and ``acls`` have them by subject. Produce and Fetch are
+elsewhere: all their versions are read and written by hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .table import OLD as OLD, Layouts as Layouts
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"table": ["OLD", "Layouts"]})
