@@ -160,6 +160,7 @@ if TYPE_CHECKING:
         GroupLags as GroupLags,
         GroupMember as GroupMember,
         GroupOffsets as GroupOffsets,
+        GroupsInUse as GroupsInUse,
         GroupValue as GroupValue,
         LogFigures as LogFigures,
         LogLooks as LogLooks,
@@ -434,6 +435,7 @@ else:
                 "ShareLag",
                 "lag_ms",
                 "log_figures",
+                "GroupsInUse",
             ],
             "kafka_0_7": [
                 "PositionLog",

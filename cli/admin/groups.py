@@ -7,7 +7,7 @@ the group named by ``txnAppId``, in topics ``__sink.<topic>``; these are shown w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -358,16 +358,22 @@ class _Groups:
             self._offsets.fetch(name)
         return {}
 
-    def _unused(self, name: str) -> AbstractContextManager[object]:
-        """Returns the context in which to change a group. For a sink's group, holds the lock of a running sink.
+    @contextmanager
+    def _unused(self, name: str) -> Iterator[None]:
+        """Keeps members away from a group while it is changed; for a sink's group, also holds a sink's lock.
 
-        Raises LogDirLockedError, which names the holder, while the sink runs: its progress must not change. Other
-        groups need no lock: writing takes the lock of a broker's directory, so no broker is serving their members.
+        Raises LogDirLockedError while the group has members at a gateway or the sink runs: its progress must not
+        change. No broker is serving members: writing takes the lock of a broker's directory.
         """
-        known = self._known.get(name)
-        if known is None or not any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):
-            return nullcontext()
-        return storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER)
+        with closing(storage.GroupsInUse(self._manager)) as in_use, ExitStack() as stack:
+            if not in_use.take(name, wait_ms=1000):
+                raise storage.LogDirLockedError(
+                    f"group {name!r} has members at a gateway that serves {self._manager.directory}: stop them first"
+                )
+            known = self._known.get(name)
+            if known is not None and any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):
+                stack.enter_context(storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER))
+            yield
 
 
 def _listed(partitions: Iterable[storage.TopicPartition]) -> str:

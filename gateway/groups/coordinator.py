@@ -20,6 +20,7 @@ from ...storage import (
     GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
+    GroupsInUse,
     GroupValue,
     LogStoreError,
 )
@@ -35,6 +36,7 @@ from .rebalancing import Groups
 from .store import GroupStore, run_later, stored_offset_code
 
 CLASSIC = "classic"
+HOLD_AGAIN_MS = 100  # commands and other nodes let a group go within milliseconds
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +84,14 @@ class GroupCoordinator:
         store: GroupStore,
         new_id: Callable[[], object] = uuid4,
         homes: Homes | None = None,
+        in_use: GroupsInUse | None = None,
     ) -> None:
         """Knows no group before :meth:`load`. ``new_id`` returns what makes a member's id unique.
 
-        ``homes``: which groups this node coordinates; None: all.
+        ``homes``: which groups this node coordinates; None: all. ``in_use``: keeps commands away from groups with
+        members; None: there are no commands.
         """
-        self._groups = Groups(config, clock, home, store, homes or Homes(), on_changed=self.reassign)
+        self._groups = Groups(config, clock, home, store, homes or Homes(), on_changed=self.reassign, in_use=in_use)
         self._loading: set[int] = set()
         self.membership = Membership(self._groups, new_id)
         self.offsets = Offsets(self._groups, self.membership.rebalancing)
@@ -153,6 +157,13 @@ class GroupCoordinator:
             self.membership.rebalancing.prepare(group, "it has more members than group.max.size")
         for member in group.members.values():
             self.membership.rebalancing.expect(group, member)
+        self._hold(group)
+
+    def _hold(self, group: Group) -> None:
+        """Keeps commands away from a group that was read, as soon as another node or a command lets it go."""
+        has_members = group.members and self._groups.by_name.get(group.name) is group
+        if has_members and not self._groups.hold(group):
+            run_later(self._groups.home, HOLD_AGAIN_MS, partial(self._hold, group))
 
     def _expire_later(self) -> None:
         def expire() -> None:
@@ -193,8 +204,9 @@ class GroupCoordinator:
         def listed(contents: Mapping[GroupKey, GroupValue]) -> None:
             has = self._groups.homes.has
             found = {key.group: ListedGroup(key.group, "", State.EMPTY.value) for key in contents if has(key.group)}
-            for group in self._groups.by_name.values():
-                found[group.name] = ListedGroup(group.name, group.protocol_type or "", group.state.value)
+            for name, group in list(self._groups.by_name.items()):
+                if failures or self._groups.find(name, contents) is not None:
+                    found[name] = ListedGroup(name, group.protocol_type or "", group.state.value)
             shown = (each for _, each in sorted(found.items()))
             done(ErrorCode.none, [each for each in shown if not wanted or each.state.lower() in wanted])
 
@@ -210,13 +222,14 @@ class GroupCoordinator:
             done(DescribedGroup(error))
             return
         group = self._groups.by_name.get(name)
-        if group is not None:
+        if group is not None and group.state is not State.EMPTY:
             done(_described(group))
             return
 
         def looked_up(records: Collection[GroupKey]) -> None:
+            group = self._groups.find(name, records)
             state = State.EMPTY if records else State.DEAD
-            done(DescribedGroup(ErrorCode.none, state.value))
+            done(DescribedGroup(ErrorCode.none, state.value) if group is None else _described(group))
 
         self._groups.store.ask(
             lambda store: store.records(name),
@@ -239,7 +252,7 @@ class GroupCoordinator:
         )
 
     def _delete(self, name: str, records: Mapping[GroupKey, GroupValue], done: Callable[[ErrorCode], None]) -> None:
-        group = self._groups.by_name.get(name)
+        group = self._groups.find(name, records)
         if (group is None and not records) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found)
             return

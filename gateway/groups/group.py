@@ -62,6 +62,7 @@ class Group:
         self.unsynced: set[str] = set()  # members that joined this generation and have not sent SyncGroup
         self.subscribed: frozenset[str] | None = None  # topics of a consumer group; None: unknown
         self.has_new_member = False  # during the first rebalance, which then waits longer
+        self.is_held = False  # commands are kept away
         self.expected: GroupMetadataValue | None = None  # as this coordinator read or wrote it last
         self.is_gathering = False  # the first rebalance waits for more members, although all known have joined
         self.join_timer: Timer | None = None

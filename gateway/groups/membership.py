@@ -122,6 +122,9 @@ class Membership:
             self._add(group, join, member_id, done)
 
     def _add(self, group: Group, join: Join, member_id: str, done: JoinDone) -> None:
+        if not self._groups.hold(group):  # a command deletes it, or resets its offsets: the client tries again
+            done(JoinResult(ErrorCode.coordinator_load_in_progress, join.member_id))
+            return
         ids = (member_id, join.instance_id, join.client_id, join.client_host)
         member = Member(*ids, join.rebalance_timeout_ms, join.session_timeout_ms, join.protocols)
         member.is_new, member.join_done = True, done

@@ -214,7 +214,7 @@ class Offsets:
         partitions: Collection[TopicPartition],
         done: Callable[[ErrorCode, Codes], None],
     ) -> None:
-        group = self._groups.by_name.get(name)
+        group = self._groups.find(name, records)
         is_used = group is not None and group.state is not State.EMPTY
         if (group is None and not records) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found, {})

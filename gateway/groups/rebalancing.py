@@ -7,11 +7,20 @@ The rules are those of Kafka 3.9.1 (``GroupCoordinator``, ``DelayedJoin``, ``Ini
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ...storage import Clock, GroupChange, GroupChangedError, GroupFence, GroupMetadataKey, GroupMetadataValue
+from ...storage import (
+    Clock,
+    GroupChange,
+    GroupChangedError,
+    GroupFence,
+    GroupKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupsInUse,
+)
 from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import Home
@@ -39,6 +48,7 @@ class Groups:
     loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
     is_stopped: bool = False
     on_changed: Callable[[], None] = lambda: None  # called when a partition must be loaded again
+    in_use: GroupsInUse | None = None  # keeps commands away from groups with members; None: there are no commands
 
     def check(self, group: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Returns why nothing can be said of a group; none: it can. Empty names have offsets, but no members."""
@@ -93,8 +103,32 @@ class Groups:
             self.loaded.discard(self.homes.home_of(group.name))
             self.on_changed()
 
+    def find(self, name: str, records: Collection[GroupKey]) -> Group | None:
+        """Returns a group that has, or had, members, given its records; forgets one that another process deleted."""
+        group = self.by_name.get(name)
+        is_kept = group is None or group.state is not State.EMPTY or group.expected is None
+        if is_kept or GroupMetadataKey(name) in records:
+            return group
+        assert group is not None  # it is not kept
+        logger.info("group %s: was deleted by another process", name)
+        group.enter(State.DEAD)
+        self.forget(group)
+        return None
+
+    def hold(self, group: Group) -> bool:
+        """Keeps commands away from a group, which gets members; False while a command changes it."""
+        group.is_held = group.is_held or self.in_use is None or self.in_use.take(group.name)
+        return group.is_held
+
+    def let_go(self, group: Group) -> None:
+        """Lets commands change a group, which has no members."""
+        if group.is_held and self.in_use is not None:
+            self.in_use.give(group.name)
+        group.is_held = False
+
     def forget(self, group: Group) -> None:
         """Ends the use of a group that was deleted."""
+        self.let_go(group)
         for member_id in list(group.pending):
             group.drop_pending(member_id)
         del self.by_name[group.name]
@@ -232,6 +266,8 @@ class Rebalancing:
         def done(error: Exception | None) -> None:
             if error is not None:  # after a crash its last generation is there again, whose members time out
                 logger.warning("group %s: that it is empty could not be stored: %s", group.name, error)
+            if group.state is State.EMPTY:
+                self._groups.let_go(group)
 
         logger.info("group %s, generation %d: empty", group.name, group.generation)
         self._groups.write_record(group, group.stored({}), done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage import CoordinatedGroups, LogManager
+from ...storage import CoordinatedGroups, GroupsInUse, LogManager
 from ..cluster import Homes
 from ..config import GatewayConfig
 from ..disk import DiskWorker
@@ -19,7 +19,7 @@ class GroupThreads:
     def __init__(
         self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager], homes: Homes
     ) -> None:
-        """``manager`` is asked for its clock only; another one is opened in the thread that uses it.
+        """``manager`` is asked for its clock and its locks only; another one is opened in the thread that uses it.
 
         ``homes``: which groups this node coordinates.
         """
@@ -30,7 +30,8 @@ class GroupThreads:
             lambda groups: groups.manager.close(),
         )
         store = GroupStore(self._disk.ask, self._home, config.offsets_commit_timeout_ms)
-        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes)
+        self._in_use = GroupsInUse(manager)
+        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes, in_use=self._in_use)
 
     def start(self) -> None:
         """Starts the threads, which load all groups first."""
@@ -50,3 +51,4 @@ class GroupThreads:
         """Writes what was given, and ends the threads."""
         self._disk.stop()
         self._home.stop()
+        self._in_use.close()

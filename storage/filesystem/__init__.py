@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .port import (
         Buffer as Buffer,
+        ByteLocks as ByteLocks,
         File as File,
         FileStatus as FileStatus,
         FileSystem as FileSystem,
@@ -49,6 +50,6 @@ else:
                 "remove_tree",
                 "write_atomically",
             ],
-            "port": ["Buffer", "File", "FileStatus", "FileSystem", "Held", "Lock", "Mount", "OpenMode"],
+            "port": ["Buffer", "ByteLocks", "File", "FileStatus", "FileSystem", "Held", "Lock", "Mount", "OpenMode"],
         },
     )

@@ -8,7 +8,7 @@ import stat
 from contextlib import ExitStack, suppress
 
 from .local_file import OPEN_FLAGS, AddingContext, LocalFile, opened
-from .locks import LocalLock, has_name, open_lock_file, set_ofd_lock, unlock_flock, unlock_ofd
+from .locks import LocalByteLocks, LocalLock, has_name, open_lock_file, set_ofd_lock, unlock_flock, unlock_ofd
 from .open_files import OPEN_FILES
 from .port import FileStatus, Mount, OpenMode
 
@@ -80,6 +80,9 @@ class LocalFileSystem:
                 if has_name(descriptor, path):
                     undo.pop_all()
                     return LocalLock(path, descriptor, lambda each: fcntl.flock(each, operation), unlock_flock)
+
+    def byte_locks(self, path: str) -> LocalByteLocks:
+        return LocalByteLocks(path)
 
     def lock_shared_with_broker(self, path: str) -> LocalLock | None:
         return self._lock_like_java(path, fcntl.F_RDLCK)

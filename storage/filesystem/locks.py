@@ -19,7 +19,7 @@ from .open_files import OPEN_FILES
 # command; its number is part of the kernel's interface and does not change.
 _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
-_WHOLE_FILE = (os.SEEK_SET, 0, 0, 0)  # from byte 0, length 0: to the end, however far it moves
+_TO_THE_END = 0  # as a length: however far it moves
 
 
 class LocalLock:
@@ -106,6 +106,30 @@ class LocalLock:
             self.release()
 
 
+class LocalByteLocks:
+    """Implements :class:`.port.ByteLocks` by locks of an open file description."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with ExitStack() as undo, AddingContext("lock", path):
+            self._descriptor = open_lock_file(path, undo)
+            undo.pop_all()
+
+    def take(self, byte: int) -> bool:
+        try:
+            with AddingContext("lock", self._path):
+                set_ofd_lock(self._descriptor, fcntl.F_WRLCK, byte, 1)
+        except (BlockingIOError, PermissionError):  # as for a broker's lock
+            return False
+        return True
+
+    def give(self, byte: int) -> None:
+        set_ofd_lock(self._descriptor, fcntl.F_UNLCK, byte, 1)
+
+    def close(self) -> None:
+        _close_lock_file(self._descriptor)
+
+
 def open_lock_file(path: str, undo: ExitStack) -> int:
     descriptor = OPEN_FILES.retrying(lambda: os.open(path, OPEN_FLAGS["create"], 0o666))
     OPEN_FILES.locks.add(descriptor)
@@ -140,8 +164,8 @@ def has_name(descriptor: int, path: str) -> bool:
         return False
 
 
-def set_ofd_lock(descriptor: int, kind: int) -> None:
-    fcntl.fcntl(descriptor, _F_OFD_SETLK, _FLOCK.pack(kind, *_WHOLE_FILE))
+def set_ofd_lock(descriptor: int, kind: int, start: int = 0, length: int = _TO_THE_END) -> None:
+    fcntl.fcntl(descriptor, _F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))
 
 
 def unlock_ofd(descriptor: int) -> None:

@@ -132,6 +132,22 @@ class Lock(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+class ByteLocks(Protocol):
+    """Locks on single bytes of a file, which need not have them: many locks by one open file. For one thread."""
+
+    def take(self, byte: int) -> bool:
+        """Takes the lock of a byte, below 2^62, without waiting; False if another object of this kind holds it."""
+        ...
+
+    def give(self, byte: int) -> None:
+        """Releases the lock of a byte, which may be free."""
+        ...
+
+    def close(self) -> None:
+        """Releases all. The end of the process does so too."""
+        ...
+
+
 class FileSystem(Protocol):
     """A file system: the operations on names, and on locks, that a log directory needs."""
 
@@ -185,6 +201,10 @@ class FileSystem(Protocol):
         Returns None if ``wait`` is False and another lock excludes this one. Two locks in one process exclude each
         other like those of two processes. The locked file is the one that has the name when the lock is granted.
         """
+        ...
+
+    def byte_locks(self, path: str) -> ByteLocks:
+        """Returns locks on the bytes of ``path``, which is created if missing; none is taken yet."""
         ...
 
     def lock_shared_with_broker(self, path: str) -> Lock | None:

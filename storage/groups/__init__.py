@@ -2,7 +2,7 @@
 
 :class:`CompactedValues` keeps the current value per key of a compacted partition; ``offsets`` reads and commits
 offsets in ``__consumer_offsets``; ``coordinated`` has the records that a coordinator of groups reads and writes there;
-``lag`` compares offsets with the logs.
+``in_use`` keeps coordinators and commands apart; ``lag`` compares offsets with the logs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GroupFence as GroupFence,
     )
     from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
+    from .in_use import GroupsInUse as GroupsInUse
     from .lag import (
         GroupLags as GroupLags,
         LogFigures as LogFigures,
@@ -44,6 +45,7 @@ else:
             "appending": ["append_entries", "sync_at_once"],
             "coordinated": ["CoordinatedGroups", "GroupChange", "GroupFence"],
             "coordinator_logs": ["CoordinatorLogs"],
+            "in_use": ["GroupsInUse"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "offsets": [
                 "CommittedOffset",

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from pyspark_commitlog.storage.filesystem import Buffer, File, FileStatus, FileSystem, Held, Lock, OpenMode
+from pyspark_commitlog.storage.filesystem import Buffer, ByteLocks, File, FileStatus, FileSystem, Held, Lock, OpenMode
 
 OperationName = Literal[
     "list", "status", "open", "make_directory", "rename", "link", "remove", "set_modified", "sync_directory", "lock",
@@ -213,6 +213,10 @@ class FaultyFileSystem:
         self.meet("lock", path)
         lock = self.inner.lock(path, exclusive=exclusive, wait=wait)
         return lock and FaultyLock(lock, self, path)
+
+    def byte_locks(self, path: str) -> ByteLocks:
+        self.meet("lock", path)
+        return self.inner.byte_locks(path)
 
     def lock_shared_with_broker(self, path: str) -> Lock | None:
         self.meet("lock_shared_with_broker", path)

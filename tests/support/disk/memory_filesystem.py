@@ -67,6 +67,24 @@ class _Held:
     thread: int
 
 
+class MemoryByteLocks:
+    """Locks on bytes; ``held``: those of all objects, which are not part of the disk."""
+
+    def __init__(self, held: dict[tuple[str, int], MemoryByteLocks], path: str) -> None:
+        self._all, self._path = held, path
+
+    def take(self, byte: int) -> bool:
+        return self._all.setdefault((self._path, byte), self) is self
+
+    def give(self, byte: int) -> None:
+        if self._all.get((self._path, byte)) is self:
+            del self._all[self._path, byte]
+
+    def close(self) -> None:
+        for key in [key for key, holder in self._all.items() if holder is self]:
+            del self._all[key]
+
+
 class MemoryLock:
     """A lock of a MemoryFileSystem."""
 
@@ -184,6 +202,7 @@ class MemoryFileSystem:
         self._root = DirectoryNode(1, self.clock.now_ms())
         self._last_inode = 1
         self._locks: list[_Held] = []
+        self._byte_locks: dict[tuple[str, int], MemoryByteLocks] = {}
         self._changed = threading.Condition()  # also the one mutex: over an RLock
         self._mutations_left: int | None = None  # until the power goes
         self._cut_during: Operation | None = None
@@ -296,6 +315,9 @@ class MemoryFileSystem:
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> MemoryLock | None:
         return self._lock("flock", path, exclusive=exclusive, wait=wait)
+
+    def byte_locks(self, path: str) -> MemoryByteLocks:
+        return MemoryByteLocks(self._byte_locks, path)
 
     def lock_shared_with_broker(self, path: str) -> MemoryLock | None:
         return self._lock("broker", path, exclusive=False, wait=False)
