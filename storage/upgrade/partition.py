@@ -7,6 +7,7 @@ target says where to go on. The records that are there are compared with the sou
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,11 +16,11 @@ import numpy as np
 from ..errors import ProgressMismatchError
 from ..filesystem import FileSystem
 from ..format.constants import TimestampType
-from ..format.tables import Int64s, Records
+from ..format.tables import Records
 from ..kafka_0_7 import PositionLogReader
 from ..reading import Isolation
 from ..writing import Log
-from .position_table import PositionTable, PositionTableWriter
+from .position_table import PositionTableWriter, Row, read_rows
 
 
 class Copied(NamedTuple):
@@ -48,11 +49,9 @@ class PartitionCopy:
         has other records than the source; CorruptRecordError and its kin, with path and position, for damage in the
         source, after the records before it; and what :meth:`Log.append_records` raises.
         """
-        offset, end = self._first_offset(), self.target.log_end_offset
-        position = self.source.start
+        position, end = self.source.start, self.target.log_end_offset
         with PositionTableWriter(self.table_path, self.filesystem) as table:
-            for row in self._earlier_rows():
-                table.add(*row)
+            offset = self._take_over(table)
             for records in self._records():
                 self._copy(records, offset, end)
                 firsts = np.flatnonzero(np.diff(records.offsets, prepend=-1))
@@ -65,29 +64,24 @@ class PartitionCopy:
             table.finish()
         return Copied(position, self.source.end, offset, max(offset - end, 0))
 
-    def _earlier_table(self) -> PositionTable | None:
-        try:
-            return PositionTable(self.table_path, self.filesystem)
-        except FileNotFoundError:
-            return None
+    def _take_over(self, table: PositionTableWriter) -> int:
+        """Copies the rows of an earlier run for what the source no longer has; returns the offset of its first message.
 
-    def _first_offset(self) -> int:
-        """Returns the offset of the source's first message: 0, unless files were deleted since an earlier run."""
-        table = self._earlier_table()
-        if table is None:
-            return 0
-        if self.source.start > table.end.position:
+        That is 0, unless files were deleted since an earlier run.
+        """
+        start, last = self.source.start, None
+        with suppress(FileNotFoundError):
+            for rows in read_rows(self.table_path, self.filesystem):
+                before = int(np.searchsorted(rows[:, 0], start))
+                table.add(rows[:before, 0], rows[:before, 1])
+                if before < len(rows):
+                    return int(rows[before, 1])
+                last = Row(*rows[-1].tolist())
+        if last is not None:
             raise self._mismatch(
-                table.end.offset,
-                f"the source lost positions {table.end.position} to {self.source.start - 1} before they were copied",
+                last.offset, f"the source lost positions {last.position} to {start - 1} before they were copied"
             )
-        return table.offset_of(self.source.start)
-
-    def _earlier_rows(self) -> Iterator[tuple[Int64s, Int64s]]:
-        """Yields the rows of an earlier run for what the source no longer has."""
-        table = self._earlier_table()
-        if table is not None:
-            yield table.rows_before(self.source.start)
+        return 0
 
     def _records(self) -> Iterator[Records]:
         """Yields the source's messages, with the time of the last change of their file: 0.7 knows no other."""

@@ -7,13 +7,14 @@ empty compressed set) has no line: its position stands for the next one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from ..errors import CorruptCheckpointError, OffsetOutOfRangeError
-from ..filesystem import File, FileSystem, parent_of
+from ..filesystem import FileSystem, parent_of
 from ..format.tables import Int64s
 
 HEADING = b"position,offset\n"
@@ -28,16 +29,43 @@ class Row(NamedTuple):
     offset: int
 
 
+def read_rows(path: str, filesystem: FileSystem) -> Iterator[Int64s]:
+    """Yields the rows of a table in pieces of about a megabyte, shape (rows, 2): positions and offsets.
+
+    Raises FileNotFoundError if there is no table; CorruptCheckpointError, with the path, for what is none, is cut off,
+    or is not in order.
+    """
+    with filesystem.open(path, "read") as file:
+        size, at, rest, last = file.size(), len(HEADING), b"", -1
+        if bytes(file.read(0, at)) != HEADING or size == at:
+            raise CorruptCheckpointError("this is no table of positions", path=path)
+        while at < size:
+            whole, newline, rest = (rest + bytes(file.read(at, READ_BYTES))).rpartition(b"\n")
+            at += READ_BYTES
+            rows = _parsed(whole + newline, path)
+            if (np.diff(rows[:, 0], prepend=last) < 0).any():
+                raise CorruptCheckpointError("the positions are not in order", path=path)
+            if len(rows):
+                last = int(rows[-1, 0])
+                yield rows
+    if rest:
+        raise CorruptCheckpointError("the last line has no end: the file was cut off", path=path)
+
+
+def _parsed(lines: bytes, path: str) -> Int64s:
+    try:
+        return np.array([line.split(b",") for line in lines.splitlines()], dtype=np.int64).reshape(-1, 2)
+    except ValueError as error:
+        raise CorruptCheckpointError(f"a line is not two numbers: {error}", path=path) from None
+
+
 class PositionTable:
-    """The table of one partition."""
+    """The table of one partition in memory, 16 bytes a row."""
 
     def __init__(self, path: str, filesystem: FileSystem) -> None:
-        """Opens the file. Raises FileNotFoundError if there is none, CorruptCheckpointError if it has no rows."""
+        """Reads the file. Raises like :func:`read_rows`."""
         self.path = path
-        with filesystem.open(path, "read") as file:
-            self._rows = _rows(file)
-        if not len(self._rows) or (np.diff(self._rows[:, 0]) < 0).any():
-            raise CorruptCheckpointError("the table of positions has no rows, or they are not in order", path=path)
+        self._rows = np.concatenate(list(read_rows(path, filesystem)))
 
     @property
     def first(self) -> Row:
@@ -59,34 +87,6 @@ class PositionTable:
                 f"{self.path} has positions {self.first.position} to {self.end.position}, but not {position}"
             )
         return int(self._rows[np.searchsorted(self._rows[:, 0], position), 1])
-
-    def rows_before(self, position: int) -> tuple[Int64s, Int64s]:
-        """Returns the positions below ``position``, and their offsets; shape (rows,) each."""
-        rows = self._rows[: np.searchsorted(self._rows[:, 0], position)]
-        return rows[:, 0], rows[:, 1]
-
-
-def _rows(file: File) -> Int64s:
-    """Returns the rows, shape (rows, 2). Raises CorruptCheckpointError, with path and position."""
-    size, at, rest = file.size(), len(HEADING), b""
-    if bytes(file.read(0, at)) != HEADING:
-        raise CorruptCheckpointError("this is no table of positions", path=file.path, position=0)
-    found: list[Int64s] = [np.empty((0, 2), dtype=np.int64)]
-    while at < size:
-        data = rest + bytes(file.read(at, READ_BYTES))
-        at += READ_BYTES
-        whole, newline, rest = data.rpartition(b"\n")
-        found.append(_parsed(whole + newline, file.path))
-    if rest:
-        raise CorruptCheckpointError("the last line has no end: the file was cut off", path=file.path)
-    return np.concatenate(found)
-
-
-def _parsed(lines: bytes, path: str) -> Int64s:
-    try:
-        return np.array([line.split(b",") for line in lines.splitlines()], dtype=np.int64).reshape(-1, 2)
-    except ValueError as error:
-        raise CorruptCheckpointError(f"a line is not two numbers: {error}", path=path) from None
 
 
 class PositionTableWriter:
