@@ -129,10 +129,14 @@ class Cluster:
 
     def _leave(self) -> None:
         self._is_leaving = True
-        self._registration.remove()
-        self._try_look()
-        if self.is_controller and self.node not in self.view.nodes:
-            discard(self._registry, CONTROLLER)
+        try:
+            self._registration.remove()
+            self._look()
+            if self.is_controller and self.node not in self.view.nodes:
+                discard(self._registry, CONTROLLER)
+        except (LogStoreError, OSError) as error:  # its session ends soon
+            logger.warning("the other nodes could not be told that this one ends: %s", error)
+            self._left.set()
 
     # Looking
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.groups import (
     Commit,
     GroupCoordinator,
@@ -74,9 +75,15 @@ class Bench:
     """A coordinator with its answers. ``disk_waits`` holds up what is for the disk until :meth:`let_disk_work`."""
 
     def __init__(
-        self, disk: Any = None, *, directory: str = "/logs", now_ms: int | None = None, **settings: Any
+        self,
+        disk: Any = None,
+        *,
+        directory: str = "/logs",
+        now_ms: int | None = None,
+        homes: Homes | None = None,
+        **settings: Any,
     ) -> None:
-        """``settings``: by the names of fields of the config."""
+        """``settings``: by the names of fields of the config. ``homes``: which groups it coordinates; None: all."""
         self.disk = disk or MemoryFileSystem()
         self.clock = ManualClock() if now_ms is None else ManualClock(now_ms)
         self.home = Home(self.clock)
@@ -89,7 +96,7 @@ class Bench:
         config = GatewayConfig(**{"group_initial_rebalance_delay_ms": 0, **settings})
         self.store = GroupStore(self._on_disk, self.home, config.offsets_commit_timeout_ms)
         self.ids: Iterator[object] = count(1)  # what makes ids of members unique
-        self.coordinator = GroupCoordinator(config, self.clock, self.home, self.store, lambda: next(self.ids))
+        self.coordinator = GroupCoordinator(config, self.clock, self.home, self.store, lambda: next(self.ids), homes)
         self.answers: dict[str, Any] = {}
 
     def started(self) -> Bench:

@@ -33,6 +33,7 @@ MODULES = {
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-kills": "tests.torture.gateway.kills",
     "gateway-nodes": "tests.torture.gateway.nodes",
+    "gateway-nodes-zookeeper": "tests.torture.gateway.nodes_zookeeper",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "kills": "tests.torture.kills.engine",
     "model": "tests.torture.model",

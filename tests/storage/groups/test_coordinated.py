@@ -8,18 +8,19 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import InvalidTxnStateError, RecordTooLargeError, StorageError
+from pyspark_commitlog.storage.errors import GroupChangedError, InvalidTxnStateError, RecordTooLargeError, StorageError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
     GroupMetadataKey,
     GroupMetadataValue,
+    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_subscription,
     partition_for,
 )
-from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups, GroupChange
+from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups, GroupChange, GroupFence
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.writing import Producer
 from tests.support.clock import ManualClock
@@ -168,3 +169,48 @@ def test_topics_are_read_from_every_version_of_a_subscription() -> None:
     version_0 = bytes.fromhex("0000 00000002 0001 61 0002 6262 ffffffff")
     version_3 = b"\0\3" + version_0[2:] + bytes.fromhex("00000000 ffffffff ffff")
     assert [decode_subscription(data).topics for data in (version_0, version_3)] == [("a", "bb")] * 2
+
+
+# --- fences
+
+
+def state(generation: int, *members: str, at_ms: int = NOW_MS) -> GroupMetadataValue:
+    described = tuple(MemberMetadata(each, "", "", 1, b"", b"") for each in members)
+    return GroupMetadataValue("consumer", generation, "range", None, described, at_ms)
+
+
+def stored(value: GroupMetadataValue) -> list[GroupChange]:
+    return [GroupChange(GroupMetadataKey(A), value)]
+
+
+@pytest.mark.parametrize(
+    "newer", [state(2), state(1, "a"), state(1, at_ms=NOW_MS + 1)], ids=["generation", "members", "time"]
+)
+def test_a_fence_refuses_what_comes_with_it_once_the_group_was_stored_by_another(
+    manager: LogManager, newer: GroupMetadataValue
+) -> None:
+    groups, fence = CoordinatedGroups(manager), GroupFence(GroupMetadataKey(A), state(1))
+    assert groups.write([[fence, *commit(A, 1)]]) == [None]  # no group is stored yet, or it was deleted
+    assert groups.write([stored(state(1)), [fence, *commit(A, 2)]]) == [None, None]
+    (_, refused, other) = groups.write([stored(newer), [fence, *commit(A, 3)], commit(B, 4)])
+    assert isinstance(refused, GroupChangedError)
+    assert other is None
+    assert groups.offsets(A, [T0])[T0].offset == 2
+    assert groups.offsets(B, [T0])[T0].offset == 4
+
+
+def test_a_fence_of_a_group_that_its_coordinator_never_stored_refuses_anothers(manager: LogManager) -> None:
+    groups, fence = CoordinatedGroups(manager), GroupFence(GroupMetadataKey(A), None)
+    assert groups.write([[fence, *commit(A, 1)]]) == [None]
+    groups.write([stored(state(1))])
+    (refused,) = groups.write([[fence, *commit(A, 2)]])
+    assert isinstance(refused, GroupChangedError)
+
+
+def test_a_fence_holds_for_offsets_in_a_transaction(manager: LogManager) -> None:
+    groups, fence = CoordinatedGroups(manager), GroupFence(GroupMetadataKey(A), state(1))
+    groups.write([stored(state(2))])
+    offsets = {T0: OffsetCommitValue(5, "", NOW_MS)}
+    with pytest.raises(GroupChangedError):
+        groups.write_transactional(A, offsets, Producer(7, 0), lambda: None, fence)
+    assert groups.undecided(A) == set()

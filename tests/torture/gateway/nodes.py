@@ -8,6 +8,7 @@ back late: it may still believe that it leads, and hold locks.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -25,11 +26,11 @@ STOPPED_S = (0.1, 4.0)  # how long a node is stopped
 SETTINGS = {"offsets_topic_num_partitions": 7, "transaction_state_log_num_partitions": 7}
 
 
-def started(directory: Path, stack: ExitStack) -> list[Server]:
-    """The nodes, which are killed when ``stack`` ends."""
+def started(directory: Path, stack: ExitStack, **more: object) -> list[Server]:
+    """The nodes, which are killed when ``stack`` ends; ``more``: settings."""
     servers = []
     for node in range(1, NODES + 1):
-        server = Server(directory, node_id=node, **SETTINGS)
+        server = Server(directory, node_id=node, **SETTINGS, **more)
         server.log = directory.with_name(f"{directory.name}-{node}.stderr")
         server.start()
         stack.callback(server.kill)
@@ -58,13 +59,20 @@ def disturb(servers: list[Server], chance: Random, run: Run) -> None:
         run.note("stops", 1)
 
 
-def live(run: Run, chance: Random, directory: Path) -> None:
+def live(
+    run: Run,
+    chance: Random,
+    directory: Path,
+    disturb: Callable[[list[Server], Random, Run], None] = disturb,
+    **settings: object,
+) -> None:
+    """A directory's life: so many events, an end in peace, and the comparison. ``settings``: of the nodes."""
     with LogManager.open(str(directory), create=True) as manager:
         for topic in (PLAIN, TRANSACTIONAL):
             manager.create_topic(topic, partitions=PARTITIONS, configs={"segment.bytes": "100000"})
     told = Told()
     with ExitStack() as stack:
-        servers = started(directory, stack)
+        servers = started(directory, stack, **settings)
         bootstrap = ",".join(each.bootstrap for each in servers)
         clients = [Client(work, told) for work in works(bootstrap, directory, told, chance)]
         for client in clients:

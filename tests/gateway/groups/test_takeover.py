@@ -1,0 +1,127 @@
+"""Groups that move from one coordinator to another, which may come back late."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.gateway.cluster import Homes
+from pyspark_commitlog.gateway.groups import Commit
+from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.storage import GroupOffsets, OffsetCommitValue, Producer, TopicPartition
+from tests.support.groups import Bench, G
+
+
+class Leadership:
+    """Whether a node leads the partition of all groups."""
+
+    def __init__(self, *, leads: bool) -> None:
+        self.leads = leads
+        self.homes = Homes(leads=lambda _: self.leads)
+
+
+def test_a_node_that_does_not_lead_a_groups_partition_says_so() -> None:
+    bench = Bench(homes=Leadership(leads=False).homes).started()
+    joined = bench.join("a")
+    assert joined is not None
+    assert joined.error is ErrorCode.not_coordinator
+    assert bench.commit(1) is ErrorCode.not_coordinator
+    assert bench.fetched() is ErrorCode.not_coordinator
+
+
+def test_members_of_a_group_that_moves_are_told_and_go_on_at_the_other_node() -> None:
+    first, second = Leadership(leads=True), Leadership(leads=False)
+    old = Bench(homes=first.homes).started()
+    new = Bench(old.disk, homes=second.homes).started()
+    (member,) = old.stable("a")
+    assert old.commit(5, member) is ErrorCode.none
+    old.join("b")  # waits for a
+    first.leads, second.leads = False, True
+    old.coordinator.reassign()
+    assert old.answers["b"].error is ErrorCode.not_coordinator
+    assert old.heartbeat(member) is ErrorCode.not_coordinator
+    new.disk_waits = True
+    new.coordinator.reassign()
+    assert new.commit(7, member) is ErrorCode.coordinator_load_in_progress
+    new.let_disk_work()
+    assert new.heartbeat(member) is ErrorCode.none
+    assert new.fetched() == 5
+    assert new.commit(6, member) is ErrorCode.none
+    assert old.home.timers <= 1  # the look for offsets that expired: nothing waits for members that went
+
+
+def test_a_group_that_moved_away_and_back_is_as_the_other_node_left_it() -> None:
+    first, second = Leadership(leads=True), Leadership(leads=False)
+    old = Bench(homes=first.homes).started()
+    new = Bench(old.disk, homes=second.homes).started()
+    (member,) = old.stable("a")
+    first.leads, second.leads = False, True
+    for each in (old, new):
+        each.coordinator.reassign()
+    new.leave(member)
+    new.ids = old.ids
+    new.stable("b")
+    first.leads, second.leads = True, False
+    for each in (old, new):
+        each.coordinator.reassign()
+    assert old.heartbeat(member) is ErrorCode.unknown_member_id
+    assert old.coordinator.group(G).generation == 3
+
+
+@pytest.fixture
+def pair() -> tuple[Bench, Bench]:
+    """Two coordinators of one group that both believe that they are the one; the second is ahead."""
+    old = Bench().started()
+    old.stable("a")
+    new = old.restarted()
+    return old, new
+
+
+def test_a_coordinator_that_was_stopped_commits_nothing_for_a_group_that_another_one_took_over(
+    pair: tuple[Bench, Bench],
+) -> None:
+    old, new = pair
+    (member,) = old.coordinator.group(G).members.values()
+    joined = old.coordinator.group(G).joined(member)
+    assert new.commit(5, joined) is ErrorCode.none
+    new.join("b")
+    rejoined = new.join("a", joined.member_id)
+    assert rejoined is not None
+    new.sync("a", rejoined, {rejoined.member_id: b"all"})
+    assert new.answers["a"].error is ErrorCode.none
+    assert old.commit(3, joined) is ErrorCode.not_coordinator
+    assert new.fetched() == 5
+    assert old.heartbeat(joined) is ErrorCode.illegal_generation  # it has read the group again
+
+
+def test_a_generation_is_stored_by_one_of_two_coordinators(pair: tuple[Bench, Bench]) -> None:
+    old, new = pair
+    member_id = next(iter(old.coordinator.group(G).members))
+    both = [each.join("a", member_id, protocols=(("range", b"more"),)) for each in (old, new)]
+    assert [each.generation for each in both if each] == [2, 2]
+    for each, joined, found in zip((old, new), both, (ErrorCode.none, ErrorCode.not_coordinator), strict=True):
+        assert joined is not None
+        each.sync("a", joined, {member_id: b"all"})
+        assert each.answers["a"].error is found
+
+
+def test_offsets_in_a_transaction_are_refused_too(pair: tuple[Bench, Bench]) -> None:
+    old, new = pair
+    (member,) = old.coordinator.group(G).members.values()
+    joined = new.join("a", member.id, protocols=(("range", b"more"),))
+    assert joined is not None
+    new.sync("a", joined, {member.id: b"all"})
+    place = TopicPartition("t", 0)
+    commit = Commit(G, 1, member.id, None, {place: OffsetCommitValue(9, "", 0)})
+    codes: list[ErrorCode] = []
+    old.coordinator.offsets.commit_transactional(
+        commit, Producer(7, 0), lambda: None, lambda found: codes.append(found[place])
+    )
+    assert codes == [ErrorCode.not_coordinator]
+    assert new.fetched() is None
+
+
+def test_a_group_that_a_command_deleted_can_be_committed_to(pair: tuple[Bench, Bench]) -> None:
+    old, _ = pair
+    (member,) = old.coordinator.group(G).members.values()
+    GroupOffsets(old.manager).delete(G)
+    assert old.commit(4, old.coordinator.group(G).joined(member)) is ErrorCode.none
