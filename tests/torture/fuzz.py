@@ -12,12 +12,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from pyspark_commitlog.gateway.handlers.batches import check_batch_set
+from pyspark_commitlog.gateway.protocol import (
+    ApiKey,
+    MalformedRequestError,
+    RequestError,
+    parse_fetch,
+    parse_header,
+    parse_produce,
+)
+from pyspark_commitlog.gateway.protocol.bodies import read_request
+from pyspark_commitlog.storage import LogConfig, check_batch
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format import v2
@@ -25,6 +36,7 @@ from pyspark_commitlog.storage.format.files import checkpoints
 from pyspark_commitlog.storage.format.internal import group_records, internal_topics
 from pyspark_commitlog.storage.format.internal.messages import Messages
 from pyspark_commitlog.storage.format.legacy import v0, v1
+from tests.gateway.protocol.test_damaged_requests import requests
 from tests.support.logs.building import records
 from tests.torture.damage import files
 from tests.torture.damage.damaging import sign_batches, sign_messages, sign_snapshot
@@ -45,6 +57,22 @@ def signed(sign: Callable[[bytes], bytes], read: Callable[[np.ndarray], object])
     return lambda data: read(files.as_buffer(sign(data)))
 
 
+def read_frame(data: bytes) -> None:
+    """A frame as a gateway reads it, with the batches of a Produce request as they are checked before an append."""
+    frame = bytearray(data)
+    with contextlib.suppress(MalformedRequestError, RequestError):
+        header = parse_header(frame)
+        if header.key == ApiKey.PRODUCE:
+            for each in parse_produce(frame, header.body_at, header.version).partitions:
+                sent = memoryview(b"") if each.records is None else each.records
+                check_batch_set(sent, header.version)
+                check_batch(sent, LogConfig())
+        elif header.key == ApiKey.FETCH:
+            parse_fetch(frame, header.body_at, header.version)
+        elif header.is_served:
+            read_request(header.key, header.version, frame, header.body_at)
+
+
 DECODERS: dict[str, Decoder] = {
     "batches": signed(sign_batches, files.read_columns),
     "batches, by key": signed(sign_batches, files.read_keys),
@@ -52,6 +80,7 @@ DECODERS: dict[str, Decoder] = {
     "messages": signed(sign_messages, files.read_columns),
     "messages, by key": signed(sign_messages, files.read_keys),
     "messages, appended": signed(sign_messages, files.READERS[2]),
+    "request": read_frame,
     "snapshot": lambda data: checkpoints.decode_snapshot(sign_snapshot(data)),
     "topics.json": decode_topics,
     **files.DECODERS,
@@ -67,12 +96,17 @@ DECODERS: dict[str, Decoder] = {
 
 
 def run(run: Run) -> None:
+    """All decoders in turn."""
+    inputs = min(RUNS_AT_ONCE, max(run.count // len(DECODERS), 1))
+    fuzz(run, list(DECODERS), inputs)
+
+
+def fuzz(run: Run, names: Sequence[str], inputs: int) -> None:
+    """Some decoders in turn, each with so many inputs a case."""
     if importlib.util.find_spec("atheris") is None:
         raise ModuleNotFoundError("the fuzzer is missing: pip install 'spark-commitlog[torture]'")
-    names = list(DECODERS)
     for case in run.cases():
         name = names[case.number % len(names)]
-        inputs = min(RUNS_AT_ONCE, max(run.count // len(names), 1))
         with run.watching(case, name):
             run.passed(fuzz_one(name, inputs, case.chance.randrange(1, 2**31), run.directory))
 
@@ -81,8 +115,8 @@ def fuzz_one(name: str, inputs: int, seed: int, directory: Path) -> int:
     """Inputs tried, in a process of its own; AssertionError with the fuzzer's words and the input where it failed."""
     corpus = directory / re.sub(r"\W+", "-", name)
     corpus.mkdir(exist_ok=True)
-    for module in (v0, v1, v2):  # what to begin with: without, no header would ever be right
-        (corpus / f"magic-{module.MAGIC}").write_bytes(module.encode(WRITTEN, *FIELDS[module.MAGIC]).tobytes())
+    for number, data in enumerate(requests() if name == "request" else batches()):
+        (corpus / f"{number}").write_bytes(data)
     command = [sys.executable, "-m", "tests.torture.fuzz_target", name, str(corpus), f"-artifact_prefix={directory}/"]
     options = [f"-runs={inputs}", f"-seed={seed}", f"-max_len={INPUT_BYTES_MAX}", f"-timeout={TIMEOUT_S}"]
     done = subprocess.run(
@@ -96,6 +130,12 @@ def fuzz_one(name: str, inputs: int, seed: int, directory: Path) -> int:
     found = re.search(r"Done (\d+) (?:runs )?in|stat::number_of_executed_units: (\d+)", done.stderr)
     assert found, done.stderr[-4000:]
     return int(found[1] or found[2])
+
+
+def batches() -> Iterator[bytes]:
+    """What to begin with: without, no header would ever be right."""
+    for module in (v0, v1, v2):
+        yield module.encode(WRITTEN, *FIELDS[module.MAGIC]).tobytes()
 
 
 def attempt(decode: Decoder, data: bytes) -> None:
