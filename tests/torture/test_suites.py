@@ -25,16 +25,19 @@ SHORT: dict[str, int] = {
     "processes": 1,
     "set-back": 20,
 }
+# The same, of those that take longer.
+LONGER: dict[str, int] = {"gateway-beside-spark": 3}
 SEED = 1
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(name, marks=pytest.mark.only_all) for name in LONGER)])
 def test_a_short_run_finds_no_fault(name: str, tmp_path: Path) -> None:
-    run = Run(SEED, tmp_path, SHORT[name])
+    count = (SHORT | LONGER)[name]
+    run = Run(SEED, tmp_path, count)
     load(name).run(run)
     assert run.faults == []
-    assert run.done >= SHORT[name]
+    assert run.done >= count
 
 
 def test_a_case_draws_the_same_whatever_ran_before_it(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ def java_produce(
     topic: str,
     steps: Iterable[Action],
     props: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 120,
 ) -> list[Sent]:
     """Send records to ``topic``, in order, with one Java producer; returns where each went, in order.
 
@@ -148,14 +150,14 @@ def java_produce(
     Returns when the markers of the last transaction are written, too.
 
     Raises:
-        JavaError: any error of the producer, with Java's class and message in it.
+        JavaError: any error of the producer, with Java's class and message in it, or ``timeout_s`` is over.
     """
     request = {
         "do": "produce",
         "props": _PRODUCER | {"bootstrap.servers": bootstrap} | dict(props or {}),
         "steps": [_step(step, topic) for step in steps],
     }
-    return [Sent(**row) for row in ask(request, timeout_s=120)]
+    return [Sent(**row) for row in ask(request, timeout_s)]
 
 
 def java_consume(

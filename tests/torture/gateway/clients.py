@@ -7,12 +7,13 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka as rdkafka
 
@@ -20,7 +21,7 @@ PLAIN, TRANSACTIONAL = "plain", "transactional"
 PARTITIONS = 2
 GROUP = "readers"
 NONE = -1  # the offset of a group that has committed none
-LIMIT_S = 60.0  # for what must end once nobody is killed any more
+LIMIT_S = 240.0  # for what must end once nobody is killed any more, on a busy machine
 Work = Callable[[threading.Event], None]  # what a client does until it is told to end
 
 
@@ -33,6 +34,14 @@ class Told:
     aborted: set[int] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+
+
+class Sent(NamedTuple):
+    """A record as it is sent."""
+
+    key: bytes | None
+    value: bytes
+    partition: int
 
 
 class Client(threading.Thread):
@@ -73,22 +82,41 @@ with LogManager.open(sys.argv[1]) as manager:
 # The clients
 
 
-def produce(address: str, name: bytes, told: Told, ending: threading.Event) -> None:
-    """An idempotent producer, with several batches in progress."""
+def produce(
+    address: str,
+    name: bytes,
+    told: Told,
+    ending: threading.Event,
+    *,
+    topic: str = PLAIN,
+    records: Callable[[bytes, int], Iterable[Sent]] = lambda name, number: [
+        Sent(None, b"%s %d" % (name, number), number % PARTITIONS)
+    ],
+) -> None:
+    """An idempotent producer, with several batches in progress.
+
+    ``records``: what it sends for each number; the first of them counts as acknowledged.
+    """
     acknowledged = told.acknowledged.setdefault(name, set())
     settings = {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 10}
     producer, number = rdkafka.Producer({**settings, **PATIENT}), 0
 
-    def delivered(error: object, message: Any) -> None:
-        if error is None:
-            acknowledged.add(int(message.value().split()[1]))
-        else:
+    def delivered(counted: int | None, error: object, _: object) -> None:
+        if error is not None:
             told.notes["refused records"] += 1
+        elif counted is not None:
+            acknowledged.add(counted)
 
     while not ending.is_set():
-        with suppress(BufferError):
-            producer.produce(PLAIN, b"%s %d" % (name, number), partition=number % PARTITIONS, on_delivery=delivered)
-            number += 1
+        for index, each in enumerate(records(name, number)):
+            on_delivery = partial(delivered, None if index else number)
+            while True:
+                try:
+                    producer.produce(topic, each.value, each.key, each.partition, on_delivery)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        number += 1
         producer.poll(0.002)
     assert producer.flush(LIMIT_S) == 0, f"{name!r} could not send all"
 
@@ -122,9 +150,11 @@ def transact(address: str, told: Told, chance: Random, ending: threading.Event) 
         number += 1
 
 
-def new_transactional(address: str) -> Any:
+def new_transactional(address: str, transactional_id: str = "t") -> Any:
     """A producer that has ended what its id left open."""
-    producer = rdkafka.Producer({"bootstrap.servers": address, "transactional.id": "t", **PATIENT, **SHORT})
+    producer = rdkafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": transactional_id, **PATIENT, **SHORT}
+    )
     while True:
         try:
             producer.init_transactions(30.0)
@@ -161,11 +191,11 @@ def _recovered(producer: Any, error: rdkafka.KafkaException, number: int, told: 
     return producer
 
 
-def consume(address: str, told: Told, ending: threading.Event) -> None:
+def consume(address: str, told: Told, ending: threading.Event, *, topic: str = PLAIN) -> None:
     """A member of the group that commits after every few records; a commit that was answered counts from then on."""
     settings = {"bootstrap.servers": address, "group.id": GROUP, "auto.offset.reset": "earliest"}
-    consumer = rdkafka.Consumer({**settings, "enable.auto.commit": False, "session.timeout.ms": 6000, **QUIET})
-    consumer.subscribe([PLAIN])
+    consumer = rdkafka.Consumer({**settings, "enable.auto.commit": False, "session.timeout.ms": 20_000, **QUIET})
+    consumer.subscribe([topic])
     while not ending.is_set():
         found = consumer.consume(100, 0.2)
         told.notes["records consumed"] += sum(not each.error() for each in found)
@@ -179,10 +209,10 @@ def consume(address: str, told: Told, ending: threading.Event) -> None:
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 200}
 
 
-def watch(address: str, told: Told, ending: threading.Event) -> None:
+def watch(address: str, told: Told, ending: threading.Event, *, topic: str = PLAIN) -> None:
     """Asks for the committed offsets again and again: none goes back, or is gone."""
     consumer = rdkafka.Consumer({"bootstrap.servers": address, "group.id": GROUP, **QUIET})
-    places = [rdkafka.TopicPartition(PLAIN, number) for number in range(PARTITIONS)]
+    places = [rdkafka.TopicPartition(topic, number) for number in range(PARTITIONS)]
     seen = dict.fromkeys(range(PARTITIONS), NONE)
     while not ending.wait(0.1):
         with suppress(rdkafka.KafkaException):

@@ -1,0 +1,184 @@
+"""Everything at once on one topic, while the gateway and Spark's driver are killed at random.
+
+Writers: a streaming query of Spark's with our sink, a Java producer with transactions of which some are aborted, and
+two idempotent producers of librdkafka; beside them compactions, of which some are killed. Readers, each at both
+isolation levels: streaming queries of Spark's, the engine, consumers of librdkafka; and a group that commits. At the
+end, what each reader saw is compared with the log, and the log with what each writer was told: an acknowledged record
+is there once, in order by writer; a transaction is there whole or not at all, as it was answered, and nobody that
+reads committed records has seen one of an aborted one; a committed offset never goes back. Kills come at random
+times, so the same seed chooses the same kinds of kills, not the same instants.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from random import Random
+
+from pyspark_commitlog.storage import Isolation, LogManager
+from tests.support.logs.directories import directory_with_internal_topics
+from tests.torture.gateway.beside_spark import histories, readers, writers
+from tests.torture.gateway.beside_spark.histories import History
+from tests.torture.gateway.beside_spark.spark import Driver
+from tests.torture.gateway.beside_spark.spark_driver import TOPIC
+from tests.torture.gateway.clients import (
+    LIMIT_S,
+    PARTITIONS,
+    Client,
+    Told,
+    Work,
+    consume,
+    new_transactional,
+    produce,
+    watch,
+)
+from tests.torture.gateway.server import Server
+from tests.torture.suite import Run, Suite
+
+LIFE_S = 600.0  # of a directory, at most
+PAUSE_S = (1.0, 25.0)  # between two kills
+DRIVER_S = (0.0, 12.0)  # that a driver lives on after its first progress
+PRODUCERS = (b"one", b"two")
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "60000",
+    "index.interval.bytes": "1000",
+    "min.cleanable.dirty.ratio": "0",
+    "file.delete.delay.ms": "0",
+}
+
+
+class World:
+    """A directory with all that work on it."""
+
+    def __init__(self, directory: Path, chance: Random) -> None:
+        self.directory = directory
+        directory_with_internal_topics(directory, partitions=2)
+        with LogManager.open(str(directory)) as manager:
+            manager.create_topic(TOPIC, partitions=PARTITIONS, configs=CONFIGS)
+        self.told, self.server = Told(), Server(directory)
+        self.driver = Driver(directory, directory.with_suffix(".spark"))
+        self.histories: list[History] = []
+        self._chance = chance
+
+    def clients(self) -> tuple[list[Client], list[Client]]:
+        """All but Spark's: those that write or commit, and those that read."""
+        told, address = self.told, self.server.bootstrap
+        records = partial(histories.records_of, partitions=PARTITIONS)
+        works: list[Work] = [
+            *(partial(produce, address, name, told, topic=TOPIC, records=records) for name in PRODUCERS),
+            partial(writers.transact, address, told, Random(self._chance.random())),
+            partial(writers.compact, self.directory, told, Random(self._chance.random())),
+            partial(consume, address, told, topic=TOPIC),
+            partial(watch, address, told, topic=TOPIC),
+        ]
+        reading: list[Work] = []
+        for isolation in Isolation:
+            wire = History(f"librdkafka, {isolation.value}", isolation)
+            files = History(f"the engine, {isolation.value}", isolation)
+            self.histories += [wire, files]
+            reading.append(partial(readers.follow_wire, address, wire))
+            reading.append(partial(readers.follow_files, self.directory, files))
+        return [Client(work, told) for work in works], [Client(work, told) for work in reading]
+
+    def check(self) -> None:
+        """The end of all: what is there, and what each reader saw."""
+        log = readers.whole_log(self.directory)
+        seen = [*self.histories, *map(self.driver.history, Isolation)]
+        for history in (log, *seen):
+            histories.check_order(history)
+        for writer in (*PRODUCERS, b"spark", writers.JAVA):
+            histories.check_once(log, writer)
+        for history in seen:
+            histories.check_same(history, log)
+        histories.check_counters(log)
+        self._check_acknowledged(log)
+        for history in seen:
+            if history.isolation is Isolation.READ_COMMITTED:
+                self._check_transactions(history)
+
+    def _check_acknowledged(self, log: History) -> None:
+        told, acknowledged = self.told, 0
+        for name in PRODUCERS:
+            acknowledged += histories.check_acknowledged(log, name, told.acknowledged[name])
+        written = histories.numbers_of(log, b"spark")
+        assert written == [*range(len(written))], "Spark's rows are missing in part"
+        acknowledged += histories.check_acknowledged(log, b"spark", range(self.driver.written))
+        told.notes["records acknowledged"] += acknowledged
+        self._check_transactions(log)
+
+    def _check_transactions(self, history: History) -> None:
+        """Each is there whole or not at all, as it was answered."""
+        found = histories.numbers_of(history, writers.JAVA)
+        whole = {number // writers.RECORDS for number in found}
+        expected = [t * writers.RECORDS + index for t in sorted(whole) for index in range(writers.RECORDS)]
+        assert found == expected, f"{history.reader}: transactions are there in part"
+        missing, aborted = self.told.committed - whole, self.told.aborted & whole
+        assert not missing, f"{history.reader}: committed, but missing: {sorted(missing)[:5]}"
+        assert not aborted, f"{history.reader}: aborted, but there: {sorted(aborted)[:5]}"
+
+
+def live(run: Run, chance: Random, directory: Path) -> None:
+    """A directory's life."""
+    world = World(directory, chance)
+    with ExitStack() as stack:
+        world.server.start()
+        stack.callback(world.server.kill)
+        world.driver.start()
+        stack.callback(world.driver.kill)
+        working, reading = world.clients()
+        for client in (*working, *reading):
+            client.start()
+        _harass(run, world, chance)
+        assert not world.told.faults, world.told.faults[:3]
+        _finish(working)
+        new_transactional(world.server.bootstrap, writers.TRANSACTIONAL_ID)  # ends what was left open
+        world.driver.finish()
+        _finish(reading)
+    assert not world.told.faults, world.told.faults[:3]
+    assert "Traceback" not in world.server.log.read_text(), world.server.log.read_text()[-4000:]
+    world.check()
+    for name, count in world.told.notes.items():
+        run.note(name, count)
+    run.note("transactions committed", len(world.told.committed))
+    run.note("transactions aborted", len(world.told.aborted))
+    run.note("rows of Spark's", world.driver.written)
+
+
+def _harass(run: Run, world: World, chance: Random) -> None:
+    """Kills the gateway and the driver until there were enough kills, or a fault."""
+    until_s, spares_s = time.monotonic() + LIFE_S, chance.uniform(*DRIVER_S)
+    while not (run.enough or world.told.faults) and time.monotonic() < until_s:
+        time.sleep(chance.uniform(*PAUSE_S))
+        assert world.driver.failure is None, world.driver.failure
+        now_s = time.monotonic()
+        if world.driver.told_s and now_s - world.driver.told_s > spares_s:
+            spares_s = chance.uniform(*DRIVER_S)
+            world.driver.kill()
+            world.driver.start()
+            world.told.notes["drivers killed"] += 1
+        else:
+            world.server.kill()
+            time.sleep(chance.choice((0, 0, 0.5)))
+            world.server.start()
+            world.told.notes["gateways killed"] += 1
+        run.passed()
+
+
+def _finish(clients: list[Client]) -> None:
+    for client in clients:
+        client.ending.set()
+    for client in clients:
+        client.join(LIMIT_S + 60)
+        assert not client.is_alive(), f"a client never ends:\n{client.stack()}"
+
+
+def run(run: Run) -> None:
+    for case in run.cases():
+        with run.watching(case, "a directory's life"):
+            live(run, case.chance, run.directory / f"{case.number}")
+
+
+SUITE = Suite("kills", 60, run)
