@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .bucket import check_store as check_store, is_store_url as is_store_url
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
     from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
     from .config import (
@@ -32,12 +33,10 @@ if TYPE_CHECKING:
         LOG_FOLDER as LOG_FOLDER,
         TOPICS_FILE as TOPICS_FILE,
         DeletedRecords as DeletedRecords,
-        Finding as Finding,
         LogManager as LogManager,
         PositionTopics as PositionTopics,
         Snapshot as Snapshot,
         TopicDescription as TopicDescription,
-        Verdict as Verdict,
         add_partitions as add_partitions,
         alter_broker_settings as alter_broker_settings,
         alter_configs as alter_configs,
@@ -278,6 +277,7 @@ if TYPE_CHECKING:
         UpgradeRun as UpgradeRun,
         upgrade_partitions as upgrade_partitions,
     )
+    from .verdicts import Finding as Finding, Verdict as Verdict
     from .writing import (
         AppendInfo as AppendInfo,
         CheckedBatch as CheckedBatch,
@@ -299,6 +299,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "bucket": ["check_store", "is_store_url"],
             "classes": ["Option", "create_by_name", "number_or_text"],
             "clock": ["Clock", "SystemClock", "instant", "when_due"],
             "config": [
@@ -317,7 +318,6 @@ else:
             ],
             "directory": [
                 "DeletedRecords",
-                "Finding",
                 "INTERNAL_TOPICS",
                 "LOG_FOLDER",
                 "LogManager",
@@ -325,7 +325,6 @@ else:
                 "Snapshot",
                 "TOPICS_FILE",
                 "TopicDescription",
-                "Verdict",
                 "add_partitions",
                 "alter_broker_settings",
                 "alter_configs",
@@ -542,6 +541,7 @@ else:
                 "UNDECIDED",
             ],
             "upgrade": ["PositionTable", "UpgradeRun", "upgrade_partitions"],
+            "verdicts": ["Finding", "Verdict"],
             "writing": [
                 "AppendInfo",
                 "CheckedBatch",

@@ -36,7 +36,7 @@ FLOORS = {
         segment dump kafka_0_7
         format
         config filesystem prefetch text paths classes
-        kernels errors clock
+        kernels errors clock verdicts
         """,
     "pipeline": """
         datasource delta maintenance mirror demo

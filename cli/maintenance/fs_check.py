@@ -12,16 +12,27 @@ from ..output import Column, is_watched, print_json, print_table
 
 COLUMNS = (Column("CHECK"), Column("VERDICT"), Column("DETAIL", is_text=True))
 
-LogDir = Annotated[str, typer.Option(help="A directory on the file system: the log directory, or its parent.")]
+LogDir = Annotated[
+    str,
+    typer.Option(help="A directory on the file system: the log directory, or its parent. Or an object store's URL."),
+]
 
 
 def fs_check(*, log_dir: LogDir, as_json: AsJson = False) -> None:
-    """Check that a file system can hold logs: renames, names, modification times, both kinds of lock, syncs.
+    """Check that a file system or an object store can hold logs.
 
-    Works in a temporary directory inside --log-dir and removes it. Whether synced bytes survive a power cut can only be
-    shown by a power cut. For a shared file system, run the check on two machines. The exit code is 1 if a check fails.
+    Of a file system, it checks renames, names, modification times, both kinds of lock, and syncs. It works in a
+    temporary directory inside --log-dir and removes it. Whether synced bytes survive a power cut can only be shown by a
+    power cut. For a shared file system, run the check on two machines.
+
+    Of an object store (s3://bucket/folder), it checks that of many processes that create one object exactly one wins,
+    and that what was written is read at once. It works in a folder of its own and deletes it. Credentials are taken
+    from the environment.
+
+    The exit code is 1 if a check fails.
     """
-    found = storage.check_filesystem(log_dir)
+    check = storage.check_store if storage.is_store_url(log_dir) else storage.check_filesystem
+    found = check(log_dir)
     rows = [(each.check, each.verdict.value, each.detail) for each in found]
     if as_json:
         print_json(dict(zip(("check", "verdict", "detail"), row, strict=True)) for row in rows)

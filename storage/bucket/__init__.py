@@ -1,8 +1,8 @@
 """A log on an object store that creates an object only if it is absent: one sequence of commits decides everything.
 
-``stores/`` is the port to object stores; :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``).
-``commits/`` has what a commit says and the state that commits make. :class:`CommitLog` reads them and adds to them, and
-``proposals`` decides what an exactly-once writer may add.
+``stores/`` is the port to object stores: :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``),
+and :func:`check_store` tests whether it can hold a log. ``commits/`` has what a commit says and the state that commits
+make. :class:`CommitLog` reads them and adds to them, and ``proposals`` decides what an exactly-once writer may add.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     )
     from .stores.patience import Patience as Patience
     from .stores.port import ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
+    from .stores.probe import check_store as check_store
+    from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
     from .stores.urls import is_store_url as is_store_url
 else:
@@ -31,6 +33,8 @@ else:
             "proposals": ["Claim", "StagedWrite", "commit_write", "open_app"],
             "stores.patience": ["Patience"],
             "stores.port": ["ObjectFacts", "ObjectStore"],
+            "stores.probe": ["check_store"],
+            "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
             "stores.urls": ["is_store_url"],
         },

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         alter_broker_settings as alter_broker_settings,
         check_interval_ms as check_interval_ms,
     )
-    from .fs_check import Finding as Finding, Verdict as Verdict, check_filesystem as check_filesystem
+    from .fs_check import check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
     from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TOPICS_FILE as TOPICS_FILE
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         restore_snapshot as restore_snapshot,
         take_snapshot as take_snapshot,
     )
-    from .topics_file import PARTITIONS_MAX as PARTITIONS_MAX, Known as Known, TopicDescription as TopicDescription
+    from .topics_file import Known as Known, TopicDescription as TopicDescription
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -74,7 +74,7 @@ else:
             "broker_settings.found": ["FoundSettings", "TopicSettings"],
             "broker_settings.metadata_log": ["read_metadata_log"],
             "directory_settings": ["BROKER_KEYS", "alter_broker_settings", "check_interval_ms"],
-            "fs_check": ["Finding", "Verdict", "check_filesystem"],
+            "fs_check": ["check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
             "log_directory": ["ROOT_FILE_BYTES_MAX", "TOPICS_FILE"],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
@@ -89,6 +89,6 @@ else:
             ],
             "remote_tier": ["remote_offsets", "remote_text"],
             "snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
-            "topics_file": ["Known", "PARTITIONS_MAX", "TopicDescription"],
+            "topics_file": ["Known", "TopicDescription"],
         },
     )

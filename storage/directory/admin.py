@@ -17,13 +17,13 @@ from ..config import LogConfig
 from ..errors import CorruptionError, InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem import OPEN_FILES, read_file, remove_tree
 from ..format.files import checkpoints, file_names
-from ..format.files.file_names import TopicPartition
+from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
 from ..segment import LogContext
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 from .protected_topics import check_changeable, is_internal
-from .topics_file import PARTITIONS_MAX, Known, TopicDescription
+from .topics_file import Known, TopicDescription
 
 METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 

@@ -14,7 +14,6 @@ Two properties cannot be checked:
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from ..errors import StorageError
 from ..filesystem import FileSystem, LocalFileSystem, Lock, Mount, remove_tree
 from ..format.files import file_names
 from ..paths import local_path
+from ..verdicts import Finding, Verdict
 
 SYNCS = 20  # number of timed syncs
 MEMORY_KINDS = ("tmpfs", "ramfs")
@@ -36,25 +36,6 @@ UNSAFE_OPTIONS = {  # option and its effect
     "local_lock=flock": "locks between writers keep out only this machine",
     "local_lock=posix": "locks against brokers keep out only this machine",
 }
-
-
-class Verdict(Enum):
-    """The result of a check."""
-
-    PASSED = "passed"
-    WARNING = "warning"  # a log can be kept here, with the loss of safety or speed that the detail states
-    FAILED = "failed"  # a log must not be kept here
-
-
-class Finding(NamedTuple):
-    """The name of a check, its result, and a sentence about what the file system did."""
-
-    check: str
-    verdict: Verdict
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: {self.verdict.value}: {self.detail}"
 
 
 class CheckableFileSystem(FileSystem, Protocol):

@@ -23,13 +23,13 @@ from ..errors import (
 )
 from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
-from ..format.files.file_names import TopicPartition
+from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
 from ..reading import LogReader, LogWatcher
 from ..writing import Log
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
-from .topics_file import PARTITIONS_MAX, Known, TopicDescription
+from .topics_file import Known, TopicDescription
 
 UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second
 INTERNAL_PARTITIONS = 50  # offsets.topic.num.partitions, transaction.state.log.num.partitions

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 
 from ..errors import CorruptionError, InvalidTopicError
 from ..format.files import checkpoints, file_names
-from ..format.files.file_names import TopicPartition
+from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
 
 TOPICS_VERSION = 1
 _WAY_OUT = (
     "restore the file, for example from a snapshot, or remove it: topics with records are then found by their "
     "directories, without their settings"
 )
-PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing error, or damage
 
 
 class Known(Enum):

@@ -24,7 +24,6 @@ import numpy as np
 from ..directory import (
     INTERNAL_PARTITIONS,
     LOST,
-    PARTITIONS_MAX,
     LogManager,
     TopicDescription,
     partition_topic_id,
@@ -39,7 +38,7 @@ from ..errors import (
     kept_in,
 )
 from ..format.files import checkpoints, file_names
-from ..format.files.file_names import TopicPartition
+from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
 from ..format.internal.internal_topics import partition_for, positive_hash
 from .compacted_values import LatestByKey
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CorruptionError
-from ...format.files.file_names import PARTITION_MAX
+from ...format.files.file_names import PARTITIONS_MAX
 from ...format.tables import Int64s
 from .commit import DIGITS, GroupOffset, Segment
 from .fields import INT32_MAX, Fields, check_topic
@@ -104,7 +104,7 @@ def decode_checkpoint(data: bytes) -> State:
 def _read_topics(state: State, fields: Fields) -> None:
     for value in fields.values("topics"):
         match value:
-            case [str(name), str(topic_id), int(partitions), dict(configs)] if 0 < partitions <= PARTITION_MAX:
+            case [str(name), str(topic_id), int(partitions), dict(configs)] if 0 < partitions <= PARTITIONS_MAX:
                 check_topic(name)
                 if topic_id in state.topics or name in state.topic_ids:
                     raise CorruptionError(f"has topic {name} twice")
@@ -172,8 +172,8 @@ def _fill(state: State, listed: list[Any], slices: Int64s, segments: list[Segmen
             raise CorruptionError("has a partition of no topic, or one twice")
         state.partitions[topic_id, number] = Partition(log_start, end, Rows(SLICE_COLUMNS, rows), own)
         slice_at, segment_at = slice_at + slice_count, segment_at + segment_count
-    wanted = {(topic.topic_id, number) for topic in state.topics.values() for number in range(topic.partitions)}
-    if wanted != set(state.partitions):
+    wanted = sum(topic.partitions for topic in state.topics.values())
+    if wanted != len(listed) or any(not 0 <= number < state.topics[id_].partitions for id_, number in state.partitions):
         raise CorruptionError("does not have the partitions of its topics")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CorruptionError
-from ...format.files.file_names import PARTITION_MAX
+from ...format.files.file_names import PARTITION_MAX, PARTITIONS_MAX
 from ...format.tables import Int64s
 from .commit import (
     BATCHES,
@@ -222,7 +222,7 @@ def _group_offset(fields: Fields, partition: str, value: Any) -> GroupOffset:
 def _read_topic(fields: Fields) -> TopicChange:
     op, name = fields.one_of("op", "create", "alter", "partitions", "delete"), fields.text("name")
     check_topic(name)
-    partitions = fields.integer("partitions", 1, PARTITION_MAX) if op in ("create", "partitions") else 0
+    partitions = fields.integer("partitions", 1, PARTITIONS_MAX) if op in ("create", "partitions") else 0
     configs = fields.texts("configs") if op in ("create", "alter") else None
     return TopicChange(op, name, fields.topic_id("topicId"), partitions, configs)  # type: ignore[arg-type]  # one of four
 

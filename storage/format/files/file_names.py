@@ -61,6 +61,7 @@ OFFSET_DIGITS = 20
 TOPIC_LENGTH_MAX = 249
 NAME_LENGTH_MAX = 255
 PARTITION_MAX = 2**31 - 1
+PARTITIONS_MAX = 100_000  # per topic: each is a directory; more is a typing error, or damage
 
 Kind = Literal["plain", "delete", "future", "stray"]
 

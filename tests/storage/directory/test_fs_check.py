@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.directory.fs_check import Finding, Verdict, check_filesystem
+from pyspark_commitlog.storage.directory.fs_check import check_filesystem
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import FileStatus, LocalFileSystem, LocalLock, Mount
+from pyspark_commitlog.storage.verdicts import Finding, Verdict
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 

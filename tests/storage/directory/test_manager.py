@@ -12,7 +12,6 @@ import pytest
 
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.topics_file import PARTITIONS_MAX
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
@@ -25,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
 )
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
+from pyspark_commitlog.storage.format.files.file_names import PARTITIONS_MAX
 from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs.building import append, open_log, records, rows

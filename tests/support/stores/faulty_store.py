@@ -85,7 +85,7 @@ class FaultyStore:
         self._may_fail(folder)
         named = [each for each in (*self.inner.list(folder), *self.deleted) if each.key.startswith(f"{folder}/")]
         self.random.shuffle(named)
-        yield from named[: len(named) - self.random.randrange(2)] if named else []
+        yield from named[self.random.random() < self.rate :]
 
     def delete(self, keys: Sequence[str]) -> None:
         self._may_fail(",".join(keys))
@@ -98,12 +98,16 @@ class FaultyStore:
 
 
 class StaleStore(FaultyStore):
-    """Some reads and heads do not see an object that is there, as a replica that lags behind."""
+    """Some reads and heads do not see an object that is there, as a replica that lags behind. No other faults."""
+
+    def __init__(self, inner: MemoryStore, random: Random, stale: float) -> None:
+        super().__init__(inner, random, 0.0)
+        self.stale = stale
 
     def get(self, key: str, *, limit: int) -> bytes:
-        if self.random.random() < self.rate:
+        if self.random.random() < self.stale:
             raise ObjectMissingError(f"{key}: stale")
         return self.inner.get(key, limit=limit)
 
     def head(self, key: str) -> ObjectFacts | None:
-        return None if self.random.random() < self.rate else self.inner.head(key)
+        return None if self.random.random() < self.stale else self.inner.head(key)

@@ -144,7 +144,7 @@ BAD_FIELDS: dict[str, dict[str, Any]] = {
     "a kind of a newer version": {"kind": "future"},
     "number 0": {"n": 0},
     "a number that is true": {"n": True},
-    "a number that is none": {"n": 1.0},
+    "a number with a fraction": {"n": 1.0},
     "a uid with capitals": {"uid": "A" * 32},
     "a path as write": {"write": "../../etc"},
     "no write": {"write": None},
@@ -205,6 +205,11 @@ def test_a_partition_named_twice_is_refused() -> None:
 def test_a_topic_that_leaves_the_directory_by_its_name_is_refused(name: str) -> None:
     with pytest.raises(CorruptionError, match="topic"):
         decode_commit(as_object({**content_of(create_topic()), "name": name}))
+
+
+def test_a_topic_of_a_billion_partitions_is_refused_before_they_are_made() -> None:
+    with pytest.raises(CorruptionError, match="partitions"):
+        decode_commit(as_object({**content_of(create_topic()), "partitions": 10**9}))
 
 
 @pytest.mark.parametrize("content", [b"[]", b"1", b"\xff", b"{", b"[" * 100_000, b""], ids=str)
