@@ -1,0 +1,83 @@
+"""Kafka of the time of ZooKeeper, for tests: brokers and tools of 2.8.2, from Maven's coordinates."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+from tests.support.kafka import kafka_jvm
+from tests.support.kafka.broker import free_port
+
+_IVY_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="spark-commitlog" module="kafka-{release}-for-tests"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{release}" conf="default->default"/>
+    <dependency org="org.slf4j" name="slf4j-log4j12" rev="1.7.30" conf="default->default"/>
+    <exclude org="com.sun.jmx"/><exclude org="com.sun.jdmk"/><exclude org="javax.jms"/>
+  </dependencies>
+</ivy-module>
+"""
+_START_TIMEOUT_S = 120
+
+
+def jars(release: str = "2.8.2") -> list[Path]:
+    """The jars of a release and what they need; fetched on first use. Raises as :func:`kafka_jvm.resolved`."""
+    return kafka_jvm.resolved(f"jars-{release}", _IVY_MODULE.format(release=release))
+
+
+def _command(release: str, *arguments: str) -> list[str]:
+    class_path = os.pathsep.join(map(str, jars(release)))
+    return kafka_jvm.dying_with_us([str(kafka_jvm.java()), *kafka_jvm.QUICK, "-cp", class_path, *arguments])
+
+
+def run_tool(main: str, *arguments: str, release: str = "2.8.2") -> str:
+    """Runs a tool to its end; returns what it printed. Raises RuntimeError if it fails."""
+    done = subprocess.run(_command(release, main, *arguments), capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{main} {arguments}:\n{done.stdout}\n{done.stderr[-4000:]}")
+    return done.stdout
+
+
+class OldBroker:
+    """A broker that is registered in a ZooKeeper; a context manager that starts and kills it."""
+
+    def __init__(self, home: Path, connect: str, *, broker: int = 0, release: str = "2.8.2") -> None:
+        """``connect``: as ``zookeeper.connect``."""
+        self._home, self._release, self.port = home, release, free_port()
+        self._settings = {
+            "broker.id": broker,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "offsets.topic.replication.factor": 1,
+            "log.dirs": home / "log",
+            "zookeeper.connect": connect,
+        }
+
+    def __enter__(self) -> Self:
+        self._home.mkdir(parents=True)
+        config, log = self._home / "server.properties", self._home / "server.log"
+        config.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        logging = f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                _command(self._release, logging, "-Dcommitlog.level=INFO", "kafka.Kafka", str(config)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while "started (kafka.server.KafkaServer)" not in log.read_text(errors="replace"):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise RuntimeError(f"Kafka {self._release} did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
