@@ -2,7 +2,8 @@
 
 ``stores/`` is the port to object stores: :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``),
 and :func:`check_store` tests whether it can hold a log. ``commits/`` has what a commit says and the state that commits
-make. :class:`CommitLog` reads them and adds to them, and ``proposals`` decides what an exactly-once writer may add.
+make. :class:`CommitLog` reads them and adds to them, ``proposals`` and ``topics`` decide what may be added, and
+:class:`Stager` puts records before the commit that names them. :func:`open_root` opens a log, or makes one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         commit_write as commit_write,
         open_app as open_app,
     )
+    from .root import open_root as open_root
+    from .staging import Staged as Staged, StagedTopic as StagedTopic, Stager as Stager, combined as combined
     from .stores.patience import Patience as Patience
     from .stores.port import ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
     from .stores.probe import check_store as check_store
@@ -31,6 +34,8 @@ else:
         submod_attrs={
             "commit_log": ["CommitLog"],
             "proposals": ["Claim", "StagedWrite", "commit_write", "open_app"],
+            "root": ["open_root"],
+            "staging": ["Staged", "StagedTopic", "Stager", "combined"],
             "stores.patience": ["Patience"],
             "stores.port": ["ObjectFacts", "ObjectStore"],
             "stores.probe": ["check_store"],

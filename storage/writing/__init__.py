@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .batch_checks import check_batch_sizes as check_batch_sizes
     from .checked_appends import AppendInfo as AppendInfo, Producer as Producer, Refusal as Refusal
     from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
     from .locks import (
@@ -41,6 +42,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "batch_checks": ["check_batch_sizes"],
             "checked_appends": ["AppendInfo", "Producer", "Refusal"],
             "checked_batch": ["CheckedBatch", "check_batch"],
             "locks": [

@@ -1,0 +1,110 @@
+"""Opens the log at a URL: ``commitlog.json`` names it, and is written once, after the store passed the check."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from random import Random, SystemRandom
+from typing import NamedTuple
+
+from ..clock import Clock, SystemClock
+from ..errors import CorruptionError, NotALogDirError, ObjectMissingError, ObjectStoreError, StorageError
+from ..verdicts import Finding, Verdict
+from .commit_log import CommitLog
+from .commits.fields import Fields
+from .stores.patience import Attempts, Patience, patiently
+from .stores.port import ObjectStore
+from .stores.probe import check_store
+from .stores.remote import open_store
+
+IDENTITY = "commitlog.json"
+FORMAT = 1
+_BYTES_MAX = 1 << 20
+
+
+class Identity(NamedTuple):
+    """What ``commitlog.json`` says."""
+
+    log_id: str  # 32 hex digits
+    created_ms: int
+
+
+def open_root(
+    url: str,
+    *,
+    create: bool = False,
+    store: ObjectStore | None = None,
+    check: Callable[[str], Sequence[Finding]] = check_store,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    patience: Patience | None = None,
+) -> CommitLog:
+    """Returns the log at a URL, with its state read.
+
+    ``create``: makes an empty log if there is none, after :func:`check_store` passed, which takes a minute once.
+    Raises NotALogDirError if there is none, StorageError, with the counts, if the store must not hold a log,
+    CorruptionError if commits are there but not what names the log, and ObjectStoreError.
+    """
+    store = store or open_store(url)
+    clock, random, patience = clock or SystemClock(), random or SystemRandom(), patience or Patience()
+
+    def attempts() -> Attempts:
+        return Attempts(patience, clock, random)
+
+    identity = read_identity(store, attempts())
+    if identity is None:
+        _check_empty(store, attempts())
+        if not create:
+            raise NotALogDirError(f"{store.url}: there is no log here")
+        _check_word(store.url, check)
+        identity = _create_identity(store, clock, random, attempts())
+    return CommitLog(store, identity.log_id, clock=clock, random=random, patience=patience)
+
+
+def read_identity(store: ObjectStore, attempts: Attempts) -> Identity | None:
+    """Returns what names the log; None if there is nothing. Raises CorruptionError, also for a newer format."""
+
+    def read() -> Identity:
+        try:
+            return _decode(store.get(IDENTITY, limit=_BYTES_MAX))
+        except CorruptionError as error:
+            raise error.located(f"{store.url}/{IDENTITY}") from None
+
+    try:
+        return patiently(attempts, read)
+    except ObjectMissingError:
+        return None
+
+
+def _decode(data: bytes) -> Identity:
+    fields = Fields.of(data)
+    if (version := fields.integer("format")) != FORMAT:
+        raise CorruptionError(f"the log is of format {version}; this version reads {FORMAT}: use a newer one")
+    return Identity(fields.uid("logId"), fields.integer("createdMs"))
+
+
+def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
+    """Raises CorruptionError if commits are there: a log whose name is lost must not become another one."""
+    if patiently(attempts, lambda: any(True for _ in store.list("commits"))):
+        raise CorruptionError("is missing, but commits are there: restore it", path=f"{store.url}/{IDENTITY}")
+
+
+def _check_word(url: str, check: Callable[[str], Sequence[Finding]]) -> None:
+    if failed := [str(each) for each in check(url) if each.verdict is Verdict.FAILED]:
+        raise StorageError(f"{url}: this store must not hold a log: {'; '.join(failed)}")
+
+
+def _create_identity(store: ObjectStore, clock: Clock, random: Random, attempts: Attempts) -> Identity:
+    """Writes the name of a new log; returns that of another process if it was faster."""
+    created = Identity(f"{random.getrandbits(128):032x}", clock.now_ms())
+    data = json.dumps({"format": FORMAT, "logId": created.log_id, "createdMs": created.created_ms}).encode()
+    while True:
+        try:
+            store.put_new(IDENTITY, data)
+            return created
+        except ObjectStoreError as error:
+            failed = error
+        if (found := read_identity(store, attempts)) is not None:
+            return found
+        if not attempts.wait():
+            raise failed

@@ -1,0 +1,112 @@
+"""Objects that tasks stage: slices of record batches, and a footer.
+
+::
+
+    slices: each the batches of one partition, one behind the other; base offsets from 0 on in the slice, epoch 0,
+            no producer
+    footer: zlib of JSON {"v", "write", "slices": [{topicId, p, at, len, records, batches, maxTs}],
+            "sizes": [[bytes of each batch] of each slice], "crc": CRC-32C of the slices}
+    u32 length of the footer | u32 CRC-32C of the footer | "CLSTAGE1"
+
+Readers find slices by the commit. The footer is for reads inside a slice, and for a check of an object that no commit
+names. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..errors import CorruptionError
+from ..format.checksums import crc32c
+from .commits.fields import Fields
+from .stores.port import ObjectStore
+
+FOOTER_BYTES_MAX = 64 << 20  # of JSON
+MAGIC = b"CLSTAGE1"
+VERSION = 1
+TAIL = struct.Struct(">II8s")  # length and CRC-32C of the footer, magic
+
+
+@dataclass
+class FilledSlice:
+    """The batches of a partition in the object that is being filled."""
+
+    parts: list[bytes] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)  # bytes of each batch
+    records: int = 0
+    max_timestamp: int = -1
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.parts))
+
+
+def encode_object(write: str, slices: Mapping[tuple[str, int], FilledSlice]) -> bytes:
+    """Returns the bytes of an object with these slices, by topic id and partition."""
+    parts = [part for each in slices.values() for part in each.parts]
+    checksum, at, listed = 0, 0, list[dict[str, Any]]()
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    for (topic_id, partition), each in slices.items():
+        counts = {"records": each.records, "batches": len(each.sizes), "maxTs": each.max_timestamp}
+        listed.append({"topicId": topic_id, "p": partition, "at": at, "len": each.size, **counts})
+        at += each.size
+    content = {"v": VERSION, "write": write, "slices": listed, "crc": checksum}
+    content["sizes"] = [each.sizes for each in slices.values()]
+    footer = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+    return b"".join([*parts, footer, TAIL.pack(len(footer), crc32c(footer), MAGIC)])
+
+
+class Footer(NamedTuple):
+    """What a staged object says of itself."""
+
+    write: str
+    slices: list[tuple[str, int, int, int]]  # topic id, partition, position, bytes
+    sizes: list[list[int]]  # bytes of each batch, by slice
+    checksum: int  # CRC-32C of all slices
+
+
+def read_footer(store: ObjectStore, key: str, size: int) -> Footer:
+    """Returns the footer of an object of ``size`` bytes. Raises CorruptionError, with the name, or ObjectStoreError."""
+    try:
+        if size < TAIL.size:
+            raise CorruptionError("ends within its tail")
+        length, checksum, magic = TAIL.unpack(store.get_range(key, size - TAIL.size, TAIL.size))
+        if magic != MAGIC or length > size - TAIL.size:
+            raise CorruptionError("has no footer", position=size - TAIL.size)
+        footer = store.get_range(key, size - TAIL.size - length, length)
+        if crc32c(footer) != checksum:
+            raise CorruptionError("the footer's checksum does not match", position=size - TAIL.size - length)
+        return _decode_footer(footer, size - TAIL.size - length)
+    except CorruptionError as error:
+        raise error.located(f"{store.url}/{key}") from None
+
+
+def _decode_footer(footer: bytes, end: int) -> Footer:
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(footer, FOOTER_BYTES_MAX)
+    except zlib.error as error:
+        raise CorruptionError(f"the footer does not decompress: {error}") from error
+    if not unpacking.eof:
+        raise CorruptionError("the footer is too large, or cut")
+    fields = Fields.of(text)
+    slices = [
+        (each.topic_id("topicId"), each.integer("p"), each.integer("at"), each.integer("len", 1))
+        for each in fields.objects("slices")
+    ]
+    sizes = fields.values("sizes")
+    if not all(map(_are_sizes, sizes)):
+        raise fields.wrong("sizes", "lists of sizes")
+    if [sum(each) for each in sizes] != [size for *_, size in slices] or sum(map(sum, sizes)) != end:
+        raise fields.wrong("sizes", "lists of sizes that fill the slices")
+    return Footer(fields.uid("write"), slices, sizes, fields.integer("crc", most=2**32 - 1))
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(each) is int and each > 0 for each in value)

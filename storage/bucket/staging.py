@@ -1,0 +1,219 @@
+"""What a task puts before the commit that names it: record batches of its partitions, in objects of at most 32 MiB."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from ..clock import Clock, SystemClock
+from ..config import LogConfig
+from ..errors import ObjectStoreError, RecordTooLargeError, StorageError, UnknownTopicOrPartitionError
+from ..format import v2
+from ..format.tables import BatchHeaders, Bytes, Int64s
+from ..writing import AppendInfo, check_batch_sizes
+from .commits.commit import OBJECT, StagedObject
+from .staged_objects import TAIL, FilledSlice, encode_object
+from .stores.patience import Attempts
+from .stores.port import ObjectStore
+
+STAGED_BYTES_MAX = 32 << 20  # of an object's slices
+
+
+class StagedTopic(NamedTuple):
+    """What a task must know of a topic."""
+
+    topic_id: str
+    partitions: int
+    config: LogConfig
+
+
+class Staged(NamedTuple):
+    """What a task staged, to be named by a commit."""
+
+    objects: list[StagedObject]
+    slices: dict[tuple[str, int], Int64s]  # by topic id and partition; columns as in a commit
+
+
+def combined(tasks: Iterable[Staged]) -> Staged:
+    """Returns what several tasks staged as one: of each partition, the records of one task after the other's."""
+    objects: list[StagedObject] = []
+    slices: dict[tuple[str, int], list[Int64s]] = defaultdict(list)
+    for task in tasks:
+        for partition, rows in task.slices.items():
+            moved = rows.copy()
+            moved[:, OBJECT] += len(objects)
+            slices[partition].append(moved)
+        objects += task.objects
+    return Staged(objects, {partition: np.concatenate(rows) for partition, rows in slices.items()})
+
+
+class Stager:
+    """Stages the batches that one attempt of a task writes. For one thread; puts in another while the task goes on.
+
+    What was staged becomes visible only by a commit. A task that fails, or whose answer nobody uses, leaves objects
+    that a collector deletes.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        write: str,
+        task: int,
+        attempt: int,
+        topics: Mapping[str, StagedTopic],
+        attempts: Callable[[], Attempts],
+        *,
+        clock: Clock | None = None,
+        limit: int = STAGED_BYTES_MAX,
+    ) -> None:
+        """``write``: 32 hex digits that all tasks of a commit share. ``attempts``: limits the repetitions of a put."""
+        self._store, self._write, self._task, self._attempt = store, write, task, attempt
+        self._topics, self._attempts, self._clock, self._limit = topics, attempts, clock or SystemClock(), limit
+        self._filling: dict[tuple[str, int], FilledSlice] = {}
+        self._filled = 0  # bytes
+        self._appended: dict[tuple[str, int], int] = defaultdict(int)  # records
+        self._objects: list[StagedObject] = []
+        self._rows: dict[tuple[str, int], list[list[int]]] = defaultdict(list)
+        self._thread = ThreadPoolExecutor(1)
+        self._putting: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, topic: str, partition: int, batches: v2.EncodedBatches) -> AppendInfo:
+        """Adds batches of validated records. Changes their buffer: offsets, epoch, producer, checksum.
+
+        Offsets in the result count the task's own records of the partition, from 0 on. Raises RecordTooLargeError for a
+        batch above ``max.message.bytes`` or the size of an object, UnknownTopicOrPartitionError, and ObjectStoreError
+        if an earlier object could not be put.
+        """
+        known = self._topics.get(topic)
+        if known is None or not 0 <= partition < known.partitions:
+            raise UnknownTopicOrPartitionError(f"partition {partition} of topic {topic!r} was not to be written to")
+        buffer, headers = batches
+        key, first = (known.topic_id, partition), self._appended[known.topic_id, partition]
+        if not len(headers):
+            return AppendInfo(first, first - 1, -1, -1, 0)
+        self._check_sizes(headers, known.config)
+        time_ms = self._clock.now_ms() if known.config.message_timestamp_type == "LogAppendTime" else -1
+        for some in self._fitting(headers):
+            self._add(key, buffer, some, time_ms)
+        records, size = _records(headers), int(headers.table["size"].sum())
+        self._appended[key] = first + records
+        newest = time_ms if time_ms >= 0 else int(headers.table["max_timestamp"].max())
+        return AppendInfo(first, first + records - 1, newest, time_ms, size)
+
+    def finish(self) -> Staged:
+        """Puts what is left and waits; returns what a commit must name. Raises as :meth:`append`."""
+        try:
+            self._put()
+            self._wait()
+        finally:
+            self.close()
+        return Staged(self._objects, {key: np.array(rows, np.int64) for key, rows in self._rows.items()})
+
+    def close(self) -> None:
+        """Ends the thread; what was not put is dropped."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def _check_sizes(self, headers: BatchHeaders, config: LogConfig) -> None:
+        check_batch_sizes(headers, config)
+        if (largest := int(headers.table["size"].max())) > self._limit:
+            raise RecordTooLargeError(f"a batch has {largest} bytes, but an object has room for {self._limit}")
+
+    def _fitting(self, headers: BatchHeaders) -> Iterator[BatchHeaders]:
+        """Yields the batches in runs that fit into the object; puts it, and begins another, where none fits."""
+        ends = np.cumsum(headers.table["size"].astype(np.int64))
+        start = 0
+        while start < len(headers):
+            taken = int(ends[start - 1]) if start else 0
+            stop = int(np.searchsorted(ends, taken + self._limit - self._filled, side="right"))
+            if stop == start:
+                self._put()
+                continue
+            yield headers[start:stop]
+            start = stop
+
+    def _add(self, key: tuple[str, int], buffer: Bytes, headers: BatchHeaders, time_ms: int) -> None:
+        into = self._filling.setdefault(key, FilledSlice())
+        headers = v2.stamp_producer(
+            buffer,
+            headers,
+            base_offset=into.records,
+            leader_epoch=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            transactional=False,
+        )
+        if time_ms >= 0:
+            headers = v2.set_append_time(buffer, headers, time_ms)
+        data = buffer[int(headers.table["position"][0]) : headers.end].tobytes()
+        into.parts.append(data)
+        into.sizes += headers.table["size"].tolist()
+        into.records = headers.next_offset
+        into.max_timestamp = max(into.max_timestamp, int(headers.table["max_timestamp"].max()))
+        self._filled += len(data)
+
+    def _put(self) -> None:
+        """Begins to put the object that was filled; waits for the one before it first, so that two are in memory."""
+        if not self._filling:
+            return
+        slices, self._filling, self._filled = self._filling, {}, 0
+        data, number = encode_object(self._write, slices), len(self._objects)
+        staged = StagedObject(self._task, self._attempt, number, len(data))
+        at = 0
+        for key, each in slices.items():
+            self._rows[key].append([number, at, each.size, each.records, len(each.sizes), each.max_timestamp])
+            at += each.size
+        self._objects.append(staged)
+        self._wait()
+        self._putting = self._thread.submit(put_staged, self._store, staged.key(self._write), data, self._attempts())
+
+    def _wait(self) -> None:
+        if self._putting is not None:
+            self._putting.result()
+            self._putting = None
+
+
+def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) -> None:
+    """Puts an object whose name nobody else uses, however often it takes; raises the last error at the deadline.
+
+    Raises StorageError if another object has the name.
+    """
+    while True:
+        try:
+            store.put_new(key, data)
+            return
+        except ObjectStoreError as error:
+            failed = error
+        if _is_there(store, key, data):
+            return
+        if not attempts.wait():
+            raise failed
+
+
+def _is_there(store: ObjectStore, key: str, data: bytes) -> bool:
+    """Whether the object is there; its tail has the checksums of all of it."""
+    try:
+        if (facts := store.head(key)) is None:
+            return False
+        is_same = facts.size == len(data)
+        is_same = is_same and store.get_range(key, len(data) - TAIL.size, TAIL.size) == data[-TAIL.size :]
+    except ObjectStoreError:
+        return False
+    if not is_same:
+        raise StorageError(f"{store.url}/{key}: another object has this name: two tasks have one attempt's number")
+    return True
+
+
+def _records(headers: BatchHeaders) -> int:
+    table = headers.table
+    return int((table["last_offset"] - table["base_offset"] + 1).sum())
