@@ -49,6 +49,7 @@ def recover(file: File) -> Recovered:
     size = file.size()
     rest = _first_bad(file, size)
     if rest.error is None:
+        file.sync()  # readers are about to see what a killed process may not have synced
         return Recovered(size, 0, None)
     if rest.reason in NOT_OURS:
         raise rest.error
@@ -72,6 +73,28 @@ def _first_bad(file: File, size: int) -> Rest:
             return Rest(found.position or 0, found, stop_reasons.BAD_SIZE)
         stop = window.position + window.entries.stop
     return rest_after(file, stop, size)
+
+
+def warn_of_bad_end(file: File) -> None:
+    """Logs a warning if a file that was closed in order does not end with a whole message; checks no checksums.
+
+    0.7.2 does not look, and appends behind such bytes, where no consumer gets to.
+    """
+    size = file.size()
+    rest = rest_after(file, _end_of_entries(file, size), size)
+    if rest.error is not None:
+        logger.warning(
+            "%s; consumers stop there, although the log was closed in order: to cut it off, stop, and remove "
+            ".kafka_cleanshutdown before the next start",
+            rest.error,
+        )
+
+
+def _end_of_entries(file: File, size: int) -> int:
+    stop = 0
+    for window in windows(file, 0, size):
+        stop = window.position + window.entries.stop
+    return stop
 
 
 def check_tail(file: File, stop: int, end: int) -> None:

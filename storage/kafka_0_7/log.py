@@ -15,7 +15,7 @@ from ..clock import Clock
 from ..errors import StorageError
 from ..filesystem import FileSystem, make_directory_durably
 from .entries import checked_set
-from .last_file import recover
+from .last_file import recover, warn_of_bad_end
 from .names import segment_name
 from .offsets import SegmentTime, offsets_before
 from .segments import Segment, open_segments, segment_at
@@ -73,7 +73,11 @@ class PositionLog:
         *closed, last = open_segments(self._filesystem, self.directory) or [self._created(0)]
         yield from closed
         file = self._filesystem.open(last.path, "write")
-        size = recover(file).size if recovers else file.size()
+        if recovers:
+            recover(file)
+        else:
+            warn_of_bad_end(file)
+        size = file.size()
         yield Segment(file, last.start, size, size)
 
     def _created(self, start: int) -> Segment:

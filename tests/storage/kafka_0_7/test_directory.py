@@ -158,3 +158,20 @@ def test_a_message_that_is_refused_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(CorruptRecordError):
             log.append(encode(b"good") + encode(b"bad")[:-1] + b"x")
         assert log.end == 0
+
+
+def test_a_bad_end_of_a_log_that_was_closed_in_order_is_reported_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka 0.7.2 keeps it and appends behind it."""
+    with PositionLogDirectory(str(tmp_path), EACH) as logs:
+        logs.log_to_append("t", 0).append(encode(b"whole"))
+    path = tmp_path / "t-0" / f"{0:020}.kafka"
+    whole = path.read_bytes()
+    PositionLogDirectory(str(tmp_path)).close()
+    assert not caplog.records
+    path.write_bytes(whole + encode(b"torn")[:-1])
+    PositionLogDirectory(str(tmp_path)).close()
+    assert path.read_bytes() == whole + encode(b"torn")[:-1]
+    assert f"{path}, position {len(whole)}: a message of 10 bytes begins here" in caplog.text
+    assert "remove .kafka_cleanshutdown" in caplog.text

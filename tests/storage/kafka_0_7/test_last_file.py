@@ -81,6 +81,20 @@ def test_what_recovery_cuts_is_logged(tmp_path: Path, caplog: pytest.LogCaptureF
     assert f"{path}, position {len(WHOLE)}: 2 is not the size of a message; the last 11 bytes are cut" in caplog.text
 
 
+def test_what_recovery_keeps_is_synced_before_readers_see_it() -> None:
+    disk = MemoryFileSystem()
+    disk.make_directory("/t")
+    disk.sync_directory("/")
+    for tail in (b"", b"torn"):
+        with disk.open("/t/file", "create") as file:
+            disk.sync_directory("/t")
+            file.truncate(0)
+            file.write(0, WHOLE + tail)
+            recover(file)
+        left = disk.crash(0, unsynced="lost")
+        assert bytes(left.open("/t/file", "read").read(0, 1000)) == WHOLE
+
+
 # Readers
 
 
