@@ -38,11 +38,13 @@ MetricsPort = Annotated[
 ]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Serve nothing; connect to a gateway as a client does, and print what works."),
+    typer.Option("--check", help="Connect to a running gateway as a client does, and print what works; serve nothing."),
 ]
 User = Annotated[
     str | None,
-    typer.Option(metavar="USER", help="With --check: who logs in; the password is asked, or read from stdin."),
+    typer.Option(
+        metavar="USER", help="With --check: log in as this user; asks for the password, or reads it from stdin."
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
 
@@ -75,11 +77,11 @@ def gateway(
     dry_run: DryRun = False,
     protocol: Protocol = ProtocolVersion.KAFKA,
 ) -> None:
-    """Serve a log directory to Kafka's clients, while Spark and other commands read and write it too.
+    """Serve a log directory to Kafka's clients. Spark and other commands can use the directory at the same time.
 
-    Prints the address once it listens. An append is answered when it is synced. SIGTERM or Ctrl-C let it answer what
-    it has read, and close the logs. By default only this machine can connect: a listener for others needs TLS and
-    logins (SASL_SSL; commitlog users).
+    Prints the address once clients can connect, and acknowledges records once they are synced. On SIGTERM or Ctrl-C,
+    answers the requests that it has read, closes the logs and ends. By default only this machine can connect. A
+    listener for other machines needs TLS and logins: use SASL_SSL, and commitlog users.
     """
     if protocol is ProtocolVersion.KAFKA_0_7:
         if check or user is not None or metrics_port is not None:

@@ -1,4 +1,4 @@
-"""check_gateway: connects to a gateway as a client does, changes nothing, and says what works."""
+"""check_gateway: connects to a gateway as a client does, changes nothing, and reports what works."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class CheckError(Exception):
-    """Something that a client needs does not work; the message says what, and why."""
+    """Something that a client needs does not work; the message names it, with the reason."""
 
 
 class _Client:
@@ -68,7 +68,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
         yield f"{len(served)} kinds of requests are served"
         if listener.has_sasl:
             if user is None:
-                raise CheckError("the gateway asks who you are: give --user")
+                raise CheckError("the gateway requires a login: give --user")
             yield f"logged in as {user} by {_log_in(client, config, user, password)}"
         metadata = client.ask(ApiKey.METADATA, 9, topics=None)
         for node in metadata.brokers:
@@ -157,5 +157,5 @@ def _log_in(client: _Client, config: GatewayConfig, user: str, password: str) ->
     last = send(f"c=biws,{found[1]},p={proof}")
     server = hmac.digest(hmac.digest(salted, b"Server Key", kind), said.encode(), kind)
     if last != "v=" + base64.b64encode(server).decode():
-        raise CheckError("the gateway does not know the password either: it is not the one that it says")
+        raise CheckError("the gateway could not prove that it knows the password: it may be another server")
     return mechanism

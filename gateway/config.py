@@ -77,13 +77,13 @@ class GatewayConfig:
     sasl_server_max_receive_size: int = _key("sasl.server.max.receive.size", INT, 524_288, ANYTHING,
         "The largest request of a client that has not logged in yet.")
     connection_failed_authentication_delay_ms: int = _key("connection.failed.authentication.delay.ms", INT, 100,
-        Between(0), "How long the answer to a failed login is held back.")
+        Between(0), "How long the answer to a failed login is delayed.")
     commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
         "The file of users that may log in; commitlog users writes it.")
     commitlog_rules_file: str = _key("commitlog.rules.file", STRING, "", ANYTHING,
         "The file of rules that say what each user may do; empty: everyone may do everything.")
     super_users: str = _key("super.users", STRING, "", ANYTHING,
-        "Who may do everything, such as User:admin;User:CN=root.")
+        "Users that may do everything, such as User:admin;User:CN=root.")
     commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
         "Whether the gateway may listen for other machines without TLS or without logins.")
     num_network_threads: int = _key("num.network.threads", INT, 2, Between(1),
@@ -111,7 +111,7 @@ class GatewayConfig:
     delete_topic_enable: bool = _key("delete.topic.enable", BOOLEAN, True, ANYTHING,
         "Whether clients may delete topics.")
     num_partitions: int = _key("num.partitions", INT, 1, Between(1),
-        "Partitions of a new topic, if its creator does not say.")
+        "Partitions of a new topic, if its creator gives no number.")
     fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
         "The most bytes that one answer to a fetch has, unless the first batch is larger.")
     log_retention_check_interval_ms: int = _key("log.retention.check.interval.ms", LONG, 300_000, Between(1),
@@ -131,7 +131,7 @@ class GatewayConfig:
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", INT, 4_096, ANYTHING,
         "The longest text that a client may commit with an offset.")
     offsets_commit_timeout_ms: int = _key("offsets.commit.timeout.ms", INT, 5_000, Between(1),
-        "How long a commit waits for the disk; then the client is told to try again.")
+        "How long a commit waits for the disk; then the client gets an error, and retries.")
     offsets_retention_minutes: int = _key("offsets.retention.minutes", INT, 10_080, Between(1),
         "How long offsets are kept once their group has no members, or none that reads their topic. The progress of "
         "Spark's sinks never expires.")
@@ -145,7 +145,7 @@ class GatewayConfig:
         "The longest time that a client may ask for its transactions; one that takes longer is aborted.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, Between(1),
-        "How often the gateway looks for transactions that took longer than their time.")
+        "How often the gateway checks for transactions that have exceeded their timeout.")
     # fmt: on
 
     def __post_init__(self) -> None:
@@ -204,7 +204,7 @@ class GatewayConfig:
 
     @cached_property
     def advertised(self) -> dict[str, Address]:
-        """What clients are told to connect to, by the name of the listener that they are connected to."""
+        """The addresses for clients to connect to, by the name of the listener that they are connected to."""
         given = self.advertised_listeners
         found = parse_listeners("advertised.listeners", given, self._protocols) if given else ()
         return {each.name: each.address for each in found}

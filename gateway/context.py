@@ -42,7 +42,7 @@ class ManagerWorker(DiskWorker[LogManager]):
 
 @dataclass
 class Context:
-    """What handlers share. All of it is for any thread."""
+    """The objects that handlers share. All of them are for any thread."""
 
     config: GatewayConfig
     cluster_id: str
@@ -73,7 +73,7 @@ class Context:
         return homes.home_of(name)
 
     def address_for(self, request: Request) -> Address:
-        """Returns the address that a client is told to connect to: of the listener that it is connected to."""
+        """Returns the address for a client to connect to: that of the listener that it is connected to."""
         name = request.listener
         advertised = self.config.advertised.get(name)
         if advertised is not None:

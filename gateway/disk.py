@@ -33,7 +33,7 @@ class DiskWorker(Worker, Generic[D]):
 
     @property
     def opened(self) -> D:
-        """What reads and writes. Only for the thread of the worker."""
+        """The object that reads and writes. Only for the thread of the worker."""
         if self._opened is None:
             self._opened = self._open_disk()
         return self._opened

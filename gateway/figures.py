@@ -9,7 +9,7 @@ from threading import Lock
 
 @dataclass
 class OfTopic:
-    """What went in and out of a topic since the start."""
+    """Records and bytes in and out of a topic since the start."""
 
     records_in: int = 0
     bytes_in: int = 0

@@ -1,4 +1,4 @@
-"""Listeners: where the gateway listens, by which protocol, and what clients are told, as a broker's settings say it."""
+"""Listeners: the addresses and protocols of the gateway, and the addresses for clients, by a broker's settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 class Address(NamedTuple):
-    """Where a server listens, or what clients are told to connect to."""
+    """Host and port of a server."""
 
     host: str
     port: int

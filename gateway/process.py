@@ -1,4 +1,4 @@
-"""What a process does that is a gateway and nothing else."""
+"""Settings of a process that only runs a gateway."""
 
 from __future__ import annotations
 

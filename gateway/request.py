@@ -38,7 +38,7 @@ class Request:
 
     @property
     def body_at(self) -> int:
-        """Where the body begins in the frame."""
+        """The position of the body in the frame."""
         return self._header.body_at
 
     @property
@@ -49,7 +49,7 @@ class Request:
 
     @property
     def principal(self) -> str:
-        """Who asks, such as ``User:alice``."""
+        """The user of the connection, such as ``User:alice``."""
         return self.session.principal
 
     @property

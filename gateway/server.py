@@ -54,12 +54,12 @@ class Gateway:
 
     @property
     def address(self) -> Address:
-        """Where the first listener listens; only after :meth:`start`."""
+        """The address of the first listener; only after :meth:`start`."""
         return next(iter(self.addresses.values()))
 
     @property
     def addresses(self) -> Mapping[str, Address]:
-        """Where each listener listens, by its name; only after :meth:`start`."""
+        """The address of each listener, by its name; only after :meth:`start`."""
         return self.context.listening
 
     @property
@@ -74,7 +74,7 @@ class Gateway:
 
     @property
     def context(self) -> Context:
-        """What the handlers work with; only after :meth:`start`."""
+        """The objects that handlers share; only after :meth:`start`."""
         if self._context is None:
             raise RuntimeError("the gateway has not been started")
         return self._context

@@ -1,7 +1,7 @@
 """Child processes of a gateway: they end with it, however it ends.
 
-A child's standard input is a pipe whose other end only the gateway has. :func:`end_with_parent` waits in the child for
-its end, which comes with a stop, a crash and SIGKILL alike. ``kernels`` compiles what needs half a minute on a new
+The standard input of a child is a pipe from the gateway. :func:`end_with_parent` waits in the child until the pipe is
+closed, which a stop, a crash and SIGKILL all do. ``kernels`` compiles what needs half a minute on a new
 machine, beside a gateway that serves already; ``maintenance`` deletes and compacts what is due.
 """
 

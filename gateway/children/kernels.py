@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 def compile_kernels_beside() -> None:
     """Serves without waiting for the kernels; only the first call in a process does anything.
 
-    A child that ends early keeps what it has compiled, and the next one goes on there.
+    A child that ends early keeps what it has compiled, and the next one continues there.
     """
     load_kernels_beside(_compile_in_child)
 

@@ -1,7 +1,7 @@
 """Maintenance: retention and compaction of what a gateway serves, by ``commitlog maintain`` in a child process.
 
-It opens the directory as any other process does, and takes the locks of the partitions, so it holds up no request. An
-end in the midst of a run is as a crash: the next run goes on.
+The child opens the directory as any other process does, and takes the locks of the partitions, so requests do not wait
+for it. If it is ended during a run, the next run continues, as after a crash.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Maintenance:
             pause_s = max(interval_s, FIRST_AFTER_S)
 
     def _maintain(self) -> str:
-        """Runs the child until it ends; returns its last words."""
+        """Runs the child until it ends; returns its exit code and its last line, for the log."""
         settings, given = os.pipe()
         with os.fdopen(given, "w") as file:
             file.write(self._settings())  # shorter than a pipe's buffer

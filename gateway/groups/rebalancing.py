@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Groups:
-    """What the parts of the coordinator share. It belongs to the coordinator's thread."""
+    """The state that the parts of the coordinator share. It belongs to the coordinator's thread."""
 
     config: GatewayConfig
     clock: Clock

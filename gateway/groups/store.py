@@ -24,7 +24,7 @@ _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 
 def stored_group_code(error: Exception) -> ErrorCode:
-    """Returns what members are told if their group could not be stored (``GroupMetadataManager.storeGroup``)."""
+    """Returns the code for members whose group could not be stored (``GroupMetadataManager.storeGroup``)."""
     code = code_of(error)
     if code in _TOO_LARGE:
         return ErrorCode.unknown_server_error
@@ -32,7 +32,7 @@ def stored_group_code(error: Exception) -> ErrorCode:
 
 
 def stored_offset_code(error: Exception) -> ErrorCode:
-    """Returns what a client is told if offsets could not be stored (``maybeConvertOffsetCommitError``)."""
+    """Returns the code for a client whose offsets could not be stored (``maybeConvertOffsetCommitError``)."""
     code = code_of(error)
     return ErrorCode.invalid_commit_offset_size if code in _TOO_LARGE else _STORED_CODES.get(code, code)
 

@@ -1,4 +1,4 @@
-"""What a broker checks of the records in a Produce request before it looks at the log (``ProduceRequest``)."""
+"""Checks of the records in a Produce request that need no log (``ProduceRequest``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZSTD_FROM = 7
 
 
 class BatchHead(NamedTuple):
-    """What a batch's header says of its producer."""
+    """The producer in a batch's header."""
 
     producer_id: int
     producer_epoch: int

@@ -23,14 +23,14 @@ from ..request import Request
 
 
 class Resource(IntEnum):
-    """What has configs (``ConfigResource.Type``)."""
+    """The kinds of resources with configs (``ConfigResource.Type``)."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Source(IntEnum):
-    """Where the value of a config comes from (``DescribeConfigsResponse.ConfigSource``)."""
+    """The origin of a config's value (``DescribeConfigsResponse.ConfigSource``)."""
 
     TOPIC = 1
     ALL_BROKERS = 3

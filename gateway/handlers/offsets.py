@@ -23,7 +23,7 @@ Led = Mapping[TopicPartition, LedPartition | Exception]
 
 
 def list_offsets(request: Request, context: Context) -> None:
-    """Answers with the offsets of times; first looks at what others appended."""
+    """Answers with the offsets of times, after reading what other processes appended."""
     led = context.partitions.led(
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
@@ -114,7 +114,7 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
 def offset_for_leader_epoch(request: Request, context: Context) -> None:
     """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut.
 
-    First looks at what others appended, as a leader before this one did.
+    First reads what others appended, as an earlier leader did.
     """
     led = context.partitions.led(
         {TopicPartition(t.topic, p.partition) for t in request.body.topics for p in t.partitions}

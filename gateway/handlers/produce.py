@@ -46,7 +46,7 @@ def produce(request: Request, context: Context) -> None:
     name = asked.transactional_id
     if name is None or context.transactions.gate.knows(name):
         producing.start()
-    else:  # a producer goes on after a restart
+    else:  # a producer that continues after a restart of the gateway
         request.exchange.hold_others()
         context.transactions.run(lambda coordinator: coordinator.load(name, producing.start_soon))
 
@@ -80,7 +80,7 @@ class _Producing:
                 self._context.appender.append(job)
 
     def _checked(self, index: int, each: ProducePartition) -> Append:
-        """Returns what is to be appended. Raises the error that the client is told."""
+        """Returns the append of a batch. Raises the error for the client's answer."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
         check_topic(self._request, self._context, Operation.WRITE, each.topic)

@@ -32,7 +32,7 @@ PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``Quor
 
 
 def create_topics(request: Request, context: Context) -> None:
-    """Creates topics; with ``validate_only`` says what it would do."""
+    """Creates topics; with ``validate_only`` only checks whether it could."""
     worker = _worker(context, _count(request.body.topics, context.config.num_partitions))
     worker.answer(request, lambda manager: {"topics": _create_all(manager, request, context)})
 

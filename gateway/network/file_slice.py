@@ -46,6 +46,6 @@ Part = bytes | bytearray | memoryview | FileSlice  # of an answer
 
 
 def release(part: Part) -> None:
-    """Ends the use of a part that was sent or is not sent any more."""
+    """Ends the use of a part that was sent, or will not be sent."""
     if isinstance(part, FileSlice):
         part.release()

@@ -14,7 +14,7 @@ class FrameError(Exception):
 
 
 class Source(Protocol):
-    """Where bytes come from, such as a socket that does not block."""
+    """A source of bytes, such as a socket that does not block."""
 
     def recv_into(self, buffer: memoryview) -> int: ...
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Limits(NamedTuple):
-    """What one client may take."""
+    """The limits of one client."""
 
     request_bytes_max: int
     idle_s: float | None  # None: no limit
@@ -200,7 +200,7 @@ class Processor:
         """Closes connections that hold memory which others wait for, and send nothing."""
         if self.limits.memory.is_waited_for:
             for connection in [each for each in self._events if each.is_amid_large and each.last_active_s < before_s]:
-                self.log_hostile(connection, TimeoutError("a large request that does not go on"))
+                self.log_hostile(connection, TimeoutError("a large request stopped, and others need its memory"))
                 connection.close()
 
     def _close_idle(self, before_s: float) -> None:

@@ -52,7 +52,7 @@ class TlsSocket:
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """What the client showed, once the handshake is over; None: no certificate."""
+        """The client's certificate, once the handshake is complete; None: it showed none."""
         return self._tls.getpeercert()
 
     def fileno(self) -> int:

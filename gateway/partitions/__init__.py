@@ -1,8 +1,8 @@
 """The partitions that the gateway serves: their logs, appends and syncs, and what other processes append.
 
 :class:`LedPartition` is the one class that touches a ``Log``. :class:`Appender` appends what waits under one lock and
-hands over to syncers; what is synced is the high watermark, up to which clients read. :class:`Follower` looks for
-what others appended. :class:`Topics` lists the topics of the directory.
+passes them to syncers. The high watermark, up to which clients read, is the end of what was synced.
+:class:`Follower` finds what other processes appended. :class:`Topics` lists the topics of the directory.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
 from .led_partition import Check, LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
-GROUP_MAX = 1000  # appends between two looks at the queue
+GROUP_MAX = 1000  # appends that are taken from the queue at once
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class _Change(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """What was done to a partition and is to be synced, with what to call then."""
+    """Appends and changes of a partition that must be synced, and the functions to call after the sync."""
 
     led: LedPartition
     calls: list[Callable[[Exception | None], None]]
@@ -52,7 +52,7 @@ class Appender:
     """Appends for all partitions. For any thread."""
 
     def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
-        """``observe`` is told how many seconds each sync took."""
+        """``observe`` is called with the seconds that each sync took."""
         self._queue: SimpleQueue[Append | _Change | None] = SimpleQueue()
         self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)

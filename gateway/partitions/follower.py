@@ -1,8 +1,8 @@
-"""Follower: a thread that looks for what other processes did to the partitions that clients wait for.
+"""Follower: a thread that finds what other processes did to the open partitions.
 
-Spark and the commands write to the same files. A look at a file costs microseconds; the looks take at most a twentieth
-of the time. While no client waits for a partition, only its directory is looked at, once a second: retention and
-compaction may have replaced segments.
+Spark and the commands write to the same files. If a client waits for a partition, its file is checked every few
+milliseconds. A check takes microseconds, and all checks together at most a twentieth of the time. The directory of
+each partition is checked once per second: retention and compaction may have replaced segments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .open_partitions import Partitions
 from .topics import Topics
 
 LOOK_S = 0.005
-SHARE = 20  # looks take at most one part in so many of the time
+SHARE = 20  # checks take at most this fraction of the time: 1/20
 TOPICS_LOOK_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Follower:
             except (LogStoreError, OSError) as error:
                 logger.warning("%s", error)
             except Exception:
-                logger.exception("a look at the partitions failed")
+                logger.exception("checking the partitions failed")
             pause_s = max(LOOK_S, (time.monotonic() - began_s) * SHARE)
 
     def _look_at_partitions(self) -> None:
@@ -76,7 +76,7 @@ class Follower:
             led.wake()  # the fetch that waits finds the error
 
     def _look_at_topics(self) -> None:
-        """Closes the partitions of topics that are not here any more."""
+        """Closes the partitions of topics that no longer exist."""
         changes = self._topics.changes
         if changes == self._seen:
             return

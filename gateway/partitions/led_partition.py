@@ -29,7 +29,7 @@ Check = Callable[[], object]  # raises RequestError if a batch must not be appen
 
 
 class Slice(NamedTuple):
-    """What a fetch finds in a partition."""
+    """The answer of a partition to a fetch: its offsets, and where the records are stored."""
 
     high_watermark: int
     last_stable_offset: int
@@ -200,7 +200,7 @@ class LedPartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether another process has appended, as far as a look at the file shows. Takes no lock."""
+        """Whether another process has appended, by the size of the file. Takes no lock."""
         try:
             active = self._log.segments.active
             return active.file_size != active.size or self._log.is_rolled()
@@ -259,7 +259,7 @@ class LedPartition:
 
     def _check_here(self) -> None:
         if self.is_gone:
-            raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} is not here any more")
+            raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} no longer exists")
 
 
 def _refusal(check: Check | None) -> RequestError | None:

@@ -87,7 +87,7 @@ def _duration(ms: int) -> timedelta:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What a field's type says."""
+    """A field's type, taken apart."""
 
     nested: Any  # the struct in it; None: it has none
     is_array: bool

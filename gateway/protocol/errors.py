@@ -35,7 +35,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
 
 
 class RequestError(Exception):
-    """A request, or a part of it, is refused with a code of Kafka's; ``str`` of it is what the client is told."""
+    """A request, or a part of it, is refused with a code of Kafka's; ``str`` of it is the message for the client."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         self.code = code
@@ -51,7 +51,7 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def message_of(error: Exception) -> str | None:
-    """Returns what a client is told about an error; None: only the code. Says nothing of errors of ours.
+    """Returns the message for a client about an error; None: only the code. Errors of ours have none.
 
     A long text is cut: it may contain what the client sent.
     """

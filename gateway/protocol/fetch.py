@@ -29,7 +29,7 @@ _BY_ID_FROM = 13  # topics have ids in place of names
 
 
 class FetchPartition(NamedTuple):
-    """What is asked of one partition. The topic is a name, or an id in newer versions."""
+    """The request for one partition. The topic is a name, or an id in newer versions."""
 
     topic: str | UUID
     partition: int

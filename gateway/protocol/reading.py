@@ -14,7 +14,7 @@ VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
 
 
 class MalformedRequestError(Exception):
-    """Bytes that are not the request that their header says: the connection is closed, as by a broker."""
+    """The bytes of a request do not match its header; the connection is closed, as by a broker."""
 
 
 class RequestReader:
@@ -27,7 +27,7 @@ class RequestReader:
 
     @property
     def position(self) -> int:
-        """Where the next value begins."""
+        """The position of the next value."""
         return self._at
 
     def int8(self) -> int:

@@ -1,4 +1,4 @@
-"""Who clients are, and what they may do: TLS, logins by SASL, the files of users and of rules.
+"""Identity and permissions of clients: TLS, logins by SASL, the files of users and of rules.
 
 :class:`Security` holds what a listener asks of its clients, and makes a :class:`Session` for each connection.
 ``scram`` and ``plain`` are the mechanisms; ``users`` is the file that ``commitlog users`` writes; ``rules`` says what

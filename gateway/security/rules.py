@@ -17,7 +17,7 @@ from typing import Any
 
 from ...storage import InvalidConfigError, did_you_mean
 
-LOOK_S = 1.0  # how often the file is looked at
+LOOK_S = 1.0  # how often the file is checked for changes
 REMEMBERED_MAX = 10_000
 USER = "User:"
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Operation(StrEnum):
-    """What is done with a resource."""
+    """Operations on a resource."""
 
     READ = "read"
     WRITE = "write"

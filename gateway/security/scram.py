@@ -25,12 +25,12 @@ _FINAL = re.compile(rf"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]*),{_NONCE}(?:,.*
 
 
 class LoginError(Exception):
-    """A client is not who it says. The message is Kafka's: no secret, nor whether there is such a user."""
+    """A login failed. The message is Kafka's; it has no secret, and does not reveal whether the user exists."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """What is stored of a password for one mechanism. None of it is the password, nor can prove to be a client's."""
+    """The part of a password that is stored for one mechanism. It is not the password, and does not allow a login."""
 
     salt: bytes = field(repr=False)
     iterations: int

@@ -76,7 +76,7 @@ class TransactionCoordinator:
             self._ids.use(transactional_id, then, refuse, create=create)
 
     def load(self, transactional_id: str, done: Done) -> None:
-        """Makes the gate show the state of an id; the error says why its producer may not append."""
+        """Updates the gate to the state of an id; the error is the reason why its producer may not append."""
 
         def then(held: HeldId) -> None:
             done(ErrorCode.invalid_producer_epoch if held.lock is None else ErrorCode.none)

@@ -21,7 +21,7 @@ class Endings:
     """Ends transactions. Belongs to the coordinator's thread.
 
     What is on disk after each step: the decision, synced; the markers, synced; the Complete state, unsynced, as the
-    decision implies it. The process that opens the id after a crash goes on from there.
+    decision implies it. After a crash, the process that opens the id next continues from there.
     """
 
     def __init__(self, ids: HeldIds, markers: Markers) -> None:

@@ -14,7 +14,7 @@ from ..protocol import ErrorCode, RequestError
 
 
 class _Shown(NamedTuple):
-    """What producers may do with a transactional id."""
+    """The state of a transactional id, as far as producers' requests depend on it."""
 
     producer: Producer
     partitions: frozenset[TopicPartition]  # of the open transaction

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def coordinator_code(error: Exception) -> ErrorCode:
-    """Returns what a client is told if a state could not be read or written; clients try most of these again."""
+    """Returns the code for a client if a state could not be read or written; clients retry most of these."""
     code = code_of(error)
     if code in _UNAVAILABLE:
         return ErrorCode.coordinator_not_available
@@ -138,7 +138,7 @@ class HeldIds:
         self.store.write(held.id, held.value, value, written)
 
     def change_unsynced(self, held: HeldId, value: TransactionLogValue) -> None:
-        """Writes a state that an earlier one implies; the id goes on at once."""
+        """Writes a state that an earlier one implies; the next request for the id need not wait."""
         before, held.value = held.value, value
         self.gate.show(held.id, value)
 

@@ -43,7 +43,7 @@ class StoredStates:
     """The states in the log, and the locks of ids. Belongs to the thread of the store."""
 
     def __init__(self, manager: LogManager, config: GatewayConfig | None = None) -> None:
-        """``config``: says how many partitions topics get that must be created; None: Kafka's defaults."""
+        """``config``: has the number of partitions for topics that must be created; None: Kafka's defaults."""
         config = config or GatewayConfig()
         self._manager = manager
         self._states = TransactionStates(manager, partitions=config.transaction_state_log_num_partitions)

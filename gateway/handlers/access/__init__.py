@@ -1,4 +1,4 @@
-"""What a client may ask: each kind of request is held against the rules here, before its handler sees it.
+"""Authorization: each kind of request is checked against the rules here, before its handler gets it.
 
 A request is refused whole, or the topics and groups that the client may not touch are taken out of it, and their
 errors added to the handler's answer, as ``KafkaApis`` does. Produce and Fetch, which are read by hand, call

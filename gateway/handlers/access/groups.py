@@ -1,4 +1,4 @@
-"""What clients may ask about groups and their offsets."""
+"""Authorization of requests about groups and their offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients may ask about topics, their partitions and configs."""
+"""Authorization of requests about topics, their partitions and configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients may ask with transactional ids."""
+"""Authorization of requests with transactional ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all requests about groups share."""
+"""Functions that all requests about groups use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators ask: DescribeTransactions, ListTransactions, WriteTxnMarkers."""
+"""Requests of administrators about transactions: DescribeTransactions, ListTransactions, WriteTxnMarkers."""
 
 from __future__ import annotations
 

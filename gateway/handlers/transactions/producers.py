@@ -1,4 +1,4 @@
-"""What transactional producers ask: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
+"""Requests of transactional producers: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
 
 from __future__ import annotations
 

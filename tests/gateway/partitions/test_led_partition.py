@@ -113,7 +113,7 @@ def test_what_was_appended_before_the_partition_was_left_is_acknowledged() -> No
     led.leave()
     log.close()
     led.sync()
-    with pytest.raises(Exception, match="not here any more"):
+    with pytest.raises(Exception, match="no longer exists"):
         append(led, b"two")
 
 
