@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....registry import put
+from ....registry import kafka_nodes, put
 from ....storage import TopicPartition
 from ...context import Context
 from ...protocol import ErrorCode, code_of
@@ -32,7 +32,7 @@ def commit_to_registry(request: Request, context: Context) -> None:
             return {"error_code": ErrorCode.unknown_topic_or_partition}
         if len(each.committed_metadata or "") > context.config.offset_metadata_max_bytes:
             return {"error_code": ErrorCode.offset_metadata_too_large}
-        path = offset_path(request.body.group_id, partition)
+        path = kafka_nodes.offset_path(request.body.group_id, *partition)
         put(context.registry, path, str(each.committed_offset).encode())
         return {"error_code": ErrorCode.none}
 
@@ -43,18 +43,13 @@ def fetch_from_registry(request: Request, context: Context) -> None:
     """Answers with committed offsets; a partition without one is unknown, as with a broker."""
 
     def fetch(partition: TopicPartition) -> Mapping[str, Any]:
-        found = context.registry.find(offset_path(request.body.group_id, partition))
+        found = context.registry.find(kafka_nodes.offset_path(request.body.group_id, *partition))
         if found is None or not found.data or not context.topics.has(partition):
             return _UNKNOWN
         return {**_UNKNOWN, "committed_offset": int(found.data), "error_code": ErrorCode.none}
 
     asked = [TopicPartition(topic.name, each) for topic in request.body.topics for each in topic.partition_indexes]
     _answer(request, context, asked, fetch)
-
-
-def offset_path(group: str, partition: TopicPartition) -> str:
-    """Returns the path of a group's offset in the registry."""
-    return f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}"
 
 
 def _answer(

@@ -1,4 +1,4 @@
-"""Kafka of the time of ZooKeeper, for tests: brokers and tools of 2.8.2, from Maven's coordinates."""
+"""Kafka of the time of ZooKeeper, for tests: brokers, tools and clients, from Maven's coordinates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from typing import Self
 from tests.support.kafka import kafka_jvm
 from tests.support.kafka.broker import free_port
 
+CLIENTS = ("0.8.2.2", "0.10.2.2")  # the releases whose clients are tested
+
+# What Kafka of a release comes with: its Scala, and what else it needs: a logger, what Java has not had since 11.
+_COORDINATES = {
+    "0.8.2.2": ("kafka_2.11", 'org="org.slf4j" name="slf4j-log4j12" rev="1.7.6"'),
+    "0.10.2.2": ("kafka_2.11", 'org="javax.xml.bind" name="jaxb-api" rev="2.3.1"'),
+    "2.8.2": ("kafka_2.13", 'org="org.slf4j" name="slf4j-log4j12" rev="1.7.30"'),
+}
 _IVY_MODULE = """\
 <ivy-module version="2.0">
   <info organisation="spark-commitlog" module="kafka-{release}-for-tests"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{release}" conf="default->default"/>
-    <dependency org="org.slf4j" name="slf4j-log4j12" rev="1.7.30" conf="default->default"/>
+    <dependency org="org.apache.kafka" name="{kafka}" rev="{release}" conf="default->default"/>
+    <dependency {more} conf="default->default"/>
     <exclude org="com.sun.jmx"/><exclude org="com.sun.jdmk"/><exclude org="javax.jms"/>
   </dependencies>
 </ivy-module>
@@ -27,7 +35,13 @@ _START_TIMEOUT_S = 120
 
 def jars(release: str = "2.8.2") -> list[Path]:
     """The jars of a release and what they need; fetched on first use. Raises as :func:`kafka_jvm.resolved`."""
-    return kafka_jvm.resolved(f"jars-{release}", _IVY_MODULE.format(release=release))
+    kafka, more = _COORDINATES[release]
+    return kafka_jvm.resolved(f"jars-{release}", _IVY_MODULE.format(release=release, kafka=kafka, more=more))
+
+
+def jvm(release: str) -> list[str]:
+    """The start of a command line for a client: the JVM with a release on its class path; the main class comes next."""
+    return _command(release, f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}")
 
 
 def _command(release: str, *arguments: str) -> list[str]:

@@ -1,0 +1,125 @@
+"""Clients and tools of Kafka 0.8.2.2 and 0.10.2.2, which send no ApiVersions or old ones: each does its work."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.storage import LogManager
+from tests.gateway.clients.programs import TIMEOUT_S
+from tests.support.gateway import WireClient, serving
+from tests.support.kafka import kafka_jvm, old_kafka
+from tests.support.logs import building
+
+pytestmark = [pytest.mark.slow, pytest.mark.only_all]
+
+LINES = [f"line {number}" for number in range(200)]
+PATIENT = ("--request-timeout-ms", "60000")  # on a busy machine an answer takes longer than the default allows
+# The loggers that warn of options which the tools themselves set.
+OWN_WARNINGS = ("(kafka.utils.VerifiableProperties)", "(org.apache.kafka.clients.producer.ProducerConfig)")
+CONSOLE_CONSUMER = {
+    "0.10.2.2": "kafka.tools.ConsoleConsumer",
+    "3.9.1": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with serving(tmp_path_factory.mktemp("gateway") / "log", group_initial_rebalance_delay_ms=0) as started:
+        yield started
+
+
+def create(gateway: Gateway, topic: str, partitions: int = 1, **configs: str) -> None:
+    wanted = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
+    with WireClient(gateway) as client:
+        asked = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": wanted}
+        assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
+
+
+def run(release: str, main: str, *arguments: str, stdin: str = "") -> str:
+    """What a tool prints. It must succeed, and warn of nothing but options of its own that it does not know."""
+    command = [*old_kafka.jvm(release), main, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    problems = [line for line in done.stderr.splitlines() if not line.endswith(OWN_WARNINGS)]
+    assert (done.returncode, [line for line in problems if "WARN" in line or "ERROR" in line]) == (0, []), done.stderr
+    return done.stdout
+
+
+def produce(gateway: Gateway, release: str, topic: str, *options: str) -> None:
+    arguments = ["--broker-list", gateway.bootstrap_servers, "--topic", topic, *options]
+    arguments += ["--request-required-acks", "1", *PATIENT]
+    run(release, "kafka.tools.ConsoleProducer", *arguments, stdin="".join(f"{line}\n" for line in LINES))
+
+
+def values(gateway: Gateway, topic: str) -> list[bytes | None]:
+    with LogManager.open(gateway.context.log_dir) as manager, manager.open_reader(topic, 0) as reader:
+        return [value for _, value in building.rows(reader)]
+
+
+TODAY = "3.0-IV1"
+PRODUCERS = [
+    ("0.8.2.2", (), "0.8.2"),
+    ("0.8.2.2", (), "0.10.2"),
+    ("0.8.2.2", (), TODAY),
+    ("0.8.2.2", ("--new-producer",), TODAY),
+    ("0.10.2.2", (), "0.8.2"),
+    ("0.10.2.2", (), "0.10.2"),
+    ("0.10.2.2", (), TODAY),
+    ("0.10.2.2", ("--old-producer",), TODAY),
+]
+
+
+@pytest.mark.parametrize(("release", "options", "stored_as"), PRODUCERS)
+def test_console_producers_and_the_simple_consumer(
+    gateway: Gateway, release: str, options: tuple[str, ...], stored_as: str
+) -> None:
+    topic = f"t-{release}-{len(options)}-{stored_as}"
+    create(gateway, topic, message_format_version=stored_as)
+    produce(gateway, release, topic, *options, "--compression-codec", "gzip")
+    assert values(gateway, topic) == [line.encode() for line in LINES]
+    where = ["--broker-list", gateway.bootstrap_servers, "--topic", topic]
+    for reader in old_kafka.CLIENTS:
+        arguments = [*where, "--partition", "0", "--max-messages", "200", "--no-wait-at-logend"]
+        assert run(reader, "kafka.tools.SimpleConsumerShell", *arguments, "--offset", "0").splitlines()[-200:] == LINES
+    ends = run(release, "kafka.tools.GetOffsetShell", *where, "--time", "-1", "--offsets", "5")
+    assert ends.split() == [f"{topic}:0:200,0"]
+    assert run(release, "kafka.tools.GetOffsetShell", *where, "--time", "-2").split() == [f"{topic}:0:0"]
+
+
+def consumer(gateway: Gateway, release: str, group: str, topic: str) -> subprocess.Popen[str]:
+    """A consumer that ends when nothing came for a while."""
+    start = kafka_jvm.jvm() if release == "3.9.1" else old_kafka.jvm(release)
+    arguments = ["--bootstrap-server", gateway.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    arguments += ["--timeout-ms", "20000", "--consumer-property", f"group.id={group}"]
+    return subprocess.Popen([*start, CONSOLE_CONSUMER[release], *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def await_members(gateway: Gateway, group: str, count: int) -> None:
+    with WireClient(gateway) as client:
+        while True:
+            found = client.ask(15, 0, groups=[group]).groups[0]
+            if found.group_state == "Stable" and len(found.members) == count:
+                return
+            time.sleep(0.1)
+
+
+def test_consumers_of_0_10_and_of_today_share_a_group(gateway: Gateway) -> None:
+    create(gateway, "shared", 2)
+    members = [consumer(gateway, release, "mixed", "shared") for release in CONSOLE_CONSUMER]
+    try:
+        await_members(gateway, "mixed", 2)
+        produce(gateway, "0.10.2.2", "shared", "--batch-size", "10", "--sync")
+        shares = [member.communicate(timeout=100)[0].splitlines() for member in members]
+    finally:
+        for member in members:
+            member.kill()
+    assert sorted(shares[0] + shares[1]) == sorted(LINES)
+    assert all(shares)
+    with WireClient(gateway) as client:
+        topics = [{"name": "shared", "partition_indexes": (0, 1)}]
+        answer = client.ask(9, 1, group_id="mixed", topics=topics)
+    assert sum(each.committed_offset for each in answer.topics[0].partitions) == 200
