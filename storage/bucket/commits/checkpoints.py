@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -192,13 +191,17 @@ def _check_tables(state: State) -> None:
 
 def _check_covered(partition: Partition) -> None:
     """Raises CorruptionError unless slices and segments cover the offsets from the log start to the end, once."""
-    table = partition.slices.table
-    spans = [*zip(table[:, BASE].tolist(), (table[:, BASE] + table[:, RECORDS]).tolist(), strict=True)]
-    spans += [(segment.base, segment.end) for segment in partition.segments]
-    is_sorted = spans == sorted(spans) if not partition.segments else True
-    spans.sort()
-    if not is_sorted or any(one[1] != two[0] for one, two in pairwise(spans)):
+    table, segments = partition.slices.table, np.array([_numbers(each) for each in partition.segments], np.int64)
+    segments = segments.reshape(-1, _SEGMENT_COLUMNS)
+    bases = np.concatenate([table[:, BASE], segments[:, 0]])
+    ends = np.concatenate([table[:, BASE] + table[:, RECORDS], segments[:, 1]])
+    order = np.argsort(bases, kind="stable")
+    are_sorted = (np.diff(table[:, BASE]) > 0).all() and (np.diff(segments[:, 0]) > 0).all()
+    if not are_sorted or (ends <= bases).any() or (bases[order][1:] != ends[order][:-1]).any():
         raise CorruptionError("has a partition with a gap")
-    begin, end = (spans[0][0], spans[-1][1]) if spans else (partition.log_start, partition.log_start)
-    if not begin <= partition.log_start <= partition.end == end:
+    if (segments[:, 2:4] < 0).any() or (segments[:, 3] > segments[:, 1] - segments[:, 0]).any():
+        raise CorruptionError("has segments with more records than offsets")
+    start, end = partition.log_start, partition.end
+    begin, covered = (int(bases.min()), int(ends.max())) if len(bases) else (start, start)
+    if not 0 <= begin <= start <= end == covered:
         raise CorruptionError("has a partition whose offsets do not reach from its start to its end")
