@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Any
 
 from ...storage import (
@@ -56,6 +57,7 @@ _TYPES = {  # ``DescribeConfigsResponse.ConfigType`` by the name of ours
     "a comma-separated list": 7,
 }
 _LIST = 7
+_NO_DEFAULT = frozenset({"flush.ms"})  # null on a broker, which means the interval of its scheduler
 TOPIC_KEYS: Mapping[str, Key] = {key.name: key for key in keys_of(LogConfig).values()}
 
 Changes = Mapping[str, str | None]  # None: back to the default
@@ -90,7 +92,7 @@ def _described(manager: LogManager, request: Request, context: Context, asked: A
         for each in configs
         if wanted is None or each["name"] in wanted
     ]
-    return {**head, "error_message": None, "configs": shown}
+    return {**head, "error_message": "", "configs": shown}
 
 
 def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[Mapping[str, Any]]:
@@ -109,14 +111,23 @@ def described_topic_configs(configs: Mapping[str, str], broker: Mapping[str, str
 
 
 def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> Mapping[str, Any]:
-    given = next((synonym.name for synonym in key.synonyms if synonym.name in broker), None)
-    synonyms = [_synonym(key.name, configs[key.name], Source.TOPIC)] if key.name in configs else []
-    if given is not None:
-        synonyms.append(_synonym(given, broker[given], Source.ALL_BROKERS))
-    if key.synonyms:
-        synonyms.append(_synonym(key.synonyms[0].name, key.kind.render(key.default), Source.DEFAULT))
-    source = Source(synonyms[0]["source"]) if synonyms else Source.DEFAULT
-    return {**_one(key.name, text, source, key), "synonyms": synonyms}
+    given = [_synonym(each.name, broker[each.name], Source.ALL_BROKERS) for each in key.synonyms if each.name in broker]
+    names = {each.name for each in key.synonyms[:1]}
+    # A broker leaves out what comes before the first name (``ConfigHelper.configSynonyms``).
+    synonyms = list(dropwhile(lambda each: each["name"] not in names, [*given, *_defaults(key)]))
+    if key.name in configs:
+        synonyms.insert(0, _synonym(key.name, configs[key.name], Source.TOPIC))
+    first = synonyms[0] if key.name in configs else next(iter(given), {"source": Source.DEFAULT})
+    return {**_one(key.name, text, first["source"], key), "synonyms": synonyms}
+
+
+def _defaults(key: Key) -> Sequence[Mapping[str, Any]]:
+    """Returns the synonym that has a default on a broker: of units of time, the longest."""
+    if not key.synonyms or key.name in _NO_DEFAULT:
+        return ()
+    synonym = key.synonyms[-1]
+    default = key.default if len(key.synonyms) == 1 else key.default // synonym.convert(1)
+    return (_synonym(synonym.name, key.kind.render(default), Source.DEFAULT),)
 
 
 def _of_node(config: GatewayConfig) -> Sequence[Mapping[str, Any]]:

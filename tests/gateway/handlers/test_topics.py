@@ -215,6 +215,24 @@ def test_configs_are_set_changed_and_reset(client: WireClient, topic: str) -> No
     assert configs_of(client, topic)[policy].config_source == 5
 
 
+def synonyms_of(client: WireClient, topic: str, config: str) -> list[tuple[str, str, int]]:
+    found = configs_of(client, topic)[config]
+    return [(each.name, each.value, int(each.source)) for each in found.synonyms]
+
+
+def test_synonyms_are_what_kafka_lists(client: WireClient, topic: str) -> None:
+    """A broker leaves out settings without a default, and those before the setting with the finest unit."""
+    assert synonyms_of(client, topic, "segment.bytes") == [("log.segment.bytes", "1073741824", 5)]
+    for config in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"):
+        assert synonyms_of(client, topic, config) == []
+    finest = {"name": "log.roll.ms", "config_operation": 0, "value": "900000"}
+    assert change(client, "", finest, kind=4) == 0
+    try:
+        assert synonyms_of(client, topic, "segment.ms") == [("log.roll.ms", "900000", 3), ("log.roll.hours", "168", 5)]
+    finally:
+        change(client, "", {**finest, "config_operation": 1, "value": None}, kind=4)
+
+
 CHANGES = {
     "an unknown config": ({"name": "x", "config_operation": 0, "value": "1"}, 40),
     "a wrong value": ({"name": "retention.ms", "config_operation": 0, "value": "x"}, 40),
