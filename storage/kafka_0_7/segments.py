@@ -16,7 +16,7 @@ from ..errors import CorruptionError, MissingSegmentError, OffsetOutOfRangeError
 from ..filesystem import File, FileSystem
 from ..kernels import stop_reasons
 from .entries import HEAD_BYTES, SIZE_BYTES, Entries, as_buffer, why_no_entry
-from .names import segment_start
+from .names import SUFFIX, segment_start
 
 WINDOW_BYTES = 4 << 20
 
@@ -56,11 +56,11 @@ class Rest(NamedTuple):
 
 
 def list_segments(filesystem: FileSystem, directory: str) -> list[tuple[int, str]]:
-    """Returns start and name of each segment of a partition, ascending.
+    """Returns start and name of each segment of a partition, ascending; directories are left alone.
 
     Raises NotALogDirError for a name that is no position, and MissingSegmentError for two files of one position.
     """
-    names = filesystem.list(directory)
+    names = [name for name in filesystem.list(directory) if _is_file(filesystem, f"{directory}/{name}")]
     found = sorted((start, name) for name in names if (start := segment_start(name, directory)) is not None)
     for (start, name), (following, other) in pairwise(found):
         if start == following:
@@ -68,6 +68,11 @@ def list_segments(filesystem: FileSystem, directory: str) -> list[tuple[int, str
                 f"{name} and {other} begin at the same position; remove the wrong one", path=directory
             )
     return found
+
+
+def _is_file(filesystem: FileSystem, path: str) -> bool:
+    status = filesystem.status(path) if path.endswith(SUFFIX) else None
+    return status is not None and not status.is_directory
 
 
 def open_segments(filesystem: FileSystem, directory: str) -> list[Segment]:

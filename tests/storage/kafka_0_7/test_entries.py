@@ -88,6 +88,9 @@ REFUSED = {
     "an unknown codec": (encode(b"a", attributes=3), InvalidRecordError),
     "what is not gzip": (encode(b"not gzip", attributes=1), InvalidRecordError),
     "what is not snappy": (encode(b"\xff\xff\xff\xff", attributes=2), InvalidRecordError),
+    "nothing that should be gzip": (encode(b"", attributes=1), InvalidRecordError),
+    "nothing that should be snappy": (encode(b"", attributes=2), InvalidRecordError),
+    "gzip that is cut off": (encode(gzip.compress(encode(b"a"))[:-1], attributes=1), InvalidRecordError),
     "a wrong checksum in a compressed set": (compressed(encode(b"b")[:-1] + b"x"), InvalidRecordError),
     "a first message cut off in a compressed set": (compressed(encode(b"a")[:-1]), InvalidRecordError),
 }

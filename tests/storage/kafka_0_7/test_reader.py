@@ -119,6 +119,14 @@ def test_files_that_do_not_join_are_refused(start: int, tmp_path: Path) -> None:
         PositionLogReader(str(tmp_path))
 
 
+def test_directories_and_other_files_of_a_partition_are_left_alone(tmp_path: Path) -> None:
+    reader = made(tmp_path / "t-0", ONE)
+    for name in (f"{len(ONE):020}.kafka", "other.kafka"):
+        (tmp_path / "t-0" / name).mkdir()
+    (tmp_path / "t-0" / "other.txt").write_bytes(b"x")
+    assert rows(PositionLogReader(reader.directory), 0) == [(0, b"one")]
+
+
 def test_two_files_of_one_position_are_refused(tmp_path: Path) -> None:
     (tmp_path / "00000000000.kafka").write_bytes(b"")
     (tmp_path / f"{0:020}.kafka").write_bytes(ONE)
