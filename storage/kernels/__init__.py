@@ -32,16 +32,47 @@ Bytes = npt.NDArray[np.uint8]
 PLAIN_BYTES_MAX = 4 << 20  # of the arrays given to a kernel; plain Python takes half a second for records of 100 bytes
 _IN_PLAIN = "canonical memory murmur2 records scan streams varint writing"  # plain Python can stand in for these
 
-_compiled = Event()  # clear while kernels are compiled beside this process's use of them
-_compiled.set()
-_begun = Lock()  # held once they are
+
+class _Compiling:
+    """The compilation of kernels beside this process's use of them."""
+
+    def __init__(self) -> None:
+        self.begun = Lock()  # held once it has begun
+        self._done = Event()
+        self._thread: Thread | None = None
+
+    def begin(self, compile_all: Callable[[], None], load: Callable[[], None]) -> None:
+        self._thread = Thread(target=self._run, args=(compile_all, load), name="kernels", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_going_on(self) -> bool:
+        """False in a forked child too, which lacks the thread: it compiles what it uses."""
+        return self._thread is not None and not self._done.is_set() and self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Waits until kernels can be used."""
+        while self.is_going_on:
+            self._done.wait(1)
+
+    def _run(self, compile_all: Callable[[], None], load: Callable[[], None]) -> None:
+        try:
+            compile_all()
+            for module in _IN_PLAIN.split():  # with numba, which is not to be imported by a thread that others wait for
+                import_module(f"{__name__}.{module}")
+        finally:
+            self._done.set()
+        load()
+
+
+_compiling = _Compiling()
 
 
 class _OnUse(ModuleType):
     """Acts as a module of kernels, which it imports when one of its attributes is first used."""
 
     def __getattr__(self, name: str) -> Any:
-        if not _compiled.is_set():
+        if _compiling.is_going_on:
             return self._before_compiled(name)
         value = getattr(import_module(self.__name__), name)
         setattr(self, name, value)
@@ -52,7 +83,7 @@ class _OnUse(ModuleType):
             raise AttributeError(name)
         package, _, module = self.__name__.rpartition(".")
         if module not in _IN_PLAIN.split():
-            _compiled.wait()
+            _compiling.wait()
             return getattr(self, name)
         value = getattr(import_module(f"{package}.plain.{module}"), name)
         return partial(self._run_plainly, value) if isinstance(value, FunctionType) else value
@@ -60,7 +91,7 @@ class _OnUse(ModuleType):
     def _run_plainly(self, kernel: FunctionType, *arguments: Any) -> Any:
         """Runs a kernel as plain Python; a call that would take long waits for the compiled one."""
         if sum(_sizes(arguments)) > PLAIN_BYTES_MAX:
-            _compiled.wait()
+            _compiling.wait()
             return getattr(self, kernel.__name__)(*arguments)
         with np.errstate(over="ignore"):  # 64 bits, wrapping
             found = kernel(*arguments)
@@ -100,7 +131,7 @@ else:
 
 def are_imported() -> bool:
     """Whether numba has been imported, so that using a kernel costs no import."""
-    return "numba" in sys.modules and _compiled.is_set()
+    return "numba" in sys.modules and not _compiling.is_going_on
 
 
 def compile_beside(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
@@ -110,19 +141,8 @@ def compile_beside(compile_all: Callable[[], None], load: Callable[[], None]) ->
     called in the thread. Results are the same. A call that would take long in plain Python waits for the compiled
     kernels.
     """
-    if _begun.acquire(blocking=False):
-        _compiled.clear()
-        Thread(target=_compile, args=(compile_all, load), name="kernels", daemon=True).start()
-
-
-def _compile(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
-    try:
-        compile_all()
-        for module in _IN_PLAIN.split():  # with numba, which is not to be imported by a thread that others wait for
-            import_module(f"{__name__}.{module}")
-    finally:
-        _compiled.set()
-    load()
+    if _compiling.begun.acquire(blocking=False):
+        _compiling.begin(compile_all, load)
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

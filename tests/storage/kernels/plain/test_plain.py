@@ -65,6 +65,21 @@ asking.join()
     assert run("-c", program).split() == ["0", "False", "0", "True"]
 
 
+def test_a_forked_child_does_not_wait_for_its_parents_thread() -> None:
+    program = f"""
+import os, threading, numpy as np
+from pyspark_commitlog.storage import kernels
+kernels.compile_beside(lambda: threading.Event().wait() and None, lambda: None)
+rows = np.zeros({kernels.PLAIN_BYTES_MAX // 8 + 1}, np.int64)
+child = os.fork()
+if child == 0:
+    assert kernels.scan.spaced(rows, 0, 1, rows) == 0
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run("-c", program).split() == ["7"]
+
+
 def test_kernels_are_compiled_beside_a_process_once() -> None:
     program = """
 import threading
