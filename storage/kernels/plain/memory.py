@@ -28,3 +28,10 @@ def prefetch(array: npt.NDArray[Any], at: int) -> None:
 def put_rows(target: Bytes, positions: npt.NDArray[np.int64], rows: npt.NDArray[np.uint8]) -> None:
     for position, row in zip(positions, rows, strict=True):
         target[position : position + len(row)] = row
+
+
+def gather(source: Bytes, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], target: Bytes, to: int) -> int:
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        target[to : to + stop - start] = source[start:stop]
+        to += stop - start
+    return to

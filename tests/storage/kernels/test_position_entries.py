@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import example, given, strategies as st
 
 from pyspark_commitlog.storage.kernels import frozen, memory, scan, stop_reasons
+from pyspark_commitlog.storage.kernels.plain import memory as plain_memory
 from tests.support.logs import reference
 
 SIZES = st.one_of(st.integers(5, 12), st.integers(-3, 300), st.just(2**31 - 1))
@@ -45,7 +46,8 @@ def test_payloads_are_copied_one_behind_the_other(data: bytes, pairs: list[tuple
     spans = [(min(a, b, len(data)), min(max(a, b), len(data))) for a, b in pairs]
     starts, stops = (np.array([span[i] for span in spans], dtype=np.int64) for i in (0, 1))
     wanted = b"".join(data[a:b] for a, b in spans)
-    target = np.zeros(len(wanted) + 2, dtype=np.uint8)
     buffer = frozen(np.frombuffer(data, dtype=np.uint8))
-    assert memory.gather(buffer, frozen(starts), frozen(stops), target, 2) == len(wanted) + 2
-    assert target.tobytes() == b"\0\0" + wanted
+    for gather in (memory.gather, plain_memory.gather):
+        target = np.zeros(len(wanted) + 2, dtype=np.uint8)
+        assert gather(buffer, frozen(starts), frozen(stops), target, 2) == len(wanted) + 2
+        assert target.tobytes() == b"\0\0" + wanted
