@@ -17,7 +17,7 @@ from ..storage import (
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, TopicNodes, View, find_cluster_id, open_registry
+from .cluster import Cluster, Homes, TopicNodes, View, check_directory, find_cluster_id, open_registry
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -142,6 +142,8 @@ class Gateway:
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         registry = open_registry(config, self._log_dir, own.filesystem)
         starting.callback(registry.close)
+        if config.zookeeper_connect:
+            check_directory(registry, own)
         cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
         topics = Topics(managers())
         starting.callback(topics.close)

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from .cluster import Cluster as Cluster
     from .cluster_id import (
         InconsistentClusterIdError as InconsistentClusterIdError,
+        check_directory as check_directory,
         find_cluster_id as find_cluster_id,
     )
     from .homes import Homes as Homes
     from .opening import open_registry as open_registry
-    from .registration import NodeIdInUseError as NodeIdInUseError, OtherBrokersError as OtherBrokersError
+    from .registration import (
+        OF_0_7 as OF_0_7,
+        NodeIdInUseError as NodeIdInUseError,
+        OtherBrokersError as OtherBrokersError,
+        Registration as Registration,
+    )
     from .topic_nodes import TopicNodes as TopicNodes
     from .view import NOBODY as NOBODY, Leader as Leader, View as View
 else:
@@ -27,10 +33,10 @@ else:
         __name__,
         submod_attrs={
             "cluster": ["Cluster"],
-            "cluster_id": ["InconsistentClusterIdError", "find_cluster_id"],
+            "cluster_id": ["InconsistentClusterIdError", "check_directory", "find_cluster_id"],
             "homes": ["Homes"],
             "opening": ["open_registry"],
-            "registration": ["NodeIdInUseError", "OtherBrokersError"],
+            "registration": ["NodeIdInUseError", "OF_0_7", "OtherBrokersError", "Registration"],
             "topic_nodes": ["TopicNodes"],
             "view": ["Leader", "NOBODY", "View"],
         },

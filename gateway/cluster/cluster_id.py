@@ -1,4 +1,4 @@
-"""The id of the cluster: made once, kept in the registry, and found again in the log directory of a broker."""
+"""The ids of the cluster and of its log directory: made once, and compared at each start."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from uuid import uuid4
 
 from ...registry import NodeExistsError, Registry, RegistryError
 from ...registry.kafka_nodes import CLUSTER_ID, decode_cluster_id, encode_cluster_id
-from ...storage import META_PROPERTIES_FILE, LogManager, LogStoreError, decode_meta_properties, read_file
+from ...storage import (
+    META_PROPERTIES_FILE,
+    LogManager,
+    LogStoreError,
+    decode_meta_properties,
+    read_file,
+    write_atomically,
+)
 
+DIRECTORY = "/commitlog/directory"
+DIRECTORY_FILE = ".commitlog.directory"
 _META_BYTES_MAX = 64 * 1024
 
 
@@ -34,6 +43,33 @@ def find_cluster_id(registry: Registry, manager: LogManager) -> str:
             "zookeeper.connect, or give the directory that belongs to it"
         )
     return cluster_id
+
+
+def check_directory(registry: Registry, manager: LogManager) -> None:
+    """Makes sure that all gateways of a registry in ZooKeeper have the same log directory.
+
+    The registry and the directory get a common id at the first start. Raises InconsistentClusterIdError if they differ:
+    nodes with other directories would answer for each other.
+    """
+    path = manager.path(DIRECTORY_FILE)
+    try:
+        own = read_file(manager.filesystem, path, _META_BYTES_MAX).decode(errors="replace").strip()
+    except FileNotFoundError:
+        own = ""
+    found = registry.find(DIRECTORY)
+    if found is None:
+        own = own or _new_id()
+        write_atomically(manager.filesystem, path, f"{own}\n".encode())
+        with suppress(NodeExistsError):  # another node was faster
+            registry.create(DIRECTORY, own.encode())
+        found = registry.get(DIRECTORY)
+    registered = (found.data or b"").decode(errors="replace")
+    if own != registered:
+        raise InconsistentClusterIdError(
+            f"{path}: the log directory has the id {own or 'none'}, and the registry is that of {registered}: gateways "
+            "with other directories need another chroot. If the directory was restored or moved, and no gateway runs, "
+            f"delete the node {DIRECTORY}"
+        )
 
 
 def _new_id() -> str:

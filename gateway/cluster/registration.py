@@ -11,11 +11,12 @@ import json
 import time
 from collections.abc import Collection, Sequence
 
-from ...registry import NodeExistsError, NoNodeError, Registry, RegistryError, discard, kafka_nodes, register
+from ...registry import Node, NodeExistsError, NoNodeError, Registry, RegistryError, discard, kafka_nodes, register
 from ...registry.kafka_nodes import BROKER_IDS, Endpoint, KafkaVersion, RegisteredBroker
 from ...storage import this_process
 
 GATEWAYS = "/commitlog/nodes"
+SHARING, OF_0_7 = "log", "kafka-0.7"  # kinds: those that share a log directory; servers of 0.7, each with its own
 _LOOKS = 3  # a gateway that ends between two reads is not of another kind
 
 
@@ -31,12 +32,19 @@ class Registration:
     """The nodes of one gateway. Belongs to one thread at a time."""
 
     def __init__(
-        self, registry: Registry, node: int, endpoints: Sequence[Endpoint], kafka: KafkaVersion, now_ms: int
+        self,
+        registry: Registry,
+        node: int,
+        endpoints: Sequence[Endpoint],
+        kafka: KafkaVersion,
+        now_ms: int,
+        *,
+        kind: str = SHARING,
     ) -> None:
-        """``kafka``: whose form the broker's node has. ``now_ms``: of the start."""
+        """``kafka``: whose form the broker's node has. ``now_ms``: of the start. ``kind``: all have the same."""
         self._registry, self.node = registry, node
         self._broker = RegisteredBroker(tuple(endpoints), now_ms, f"{endpoints[0].host}-{now_ms}")
-        self._kafka = kafka
+        self._kafka, self._kind = kafka, kind
 
     def make(self, wait_s: float = 0.0) -> None:
         """Registers the node; again, if it is registered already, changes nothing.
@@ -61,7 +69,7 @@ class Registration:
 
     def _make_own(self, wait_s: float) -> None:
         first = self._broker.endpoints[0]
-        content = {"process": this_process(), "address": f"{first.host}:{first.port}"}
+        content = {"process": this_process(), "address": f"{first.host}:{first.port}", "kind": self._kind}
         path, deadline_s = f"{GATEWAYS}/{self.node}", time.monotonic() + wait_s
         while True:
             try:
@@ -69,7 +77,7 @@ class Registration:
                 return
             except NodeExistsError:
                 found = self._registry.find(path)
-                other = {} if found is None else json.loads(found.data or b"{}")
+                other = {} if found is None else _content(found)
             if found is not None and (other.get("address") != content["address"] or time.monotonic() > deadline_s):
                 raise NodeIdInUseError(
                     f"node.id = {self.node}: in use by {other.get('process', 'another process')}, a gateway at "
@@ -81,15 +89,20 @@ class Registration:
         others: Collection[int] = ()
         for _ in range(_LOOKS):
             brokers = registered(self._registry, BROKER_IDS)
-            others = brokers - registered(self._registry, GATEWAYS)
+            others = brokers - self._alike(registered(self._registry, GATEWAYS))
             if not others:
                 return
         raise self._other_kind(others)
 
+    def _alike(self, gateways: Collection[int]) -> set[int]:
+        """Returns those of the gateways that are of the same kind."""
+        found = ((each, self._registry.find(f"{GATEWAYS}/{each}")) for each in gateways)
+        return {each for each, node in found if node is not None and _content(node).get("kind") == self._kind}
+
     def _other_kind(self, others: Collection[int]) -> OtherBrokersError:
         return OtherBrokersError(
-            f"broker {', '.join(map(str, sorted(others)))} is registered here and is no gateway; its controller would "
-            "send requests that gateways do not serve. Give the gateways a chroot of their own: "
+            f"broker {', '.join(map(str, sorted(others)))} is registered here and is no gateway of this kind; a real "
+            "controller would send requests that gateways do not serve. Give the gateways a chroot of their own: "
             "zookeeper.connect = host:port/chroot"
         )
 
@@ -99,6 +112,14 @@ class Registration:
             found = self._registry.find(path)
             if found is not None and found.owner == self._registry.session:
                 discard(self._registry, path)
+
+
+def _content(node: Node) -> dict[str, str]:
+    try:
+        content: dict[str, str] = json.loads(node.data or b"{}")
+    except ValueError:
+        return {}
+    return content
 
 
 def registered(registry: Registry, path: str) -> set[int]:

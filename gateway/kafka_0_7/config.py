@@ -36,6 +36,12 @@ class PositionGatewayConfig:
         "Where the gateway listens. 0.7 has neither TLS nor logins.")
     port: int = _key("port", INT, PORT, Between(0, 65535),
         "The port; 0: a free one.")
+    broker_id: int = _key("brokerid", INT, 0, Between(0),
+        "The id of this broker in ZooKeeper; each has its own.")
+    zk_connect: str = _key("zk.connect", STRING, "", ANYTHING,
+        "The ZooKeeper in which the broker and its topics are registered, such as h1:2181,h2:2181/chroot; empty: none.")
+    zk_session_timeout_ms: int = _key("zk.sessiontimeout.ms", INT, 6000, Between(1),
+        "How long a broker that ZooKeeper does not hear of is still there.")
     threads: int = _key("num.threads", INT, os.cpu_count() or 1, Between(1),
         "Threads that serve connections; default: one a processor.")
     request_bytes_max: int = _key("max.socket.request.bytes", INT, 100 << 20, Between(1),

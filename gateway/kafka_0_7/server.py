@@ -9,11 +9,15 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from ...registry import Registry
 from ...storage import Clock, LogStoreError, PositionLogDirectory
+from ..cluster import open_registry
+from ..config import GatewayConfig
 from ..listeners import Address
 from ..network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .answers import Answers
 from .config import PositionGatewayConfig
+from .registrations import LOOK_S, Registrations
 from .requests import MalformedFrameError
 
 # 0.7 has no limits of these.
@@ -41,6 +45,7 @@ class PositionGateway:
         self._stopping = ExitStack()
         self._stopped = threading.Event()
         self.address = self.config.listener
+        self.registry: Registry | None = None  # after the start, if the settings name a ZooKeeper
 
     def start(self) -> None:
         """Opens the logs, which recovers them if they were not closed in order, and listens.
@@ -60,6 +65,7 @@ class PositionGateway:
             starting.callback(listener.close)
             self.address = Address(config.hostname, listener.getsockname()[1])
             self._start_upkeep(starting)
+            registrations = self._registrations(starting)
             processors = self._processors()
             for processor in processors:
                 processor.start()
@@ -67,6 +73,9 @@ class PositionGateway:
             acceptor = Acceptor(listener, Terms("0.7"), processors, connections_max=CONNECTIONS_MAX)
             acceptor.start()
             starting.callback(acceptor.stop)
+            if registrations is not None:
+                registrations.look(config.zk_session_timeout_ms / 1000 + 1)
+                self._start_repeating(starting, "gateway-registrations", registrations.look, LOOK_S, LOOK_S)
             self._stopping = starting.pop_all()
 
     def _processors(self) -> list[Processor]:
@@ -85,14 +94,29 @@ class PositionGateway:
         """Starts the threads that sync logs and delete files when it is time."""
         settings = self.config.logs
         flush_s, clean_s = settings.flush_check_ms / 1000, settings.cleanup_interval_mins * 60.0
-        for name, *task in (
-            ("gateway-flusher", self._logs.sync_due, flush_s, flush_s),
-            ("gateway-cleaner", self._clean, FIRST_CLEANUP_S, clean_s),
-        ):
-            thread = threading.Thread(target=self._repeat, args=task, name=name, daemon=True)
-            thread.start()
-            starting.callback(thread.join)
+        self._start_repeating(starting, "gateway-flusher", self._logs.sync_due, flush_s, flush_s)
+        self._start_repeating(starting, "gateway-cleaner", self._clean, FIRST_CLEANUP_S, clean_s)
+
+    def _start_repeating(
+        self, starting: ExitStack, name: str, task: Callable[[], None], first_s: float, every_s: float
+    ) -> None:
+        thread = threading.Thread(target=self._repeat, args=(task, first_s, every_s), name=name, daemon=True)
+        thread.start()
+        starting.callback(thread.join)
         starting.callback(self._stopped.set)
+
+    def _registrations(self, starting: ExitStack) -> Registrations | None:
+        """Begins a session in the ZooKeeper that the settings name; None if they name none."""
+        if not self.config.zk_connect:
+            return None
+        timeout_ms = self.config.zk_session_timeout_ms
+        registry = open_registry(
+            GatewayConfig(zookeeper_connect=self.config.zk_connect, zookeeper_session_timeout_ms=timeout_ms),
+            self._log_dir,
+        )
+        starting.callback(registry.close)
+        self.registry = registry
+        return Registrations(registry, self.config.broker_id, self.address, self._logs, self._logs.clock)
 
     def _repeat(self, task: Callable[[], None], first_s: float, every_s: float) -> None:
         wait_s = first_s

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from .gate import Gate as Gate, known_before as known_before
     from .ids import HeldIds as HeldIds
     from .markers import Markers as Markers
-    from .store import StoredStates as StoredStates, TransactionStore as TransactionStore
+    from .store import (
+        OthersStates as OthersStates,
+        StoredStates as StoredStates,
+        TransactionStore as TransactionStore,
+    )
     from .threads import TransactionThreads as TransactionThreads
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -27,7 +31,7 @@ else:
             "gate": ["Gate", "known_before"],
             "ids": ["HeldIds"],
             "markers": ["Markers"],
-            "store": ["StoredStates", "TransactionStore"],
+            "store": ["OthersStates", "StoredStates", "TransactionStore"],
             "threads": ["TransactionThreads"],
         },
     )

@@ -19,6 +19,8 @@ _UNAVAILABLE = frozenset(
     {ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition, ErrorCode.corrupt_message}
 )
 
+_AGAIN_S = 0.05
+
 logger = logging.getLogger(__name__)
 
 
@@ -149,10 +151,16 @@ class HeldIds:
         self.store.write(held.id, before, value, written, sync=False)
 
     def give_back_others(self) -> None:
-        """Gives back the ids that other nodes coordinate now."""
-        for held in self.all():
-            if not self.homes.has(held.id):
+        """Gives back the ids that other nodes coordinate now, each as soon as nothing of it is being written.
+
+        A marker that came after the id was given back could end the producer's next transaction.
+        """
+        others = [held for held in self.all() if not self.homes.has(held.id)]
+        for held in others:
+            if not held.is_changing:
                 self.give_back(held)
+        if any(held.is_changing for held in others):
+            self.home.later(_AGAIN_S, self.give_back_others)
 
     def give_back(self, held: HeldId) -> None:
         """Forgets an id and releases its lock, after what is being written. The next request opens it again."""

@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.partitions import LedPartition
 from pyspark_commitlog.gateway.protocol import ErrorCode, RequestError
 from pyspark_commitlog.gateway.transactions import (
     Gate,
     HeldIds,
     Markers,
+    OthersStates,
     StoredStates,
     TransactionCoordinator,
     TransactionStore,
@@ -36,12 +38,14 @@ from tests.support.logs.transactions import APP, TOPIC
 class _Home:
     def __init__(self) -> None:
         self.tasks: deque[Task] = deque()
+        self.delayed: list[Task] = []
 
     def run(self, task: Task) -> None:
         self.tasks.append(task)
 
     def later(self, delay_s: float, task: Task) -> None:
-        """Nothing is done later: tests look themselves."""
+        """Nothing is done later, unless a test does it: most look themselves."""
+        self.delayed.append(task)
 
 
 class _Served:
@@ -79,16 +83,25 @@ class _Served:
 class Bench:
     """A gateway's transactions on a disk with the topics of ``tests.support.logs.transactions``."""
 
-    def __init__(self, disk: MemoryFileSystem, filesystem: FileSystem | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        disk: MemoryFileSystem,
+        filesystem: FileSystem | None = None,
+        homes: Homes | None = None,
+        **settings: Any,
+    ) -> None:
+        """``homes``: which ids it coordinates; None: all."""
+
         def manager() -> LogManager:
             return LogManager.open("/logs", clock=disk.clock, filesystem=filesystem or disk)
 
-        self.gate = Gate()
+        self._others = OthersStates(manager)
+        self.gate = Gate(homes, self._others.newest)
         self._home = _Home()
         self._served = _Served(manager())
         self._states = StoredStates(manager())
         store = TransactionStore(lambda task: self._home.run(lambda: task(self._states)), self._home)
-        ids = HeldIds(disk.clock, self._home, store, self.gate)
+        ids = HeldIds(disk.clock, self._home, store, self.gate, homes)
         markers = Markers(self._served, self._served)  # type: ignore[arg-type]
         self.coordinator = TransactionCoordinator(GatewayConfig(**settings), ids, markers)
         self._sequences: dict[tuple[Producer, TopicPartition], int] = {}
@@ -97,6 +110,13 @@ class Bench:
         """Does all that there is to do."""
         while self._home.tasks:
             self._home.tasks.popleft()()
+
+    def serve_later(self) -> None:
+        """Does what was to be done later, and what follows."""
+        delayed, self._home.delayed = self._home.delayed, []
+        for task in delayed:
+            task()
+        self.serve()
 
     @property
     def waiting(self) -> int:
@@ -162,5 +182,6 @@ class Bench:
 
     def close(self) -> None:
         """Releases the locks, and closes the managers."""
+        self._others.close()
         self._states.close()
         self._served._manager.close()

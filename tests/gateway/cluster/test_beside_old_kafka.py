@@ -71,7 +71,7 @@ def test_both_are_registered_alike(both: Both) -> None:
 
 def test_a_gateway_does_not_start_where_the_broker_is_registered(both: Both, tmp_path: Path) -> None:
     config = GatewayConfig(listeners=LOCAL, zookeeper_connect=f"{both.connect}/real", node_id=5)
-    with pytest.raises(OtherBrokersError, match="broker 0 is registered here and is no gateway"):
+    with pytest.raises(OtherBrokersError, match="broker 0 is registered here and is no gateway of this kind"):
         Gateway(str(tmp_path / "log"), config, create=True).start()
     with ZooKeeperRegistry(f"{both.connect}/real") as registry:
         assert registry.children("/brokers/ids") == ["0"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.gateway.cluster import InconsistentClusterIdError
 from pyspark_commitlog.registry import ConnectionLossError, FileRegistry, ZooKeeperRegistry
 from tests.support.gateway import LOCAL, serving
 from tests.support.kafka.broker import free_port
@@ -36,3 +37,14 @@ def test_a_gateway_whose_zookeeper_is_not_there_does_not_start(tmp_path: Path) -
     )
     with pytest.raises(ConnectionLossError, match="no ZooKeeper answers there"):
         Gateway(str(tmp_path / "log"), config, create=True).start()
+
+
+def test_gateways_with_other_directories_do_not_share_a_chroot(tmp_path: Path) -> None:
+    with ZooKeeper(tmp_path / "zookeeper") as server:
+        connect = f"{server.connect}/kafka"
+        for _ in range(2):
+            with serving(tmp_path / "log", zookeeper_connect=connect):
+                pass
+        config = GatewayConfig(listeners=LOCAL, zookeeper_connect=connect, node_id=2)
+        with pytest.raises(InconsistentClusterIdError, match="the log directory has the id none, and the registry is"):
+            Gateway(str(tmp_path / "other"), config, create=True).start()
