@@ -111,7 +111,7 @@ class Stager:
         return AppendInfo(first, first + records - 1, newest, time_ms, size)
 
     def finish(self) -> Staged:
-        """Puts what is left and waits; returns what a commit must name. Raises as :meth:`append`."""
+        """Puts the rest and waits; returns what a commit must name. Raises as :meth:`append`."""
         try:
             self._put()
             self._wait()

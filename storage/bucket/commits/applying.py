@@ -189,8 +189,8 @@ def _delete_topic(state: State, topic: Topic) -> None:
     for number in range(topic.partitions):
         del state.partitions[topic.topic_id, number]
     del state.topics[topic.topic_id], state.topic_ids[topic.name]
-    gone = {group: dict.fromkeys(names.intersection(offsets)) for group, offsets in state.groups.items()}
-    _set_offsets(state, gone)
+    deleted = {group: dict.fromkeys(names.intersection(offsets)) for group, offsets in state.groups.items()}
+    _set_offsets(state, deleted)
 
 
 def _swap(partition: Partition, change: SwapChange) -> None:

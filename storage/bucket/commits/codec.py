@@ -34,13 +34,14 @@ from .commit import (
     TopicChange,
     VoidChange,
 )
-from .fields import INT32_MAX, Fields, check_topic
+from .fields import INT32_MAX, INT64_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
 
 MAGIC = b"CLCOMM1\n"
 COMMIT_BYTES_MAX = 32 << 20  # of the object
 JSON_BYTES_MAX = 128 << 20  # 3,000,000 slices
 TIME_MIN = -1  # Kafka's "no timestamp"
+_LEAST = np.array([0, 0, 1, 1, 1, TIME_MIN])  # by column of a slice
 _KINDS: Mapping[type, str] = {
     DataChange: "data",
     OffsetsChange: "offsets",
@@ -184,14 +185,11 @@ def _check_slices(fields: Fields, objects: list[StagedObject], parts: list[Parti
 
 
 def _problem_of(rows: Int64s, sizes: Int64s) -> str | None:
-    if (rows[:, : SLICE_COLUMNS - 1] < 0).any() or (rows[:, [BYTES, RECORDS, BATCHES]] < 1).any():
-        return "no number is too small"
-    if (rows[:, RECORDS] < rows[:, BATCHES]).any() or (rows[:, RECORDS] > INT32_MAX).any():
+    most = np.array([len(sizes) - 1, INT64_MAX, INT64_MAX, INT32_MAX, INT32_MAX, INT64_MAX])
+    if (rows < _LEAST).any() or (rows > most).any():
+        return "every number is within its bounds"
+    if (rows[:, RECORDS] < rows[:, BATCHES]).any():
         return "every batch has a record"
-    if (rows[:, -1] < TIME_MIN).any():
-        return "no timestamp is below -1"
-    if (rows[:, OBJECT] >= len(sizes)).any():
-        return "every object is named"
     if (rows[:, BYTES] > sizes[rows[:, OBJECT]] - rows[:, POSITION]).any():
         return "no slice ends after its object"
     by_place = rows[np.lexsort((rows[:, POSITION], rows[:, OBJECT]))]
