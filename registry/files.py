@@ -3,7 +3,7 @@
 ``.commitlog.registry`` has the nodes (:mod:`.journal`), and who writes it holds a lock on ``.commitlog.registry.lock``.
 A session holds a lock on ``.commitlog.session-<name>`` for as long as it lives. The kernel frees the lock when the
 process ends, however it ends: whoever finds it free deletes what the session owned. A process that is stopped (SIGSTOP)
-keeps its lock, so it keeps its nodes. A session never expires while its process lives.
+keeps its lock, so it keeps its nodes, and others report it. A session never expires while its process lives.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ LOCK = f"{FILE}.lock"
 SESSION = ".commitlog.session-"
 TIMEOUT_MS = 18_000  # as zookeeper.session.timeout.ms of Kafka 2.7
 LOOK_S = 0.1
+SIGN_S, SILENT_S = 1.0, 4.0  # how often a session with watches gives a sign of life; without one it is reported
 _HOLDER_BYTES_MAX = 1000
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,14 @@ class _Watched(NamedTuple):
         if mark[0] != self.mark[0]:
             return Change.DELETED  # and created since
         return Change.CHILDREN if self.of_children else Change.DATA
+
+
+class _Sign(NamedTuple):
+    """The last sign of life of another session."""
+
+    modified_ms: int
+    since_s: float
+    is_reported: bool
 
 
 class FileRegistry:
@@ -80,6 +89,7 @@ class FileRegistry:
         self._looking = Thread(target=self._look, name="registry-look", daemon=True)
         self._listeners: list[Listener] = []
         self._closed = Event()
+        self._signs: dict[str, _Sign] = {}  # of life, by session; those that own a node
         self._lock = self._filesystem.lock(self._path(SESSION + self._session))
         assert self._lock is not None
         self._lock.write(this_process().encode())
@@ -291,12 +301,16 @@ class FileRegistry:
             self._looking.start()
 
     def _look(self) -> None:
-        is_lost = False
+        is_lost, signed_s = False, 0.0
         while not self._closed.wait(self._look_s):
             try:
                 with self._reading() as tree:
-                    for owner in tree.owners():
+                    owners = tree.owners()
+                    for owner in owners:
                         self._skip_dead(owner)
+                if time.monotonic() - signed_s >= SIGN_S:
+                    signed_s = time.monotonic()
+                    self._give_sign(owners)
                 state, was_lost, is_lost = SessionState.CONNECTED, is_lost, False
             except SessionExpiredError:
                 return
@@ -306,3 +320,34 @@ class FileRegistry:
             if is_lost != was_lost:
                 for listener in list(self._listeners):
                     self._calls.put(partial(listener, state))
+
+    def _give_sign(self, owners: Sequence[str]) -> None:
+        """Shows others that this process goes on, and reports those that do not: they keep their nodes and locks."""
+        self._filesystem.set_modified(self._path(SESSION + self._session), time.time_ns() // 1_000_000)
+        now_s, before = time.monotonic(), self._signs
+        self._signs = {}
+        for owner in {*owners} - {self._session}:
+            status = self._filesystem.status(self._path(SESSION + owner))
+            sign = before.get(owner)
+            if status is None:
+                continue
+            if sign is None or sign.modified_ms != status.modified_ms:
+                if sign is not None and sign.is_reported:
+                    logger.warning("%s goes on", self._process(owner))
+                sign = _Sign(status.modified_ms, now_s, is_reported=False)
+            elif not sign.is_reported and now_s - sign.since_s >= SILENT_S:
+                logger.warning(
+                    "%s has done nothing for %.0f s, and keeps its nodes and locks, so others wait for it; let it "
+                    "continue, or end it",
+                    self._process(owner),
+                    now_s - sign.since_s,
+                )
+                sign = sign._replace(is_reported=True)
+            self._signs[owner] = sign
+
+    def _process(self, session: str) -> str:
+        try:
+            with self._filesystem.open(self._path(SESSION + session), "read") as file:
+                return bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors="replace")
+        except FileNotFoundError:
+            return f"session {session}"

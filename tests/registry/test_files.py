@@ -30,6 +30,7 @@ from pyspark_commitlog.registry import FileRegistry
 registry = FileRegistry(sys.argv[1])
 for path in sys.argv[2:]:
     registry.create(path, b"it", ephemeral=True)
+registry.children("/", lambda *_: None)  # so that it gives signs of life
 registry.create("/kept/by-" + registry.session)
 print(registry.session, flush=True)
 sys.stdin.read()
@@ -97,6 +98,20 @@ def test_a_stopped_process_keeps_its_nodes(tmp_path: Path) -> None:
         with pytest.raises(NodeExistsError):
             register(registry, "/ids/1", b"ours")
         process.send_signal(signal.SIGCONT)
+
+
+def test_a_process_that_does_nothing_is_reported_and_so_is_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.registry.files.SILENT_S", 0.5)
+    monkeypatch.setattr("pyspark_commitlog.registry.files.SIGN_S", 0.1)
+    with FileRegistry(str(tmp_path), look_s=0.01) as registry, process_with(tmp_path, "/ids/1") as process:
+        registry.children("/ids", lambda *_: None)
+        process.send_signal(signal.SIGSTOP)
+        soon(lambda: f"process {process.pid} of" in caplog.text and "has done nothing for" in caplog.text)
+        process.send_signal(signal.SIGCONT)
+        soon(lambda: f"process {process.pid} of" in caplog.text and "goes on" in caplog.text)
+        assert registry.children("/ids") == ["1"]
 
 
 def test_sessions_that_died_while_nobody_was_here_are_gone_at_the_next_start(tmp_path: Path) -> None:
