@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from pyspark_commitlog.storage import LogManager
 from tests.gateway.clients.programs import TIMEOUT_S
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka import kafka_jvm, old_kafka
+from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.logs import building
 
 pytestmark = [pytest.mark.slow, pytest.mark.only_all]
@@ -98,20 +100,22 @@ def consumer(gateway: Gateway, release: str, group: str, topic: str) -> subproce
     return subprocess.Popen([*start, CONSOLE_CONSUMER[release], *arguments], stdout=subprocess.PIPE, text=True)
 
 
-def await_members(gateway: Gateway, group: str, count: int) -> None:
+def await_members(gateway: Gateway, members: list[subprocess.Popen[str]], group: str) -> None:
+    """Waits until all are in the group, and it is stable."""
     with WireClient(gateway) as client:
-        while True:
+        while all(member.poll() is None for member in members):
             found = client.ask(15, 0, groups=[group]).groups[0]
-            if found.group_state == "Stable" and len(found.members) == count:
+            if found.group_state == "Stable" and len(found.members) == len(members):
                 return
             time.sleep(0.1)
+    pytest.fail("a consumer has ended")
 
 
 def test_consumers_of_0_10_and_of_today_share_a_group(gateway: Gateway) -> None:
     create(gateway, "shared", 2)
     members = [consumer(gateway, release, "mixed", "shared") for release in CONSOLE_CONSUMER]
     try:
-        await_members(gateway, "mixed", 2)
+        await_members(gateway, members, "mixed")
         produce(gateway, "0.10.2.2", "shared", "--batch-size", "10", "--sync")
         shares = [member.communicate(timeout=100)[0].splitlines() for member in members]
     finally:
@@ -119,7 +123,56 @@ def test_consumers_of_0_10_and_of_today_share_a_group(gateway: Gateway) -> None:
             member.kill()
     assert sorted(shares[0] + shares[1]) == sorted(LINES)
     assert all(shares)
+    assert committed(gateway, 1, "mixed", "shared") == 200
+
+
+def committed(gateway: Gateway, version: int, group: str, topic: str) -> int:
+    """The sum of the offsets of both partitions, as a version of OffsetFetch answers them."""
     with WireClient(gateway) as client:
-        topics = [{"name": "shared", "partition_indexes": (0, 1)}]
-        answer = client.ask(9, 1, group_id="mixed", topics=topics)
-    assert sum(each.committed_offset for each in answer.topics[0].partitions) == 200
+        topics = [{"name": topic, "partition_indexes": (0, 1)}]
+        answer = client.ask(9, version, group_id=group, topics=topics)
+    return sum(each.committed_offset for each in answer.topics[0].partitions)
+
+
+def zookeeper_consumer(release: str, connect: str, config: Path, topic: str) -> subprocess.Popen[str]:
+    arguments = ["--zookeeper", connect, "--consumer.config", str(config), "--topic", topic]
+    command = [*old_kafka.jvm(release), "kafka.tools.ConsoleConsumer", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def await_owners(gateway: Gateway, members: list[subprocess.Popen[str]], group: str, topic: str) -> None:
+    """Waits until each of two consumers has a partition."""
+    path = f"/consumers/{group}/owners/{topic}"
+    while all(member.poll() is None for member in members):
+        found = [gateway.context.registry.find(f"{path}/{partition}") for partition in (0, 1)]
+        if len({each.data for each in found if each is not None}) == 2:
+            return
+        time.sleep(0.1)
+    pytest.fail("a consumer has ended")
+
+
+@pytest.mark.parametrize(("storage", "versions"), [("zookeeper", [0]), ("kafka", [0, 1])])
+def test_consumers_with_zookeeper_of_0_8_and_0_10_share_a_group(
+    tmp_path: Path, storage: str, versions: list[int]
+) -> None:
+    """With offsets.storage=kafka they commit to both places."""
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        settings = {"group.id": "old", "zookeeper.connect": zookeeper.connect, "auto.offset.reset": "smallest"}
+        settings |= {"offsets.storage": storage, "rebalance.max.retries": "20", "consumer.timeout.ms": "20000"}
+        config = tmp_path / "consumer.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with serving(tmp_path / "log", zookeeper_connect=zookeeper.connect) as gateway:
+            create(gateway, "shared", 2, message_format_version="0.8.2")
+            members = [
+                zookeeper_consumer(release, zookeeper.connect, config, "shared") for release in old_kafka.CLIENTS
+            ]
+            try:
+                await_owners(gateway, members, "old", "shared")
+                produce(gateway, "0.10.2.2", "shared", "--batch-size", "10", "--sync")
+                shares = [member.communicate(timeout=100)[0].splitlines() for member in members]
+            finally:
+                for member in members:
+                    member.kill()
+            assert sorted(shares[0] + shares[1]) == sorted(LINES)
+            assert all(shares)
+            assert [committed(gateway, version, "old", "shared") for version in versions] == [200] * len(versions)

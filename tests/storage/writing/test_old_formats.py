@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from pyspark_commitlog.storage.format.legacy import messages
 from pyspark_commitlog.storage.format.tables import Bytes, HeadersColumn
 from pyspark_commitlog.storage.recovery import Origin
 from pyspark_commitlog.storage.writing.batch_checks import Validated, analyze, validate_and_assign_offsets
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.storage.format.test_down_conversion import OLD_CODECS, batch, records, rows
+from tests.support.logs import building
 
 VERSIONS = {"0.8.0": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0-IV0": 1, "0.10.2": 1, "0.11.0": 2, "1.0": 2, "3.0-IV1": 2}
 NOW_MS = 9_000
@@ -116,3 +119,36 @@ def test_a_message_that_grows_beyond_the_limit_is_refused() -> None:
 def test_coordinators_write_record_batches_whatever_the_topics_format() -> None:
     found = appended(batch(b"a"), "0.8.2", origin=Origin.COORDINATOR)
     assert found.headers.table["magic"].tolist() == [2]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize(("version", "magic"), [("0.8.2", 0), ("0.10.2", 1)])
+def test_a_log_counts_records_in_wrappers_and_reads_them_again(
+    tmp_path: Path, version: str, magic: int, codec: Codec
+) -> None:
+    with building.open_log(tmp_path, message_format_version=version, segment_bytes=300) as log:
+        for index in range(10):
+            info = log.append(batch(b"a", b"b", b"c", codec=codec))
+            assert (info.first_offset, info.last_offset) == (3 * index, 3 * index + 2)
+        assert len(list(log.segments)) > 1
+    with building.open_log(tmp_path, message_format_version=version) as log:
+        assert log.log_end_offset == 30
+        assert building.rows(log) == list(enumerate([b"a", b"b", b"c"] * 10))
+        assert set(magics(tmp_path)) == {magic}
+
+
+def test_clients_of_the_gateway_are_converted_and_replicas_and_own_records_are_not(tmp_path: Path) -> None:
+    with building.open_log(tmp_path, message_format_version="0.10.2") as log:
+        checked = check_batch(batch(b"a").tobytes(), log.context.config)
+        assert not checked.is_plain
+        log.append_checked([checked])
+        log.append(building.replicated(b"b", base_offset=1), origin=Origin.REPLICATION)
+        log.append_records(building.records([b"c"]))
+        assert building.rows(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert magics(tmp_path) == [1, 2, 2]
+
+
+def magics(directory: Path) -> list[int]:
+    """The magic of each batch in the files."""
+    files = [np.fromfile(each, dtype=np.uint8) for each in sorted(directory.glob("*.log"))]
+    return [magic for each in files for magic in formats.scan(each).headers.table["magic"].tolist()]
