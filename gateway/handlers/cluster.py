@@ -46,7 +46,7 @@ def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
 
 
 def nodes(request: Request, context: Context, id_field: str) -> list[Mapping[str, Any]]:
-    """Returns the nodes that live, as a client is told of them; ``id_field``: what the id is called."""
+    """Returns the living nodes for an answer to a client; ``id_field`` is the name of the field with the id."""
     addresses = context.cluster.addresses  # a node without a listener of this name is not shown, as in Kafka
     found = {node: addresses.get(node, {}).get(request.listener) for node in sorted(context.cluster.view.nodes)}
     found |= {context.config.node_id: context.address_for(request)}

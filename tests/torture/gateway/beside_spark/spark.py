@@ -29,7 +29,7 @@ class Driver:
         self._home = home
         self.errors = home / "stderr"
         self.written = 0
-        self.started_s = self.told_s = 0.0  # when it was started, and when it told of progress first
+        self.started_s = self.told_s = 0.0  # when it was started, and when it first reported progress
         self._done = threading.Event()
 
     def start(self) -> None:
