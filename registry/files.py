@@ -2,7 +2,7 @@
 
 ``.commitlog.registry`` has the nodes (:mod:`.journal`), and who writes it holds a lock on ``.commitlog.registry.lock``.
 A session holds a lock on ``.commitlog.session-<name>`` for as long as it lives. The kernel frees the lock when the
-process ends, however it ends. A node that finds it free deletes what the session owned. A process that is stopped (SIGSTOP)
+process ends, however it ends. A node that finds it free deletes what the session owned. A stopped process (SIGSTOP)
 keeps its lock, so it keeps its nodes, and others report it. A session never expires while its process lives.
 """
 

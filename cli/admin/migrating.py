@@ -52,7 +52,7 @@ class Moved(NamedTuple):
 
 
 def is_to_log(source: str | None, target: str | None, connect: str | None, *, is_asked: bool) -> bool:
-    """Returns whether offsets move to the log. Raises BadParameter for unknown places, and without --migrate-offsets."""
+    """Returns whether offsets move to the log. Raises BadParameter for unknown places, or without --migrate-offsets."""
     if not is_asked:
         if source or target or connect:
             raise typer.BadParameter("--from, --to and --zookeeper-connect need --migrate-offsets")
