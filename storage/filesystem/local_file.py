@@ -116,7 +116,8 @@ class LocalFile:
                 # If the file system does not support it or has no space, the write below succeeds or reports the error.
                 _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, position, size)
             while size:
-                written = os.pwritev(descriptor, _first_bytes(unwritten, _WRITTEN_AT_ONCE_BYTES), position)
+                some = unwritten if size <= _WRITTEN_AT_ONCE_BYTES else _first_bytes(unwritten, _WRITTEN_AT_ONCE_BYTES)
+                written = os.pwritev(descriptor, some, position)
                 position, size = position + written, size - written
                 if size:
                     unwritten = _without_first_bytes(unwritten, written)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .appending import append_entries as append_entries, sync_at_once as sync_at_once
+    from .appending import SyncThreads as SyncThreads, append_entries as append_entries
     from .coordinated import (
         CoordinatedGroups as CoordinatedGroups,
         GroupChange as GroupChange,
@@ -42,7 +42,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "appending": ["append_entries", "sync_at_once"],
+            "appending": ["SyncThreads", "append_entries"],
             "coordinated": ["CoordinatedGroups", "GroupChange", "GroupFence"],
             "coordinator_logs": ["CoordinatorLogs"],
             "in_use": ["GroupsInUse"],

@@ -25,17 +25,28 @@ def append_entries(log: Log, entries: Sequence[tuple[bytes, bytes | None]], now_
     return appended
 
 
-def sync_at_once(logs: Sequence[Log]) -> list[StorageError | None]:
-    """Syncs logs at once, which costs a file system with a journal little more than one sync; returns the failures."""
+class SyncThreads:
+    """Threads that sync several logs at once. They are kept: to start them takes longer than a sync on a busy machine.
 
-    def synced(log: Log) -> StorageError | None:
-        try:
-            log.sync_appended()
-        except StorageError as error:
-            return error
-        return None
+    They begin at the first use and end when this is dropped. A process must not fork after that and use this in the
+    child.
+    """
 
-    if len(logs) < 2:
-        return [synced(log) for log in logs]
-    with ThreadPoolExecutor(min(len(logs), SYNCS_AT_ONCE), thread_name_prefix="commitlog sync") as threads:
-        return list(threads.map(synced, logs))
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def sync(self, logs: Sequence[Log]) -> list[StorageError | None]:
+        """Syncs logs, which costs a file system with a journal little more than one sync; returns the failures."""
+        if len(logs) < 2:
+            return [_synced(log) for log in logs]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="commitlog sync")
+        return list(self._threads.map(_synced, logs))
+
+
+def _synced(log: Log) -> StorageError | None:
+    try:
+        log.sync_appended()
+    except StorageError as error:
+        return error
+    return None

@@ -20,7 +20,7 @@ from ..format.internal.internal_topics import (
     OffsetCommitValue,
 )
 from ..writing import Log, Producer
-from .appending import append_entries, sync_at_once
+from .appending import SyncThreads, append_entries
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
 
 
@@ -49,6 +49,7 @@ class CoordinatedGroups:
         """Reads nothing yet. ``partitions``: how many ``__consumer_offsets`` gets if it must be created."""
         self.manager = manager
         self._logs = group_logs(manager, partitions)
+        self._sync_threads = SyncThreads()
 
     # Reading
 
@@ -115,7 +116,7 @@ class CoordinatedGroups:
                 _fail(results, items, error)
             else:
                 self._append(logs[partition], partition, items, writes, results)
-        for partition, failure in zip(logs, sync_at_once(list(logs.values())), strict=True):
+        for partition, failure in zip(logs, self._sync_threads.sync(list(logs.values())), strict=True):
             if failure is not None:
                 _fail(results, (item for item in by_partition[partition] if results[item] is None), failure)
         return results

@@ -194,7 +194,7 @@ class PairIndex(ABC):
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll before the next append."""
-        return self.room <= 0
+        return self._columns.count >= self.max_entries - self.RESERVED_ENTRIES
 
     @property
     def room(self) -> int:
@@ -331,7 +331,7 @@ class PairIndex(ABC):
             file.truncate(size)
 
     def _check_offsets_fit(self, first: int, last: int) -> None:
-        for offset in (first, last):
+        for offset in (first,) if first == last else (first, last):
             if not fits(self.base_offset, offset):
                 raise SegmentOffsetOverflowError(
                     f"{self.path}: offset {offset} is not within 2^31 - 1 above the base offset {self.base_offset}"

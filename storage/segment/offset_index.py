@@ -53,7 +53,8 @@ class OffsetIndex(PairIndex):
     def append(self, offset: int, position: int, *, skip_full_check: bool = False) -> None:
         """Add an entry for the batch that ends with ``offset`` and begins at ``position``; see :meth:`append_many`."""
         self._check_offsets_fit(offset, offset)
-        if len(self) and offset <= self.last_offset:
+        columns = self._columns
+        if columns.count and offset <= columns.last()[0]:
             raise self._not_increasing(str(offset))
         self._write_one(offset, position, skip_full_check)
 

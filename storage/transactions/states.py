@@ -22,7 +22,7 @@ from ..format.internal.internal_topics import (
     TransactionState,
     decode_transaction_key,
 )
-from ..groups import CoordinatorLogs, append_entries, sync_at_once
+from ..groups import CoordinatorLogs, SyncThreads, append_entries
 from ..writing import Log, Producer
 from .transaction import Transaction
 
@@ -59,6 +59,7 @@ class TransactionStates:
     def __init__(self, manager: LogManager, *, partitions: int = INTERNAL_PARTITIONS) -> None:
         """``partitions``: how many ``__transaction_state`` gets if it must be created."""
         self.manager = manager
+        self._sync_threads = SyncThreads()
         self._logs = CoordinatorLogs(
             manager,
             TRANSACTION_STATE_TOPIC,
@@ -147,7 +148,7 @@ class TransactionStates:
     def sync(self, transactional_ids: Iterable[str]) -> None:
         """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
         logs = {self._logs.partition_to_write(each): self._log(each) for each in transactional_ids}
-        for failure in sync_at_once(list(logs.values())):
+        for failure in self._sync_threads.sync(list(logs.values())):
             if failure is not None:
                 raise failure
 

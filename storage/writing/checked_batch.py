@@ -70,7 +70,7 @@ def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
     header = v2.read_header(data)
     if not _is_plain(header, len(data), config) or crc32c(data[v2.CHECKED_FROM :]) != header.crc:
         return None
-    records, start = frozen(np.frombuffer(data, dtype=np.uint8)), v2.LAYOUT.itemsize
+    records, start = np.frombuffer(data.toreadonly(), dtype=np.uint8), v2.LAYOUT.itemsize
     codec = header.attributes & CODEC_MASK
     if codec != Codec.NONE:
         try:

@@ -368,7 +368,7 @@ class Log(CheckedAppends):
         self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1024)  # so that many transactions may end at once
 def _marker_batch(producer: Producer, marker: Marker) -> bytes:
     """Returns the encoded batch of a marker: the same in all partitions, but for offset and leader epoch, here 0."""
     return control_records.end_transaction_marker(

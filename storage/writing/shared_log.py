@@ -68,7 +68,8 @@ class SharedLog(SyncedLog):
     @property
     def leader_epoch(self) -> int:
         """The epoch stamped on appended batches: the newest in the checkpoint."""
-        return self.epochs.latest.epoch if self.epochs.latest else 0
+        latest = self.epochs.latest
+        return latest.epoch if latest else 0
 
     # Locks, and other processes
 

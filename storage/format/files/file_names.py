@@ -179,7 +179,8 @@ def collides(topic: str, other: str) -> bool:
 
 def join(directory: str, *names: str) -> str:
     """Returns the path of ``names`` below ``directory``."""
-    return "/".join([directory.rstrip("/") if directory.rstrip("/") or not names else "", *names])
+    root = directory.rstrip("/")
+    return "/".join((root, *names)) if names else root or "/"
 
 
 def is_topic_name(name: str) -> bool:
