@@ -23,12 +23,13 @@ PACKAGES = (
     "crc32c",
     "fastcrc",
     "aiokafka",
+    "confluent-kafka",
     "kafka-python",
 )
 
 
 def describe_machine() -> dict[str, str]:
-    """Processor, cores, memory and kernel, as Linux reports them."""
+    """Processor, cores, memory, kernel and the load of the last 15 minutes, as Linux reports them."""
     processor = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -36,6 +37,7 @@ def describe_machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "memory": f"{memory_bytes / 2**30:.0f} GiB",
         "kernel": f"{platform.system()} {platform.release()}",
+        "load": f"{os.getloadavg()[2]:.0f}",
     }
 
 

@@ -37,7 +37,8 @@ make bench BENCH_ARGS="reading compaction"   run these parts only; other rows ke
 `+ ≤`; *goal* is a stricter target. A *floor* is what Spark itself takes to pass the same rows to or from
 Python, without a log. *Limit* is the least time that our side could take on this machine: the checksums,
 copies, compression and syncs that the operation needs, at the speeds measured in the same run (listed at
-the end), or a floor.
+the end), or a floor. *Load* is that of the machine in the last 15 minutes of a part: with more programs
+than cores, the times of two rounds differ by several times.
 """
 
 
@@ -106,15 +107,16 @@ def _runs(results: Mapping[str, PartResult]) -> str:
             result.versions["spark-commitlog"],
             f"{result.rounds}" + ("" if result.scale == 1 else f", sizes x {result.scale}"),
             f"{result.took_s:.0f} s",
+            result.machine.get("load", ""),
         )
         for name, result in results.items()
     )
-    return _markdown(("part", "measured at (UTC)", "commit", "rounds", "duration"), rows)
+    return _markdown(("part", "measured at (UTC)", "commit", "rounds", "duration", "load"), rows)
 
 
 def _machines(results: Iterable[PartResult]) -> list[str]:
-    """Tables of the machine, versions and speeds of the newest run."""
-    newest = max(results, key=lambda result: result.measured_at)
+    """Tables of the machine, versions and speeds of the newest run that measured them."""
+    newest = max(results, key=lambda result: (bool(result.limits), result.measured_at))
     versions = {name: version for name, version in newest.versions.items() if name != "spark-commitlog"}
     speeds = ((name, _speed(name, each)) for name, each in newest.limits.items() if name != FLOOR)
     return [
