@@ -34,6 +34,7 @@ from .access import check_topic, check_transactional_id
 from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
+NO_OFFSET = -1
 _ABORTABLE = 11  # the first version of Produce that knows TRANSACTION_ABORTABLE
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broker
 
@@ -115,15 +116,15 @@ class _Producing:
         if isinstance(result, Exception):
             self._answered(index, refused(each, result))
             return
+        records = result.last_offset - result.first_offset + 1  # 0: an old message set without a whole message
         if not result.duplicate:
-            records = result.last_offset - result.first_offset + 1
             self._context.figures.appended(each.topic, records, result.size)
         self._answered(
             index,
             Produced(
                 each.topic,
                 each.partition,
-                base_offset=result.first_offset,
+                base_offset=result.first_offset if records else NO_OFFSET,
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=led.log_start_offset,
             ),
