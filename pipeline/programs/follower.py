@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from os import PathLike
 from typing import Self
 
@@ -18,6 +18,7 @@ from ...storage import (
     OffsetOutOfRangeError,
     Records,
     TopicPartition,
+    ms_of,
     parse_instant,
 )
 from ..read import chosen_partitions, isolation_of
@@ -29,8 +30,6 @@ FETCH_BYTES = 1024 * 1024  # what is read of a partition before the next one's t
 
 Path = str | PathLike[str]
 Start = str | int | datetime | Mapping[int, int]
-
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 def follow(
@@ -262,7 +261,7 @@ def _time_ms(start: str | datetime) -> int:
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise InvalidConfigError(f"start {start} has no time zone; give it one, such as datetime.UTC")
-        return -((_EPOCH - start) // timedelta(milliseconds=1))
+        return ms_of(start)
     try:
         return parse_instant(start)
     except ValueError as error:
