@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 
 class Written(NamedTuple):
@@ -43,20 +43,6 @@ class Answer(NamedTuple):
     misplaced: str | None = None  # what is wrong with the user's partitioner
 
 
-ANSWER = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("first_offset", LongType()),
-        StructField("last_offset", LongType()),
-        StructField("records", LongType()),
-        StructField("bytes", LongType()),
-        StructField("newest_ms", LongType()),
-        StructField("refused", StringType()),
-        StructField("unwritable", StringType()),
-        StructField("misplaced", StringType()),
-    ]
-)
 ARROW_ANSWER = pa.schema(
     [
         ("topic", pa.string()),
@@ -67,3 +53,4 @@ ARROW_ANSWER = pa.schema(
         ("misplaced", pa.string()),
     ]
 )
+ANSWER = from_arrow_schema(ARROW_ANSWER)  # the same for Spark
