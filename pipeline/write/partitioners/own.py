@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Placed = Sequence[int] | npt.NDArray[np.integer] | pa.Array
 RECORD_BYTES = 7  # the least that a record of magic 2 has besides key, value and headers
 
 
