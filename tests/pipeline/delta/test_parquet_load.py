@@ -44,16 +44,7 @@ class Load:
         self.topic, self.path = topic, tmp_path / "rows"
 
     def run(self, *flags: str) -> str:
-        given = [
-            "--log-dir",
-            self.topic.log_dir,
-            "--topic",
-            "t",
-            "--table",
-            str(self.path),
-            "--table-format",
-            "parquet",
-        ]
+        given = ["--log-dir", self.topic.log_dir, "--topic", "t", "--table", str(self.path)]
         (options,) = each_topic(parser("").parse_args(["to-table", *given, "--table-format", "parquet", *JSON, *flags]))
         return str(load_parquet(self.topic.spark, options))
 
