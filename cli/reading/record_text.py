@@ -7,7 +7,6 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import typer
@@ -35,11 +34,7 @@ class Message(NamedTuple):
 
 def messages(topic: str, partition: int, records: storage.Records) -> Iterator[Message]:
     """Yields each record of ``records``, which has all columns, as a message."""
-    headers: list[list[tuple[bytes, bytes | None]]] = [[]] * len(records)
-    if records.headers is not None:
-        keys = [key or b"" for key in records.headers.keys.to_list()]
-        pairs = list(zip(keys, records.headers.values.to_list(), strict=True))
-        headers = [pairs[first:end] for first, end in pairwise(records.headers.offsets.tolist())]
+    headers = [[]] * len(records) if records.headers is None else records.headers.to_list()
     assert records.keys is not None
     assert records.values is not None
     columns = (records.offsets.tolist(), records.timestamps.tolist(), records.timestamp_types.tolist())

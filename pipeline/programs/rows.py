@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -149,21 +148,14 @@ def _refused(number: int, reason: str) -> RecordValidationError:
 
 def to_records(rows: Sequence[Row], now_ms: int) -> Records:
     """Returns the rows as records; those without a time get ``now_ms``."""
-    headers = [header for row in rows for header in row.headers]
-    ends = np.cumsum([0, *(len(row.headers) for row in rows)]).astype(np.int32)
+    headers = [[(name.encode(), value) for name, value in row.headers] for row in rows]
     return Records(
         offsets=np.arange(len(rows), dtype=np.int64),
         timestamps=np.array([now_ms if row.timestamp is None else row.timestamp for row in rows], dtype=np.int64),
         timestamp_types=np.zeros(len(rows), dtype=np.int8),
         keys=BinaryColumn.from_list([row.key for row in rows]),
         values=BinaryColumn.from_list([row.value for row in rows]),
-        headers=HeadersColumn(
-            ends,
-            BinaryColumn.from_list([name.encode() for name, _ in headers]),
-            BinaryColumn.from_list([value for _, value in headers]),
-        )
-        if headers
-        else None,
+        headers=HeadersColumn.from_list(headers) if any(headers) else None,
     )
 
 
@@ -173,9 +165,8 @@ def from_records(records: Records, source: TopicPartition) -> Iterator[Record]:
     assert records.values is not None
     headers: list[Headers] = [()] * len(records)
     if records.headers is not None:
-        names = [(name or b"").decode(errors="replace") for name in records.headers.keys.to_list()]
-        pairs = list(zip(names, records.headers.values.to_list(), strict=True))
-        headers = [tuple(pairs[first:end]) for first, end in pairwise(records.headers.offsets.tolist())]
+        pairs = records.headers.to_list()
+        headers = [tuple((name.decode(errors="replace"), value) for name, value in each) for each in pairs]
     times = [None if time < 0 else time for time in records.timestamps.tolist()]
     columns = (records.keys.to_list(), records.values.to_list(), headers, times, records.offsets.tolist())
     for key, value, header, time, offset in zip(*columns, strict=True):

@@ -56,18 +56,13 @@ def to_bad_records(batch: pa.RecordBatch, bad: list[BadRow], origin: Origin, now
     """Returns records for the bad rows of a table, in order. Works row by row, since there are few."""
     rows = _with_bytes(batch.take(pa.array([each.row for each in bad]))).to_pylist()
     headers = [[*_row_headers(row), *_error_headers(row, each, origin)] for row, each in zip(rows, bad, strict=True)]
-    flat = [header for each in headers for header in each]
     return Records(
         offsets=np.arange(len(rows), dtype=np.int64),
         timestamps=np.full(len(rows), now_ms, dtype=np.int64),
         timestamp_types=np.full(len(rows), CREATE_TIME, dtype=np.int8),
         keys=BinaryColumn.from_list([row.get("key") for row in rows]),
         values=BinaryColumn.from_list([row["value"] for row in rows]),
-        headers=HeadersColumn(
-            offsets=np.cumsum([0, *map(len, headers)]).astype(np.int32),
-            keys=BinaryColumn.from_list([key.encode() for key, _ in flat]),
-            values=BinaryColumn.from_list([value for _, value in flat]),
-        ),
+        headers=HeadersColumn.from_list([[(key.encode(), value) for key, value in each] for each in headers]),
     )
 
 

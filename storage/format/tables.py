@@ -172,6 +172,18 @@ class HeadersColumn:
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(headers))
         return cls(offsets, keys, BinaryColumn.from_list(values))
 
+    @classmethod
+    def from_list(cls, headers: Sequence[Sequence[tuple[bytes, bytes | None]]]) -> HeadersColumn:
+        """The headers of each record, as pairs of a name and a value. Raises like ``BinaryColumn.from_list``."""
+        flat = [header for each in headers for header in each]
+        keys, values = BinaryColumn.from_list([key for key, _ in flat]), [value for _, value in flat]
+        return cls(np.cumsum([0, *map(len, headers)]).astype(np.int32), keys, BinaryColumn.from_list(values))
+
+    def to_list(self) -> list[list[tuple[bytes, bytes | None]]]:
+        keys = [key or b"" for key in self.keys.to_list()]
+        pairs = list(zip(keys, self.values.to_list(), strict=True))
+        return [pairs[first:end] for first, end in pairwise(self.offsets.tolist())]
+
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """The headers of records [start, stop) as a column that shares the memory of this one."""
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)

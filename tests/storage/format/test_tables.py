@@ -75,3 +75,12 @@ def test_a_slice_of_records_takes_all_columns_along() -> None:
     assert found.headers is not None
     assert found.headers.offsets.tolist() == [0, 1, 3]
     assert found.headers.keys.to_list()[:3] == [b"1.0", b"2.0", b"2.1"]
+
+
+def test_headers_of_records_are_what_their_column_was_made_of() -> None:
+    headers = [[(b"1.0", b"a")], [], [(b"2.0", None), (b"2.1", b"")]]
+    column = HeadersColumn.from_list(headers)
+    assert column.offsets.tolist() == [0, 1, 1, 3]
+    assert column.to_list() == headers
+    assert column.slice(1, 3).to_list() == headers[1:]
+    assert HeadersColumn.from_list([]).to_list() == []
