@@ -25,7 +25,6 @@ from ..job import Parser
 from ..read import Mode as ReadMode
 from ..rows import (
     LATEST,
-    AtEnd,
     AtOffsets,
     Offsets,
     TimeBeyondSparkError,
@@ -37,7 +36,7 @@ from ..values import Serde
 from ..write import commitlog_sink
 from .parquet_folder import ParquetFolder
 from .parquet_load import Loaded, ParquetLoad
-from .points import FROM_OFFSETS, FROM_TIME, Points, Wanted, listed
+from .points import FROM_OFFSETS, FROM_TIME, Points, Wanted, asked_offsets, listed
 from .reload import load_again
 from .tables import Mode, TableSink, absolute, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
@@ -283,16 +282,9 @@ def _asked(text: str, ends: Offsets, options: argparse.Namespace) -> str:
 
     Raises InvalidConfigError for an unknown partition, and if the table would get rows twice.
     """
-    bound = bound_at_offsets("--starting-offsets", text)
-    if isinstance(bound, AtEnd):
-        asked = dict.fromkeys(ends, bound.end)
-    else:
-        offsets = cast(AtOffsets, bound).offsets
-        asked = {partition: offset for partition, offset in offsets.items() if partition.topic == options.topic}
-    if unknown := asked.keys() - ends.keys():
-        raise InvalidConfigError(
-            f"--starting-offsets: the topic has no partition {', '.join(map(str, sorted(unknown)))}"
-        )
+    numbers = [each.partition for each in ends]
+    found = asked_offsets("--starting-offsets", text, options.topic, numbers)
+    asked = {TopicPartition(options.topic, number): offset for number, offset in found.items()}
     for partition, offset in asked.items():
         if options.mode == Mode.APPEND.value and offset != LATEST and offset < ends[partition]:
             raise InvalidConfigError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
 from pyspark.sql import Column, functions as F
@@ -17,7 +17,7 @@ from ...storage import (
     TopicPartition,
     parse_instant,
 )
-from ..rows import LATEST, AtEnd, AtOffsets, bound_at_offsets
+from ..rows import EARLIEST, LATEST, AtEnd, AtOffsets, bound_at_offsets
 
 FROM_TIME, FROM_OFFSETS = "--from-time", "--from-offsets"
 
@@ -47,14 +47,26 @@ def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
     if wanted.time is not None:
         time_ms = _time_ms(wanted.time)
         return {number: _first_at(manager, topic, number, time_ms) for number in numbers}
-    bound = bound_at_offsets(FROM_OFFSETS, cast(str, wanted.offsets), refused=LATEST)
+    asked = asked_offsets(FROM_OFFSETS, cast(str, wanted.offsets), topic, numbers, refused=LATEST)
+    return {number: _checked(manager, topic, number, offset) for number, offset in asked.items()}
+
+
+def asked_offsets(
+    option: str, text: str, topic: str, numbers: Collection[int], *, refused: int | None = None
+) -> dict[int, int]:
+    """Returns the offset, LATEST or EARLIEST that ``text`` asks for in partitions of a topic, which has ``numbers``.
+
+    Offsets of other topics are left out. Raises InvalidConfigError for another form, and for an unknown partition.
+    ``refused`` is as for ``bound_at_offsets``.
+    """
+    bound = bound_at_offsets(option, text, refused=refused)
     if isinstance(bound, AtEnd):
-        return {number: _first(manager, topic, number) for number in numbers}
+        return dict.fromkeys(numbers, bound.end)
     asked = {part.partition: at for part, at in cast(AtOffsets, bound).offsets.items() if part.topic == topic}
     if unknown := asked.keys() - set(numbers):
         names = ", ".join(str(TopicPartition(topic, number)) for number in sorted(unknown))
-        raise InvalidConfigError(f"{FROM_OFFSETS}: the topic has no partition {names}")
-    return {number: _checked(manager, topic, number, offset) for number, offset in asked.items()}
+        raise InvalidConfigError(f"{option}: the topic has no partition {names}")
+    return asked
 
 
 def at_or_above(points: Points) -> Column:
@@ -106,16 +118,12 @@ def _first_at(manager: LogManager, topic: str, number: int, time_ms: int) -> int
         return _end(reader) if found is None else found.offset
 
 
-def _first(manager: LogManager, topic: str, number: int) -> int:
-    with manager.open_reader(topic, number) as reader:
-        return reader.log_start_offset
-
-
 def _checked(manager: LogManager, topic: str, number: int, offset: int) -> int:
     with manager.open_reader(topic, number) as reader:
-        first, end = reader.log_start_offset, _end(reader)
-    if offset < 0:  # earliest
-        return first
+        first = reader.log_start_offset
+        if offset == EARLIEST:
+            return first
+        end = _end(reader)
     if not first <= offset <= end:
         raise OffsetOutOfRangeError(
             f"{FROM_OFFSETS}: offset {offset} of {topic}-{number} is outside the log, which begins at {first} and ends "
