@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import urlsplit
@@ -99,15 +100,8 @@ class TableSink:
         records or none. Spark then repeats the micro-batch, and records that a table has already are skipped.
         """
         run = Run.of(records.sparkSession, self.app_id)
-        if self.bad_records is None:
-            self._write(self._rows(records), run, batch_id)
-            return
-        with_reason = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
-        try:
-            keep_bad(with_reason, self.bad_records, batch_id)
-            self._write(self._rows(with_reason.where(F.col(REASON).isNull())), run, batch_id)
-        finally:
-            with_reason.unpersist()
+        with self._good(records, batch_id) as good:
+            self._write(self._rows(good), run, batch_id)
 
     def replace(self, records: DataFrame, where: str) -> bool:
         """Makes ``records`` the rows for which the SQL condition ``where`` holds, in one commit; others stay.
@@ -117,17 +111,26 @@ class TableSink:
         """
         session = records.sparkSession
         check_mode(self.path, properties_of(session, self.path), self.mode)
-        good = records
-        if self.bad_records is not None:
-            with_reason = with_reasons(records, self.serde, by_key=False)
-            keep_bad(with_reason, self.bad_records, None)
-            good = with_reason.where(F.col(REASON).isNull())
-        rows = in_table(session, self.path, to_rows(good, self.serde))
-        if not differ(session.read.format("delta").load(self.path).where(where), rows):
-            return False
-        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
-        writer.option("userMetadata", f"loaded again where {where}").save(self.path)
+        with self._good(records, None) as good:
+            rows = in_table(session, self.path, to_rows(good, self.serde))
+            if not differ(session.read.format("delta").load(self.path).where(where), rows):
+                return False
+            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+            writer.option("userMetadata", f"loaded again where {where}").save(self.path)
         return True
+
+    @contextmanager
+    def _good(self, records: DataFrame, version: int | None) -> Iterator[DataFrame]:
+        """Commits the bad records, if there is a table for them, and yields the others, which are decoded once."""
+        if self.bad_records is None:
+            yield records
+            return
+        with_reason = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
+        try:
+            keep_bad(with_reason, self.bad_records, version)
+            yield with_reason.where(F.col(REASON).isNull())
+        finally:
+            with_reason.unpersist()
 
     def _rows(self, records: DataFrame) -> DataFrame:
         if self.mode is Mode.APPEND:

@@ -110,6 +110,19 @@ def test_a_crash_after_the_rows_were_replaced_or_before_neither_loses_nor_double
     assert content(export) == [*right, (1, 6, b"a", b"new")]
 
 
+def test_bad_records_are_in_their_own_table_once_after_a_second_load(topic: Topic, tmp_path: Path) -> None:
+    topic.append([(b"a", b'{"v":6}'), (b"a", b'{"v":7}')])  # the other values are no objects
+    bad = str(tmp_path / "bad")
+    export = Export(topic, tmp_path, "--format", "json", "--schema", "v int", "--bad-records", bad)
+    export.run()
+    DeltaTable.forPath(topic.spark, export.table).update("_offset = 7", {"v": F.lit(-1)})
+    for _ in range(2):
+        export.run("--from-offsets", "earliest")
+        found = rows(topic.spark, export.table, "_offset", "v")
+        assert [tuple(row) for row in found] == [(6, 6), (7, 7)]
+        assert topic.spark.read.format("delta").load(bad).count() == 12
+
+
 class TestRefused:
     """What would delete rows that cannot be loaded again."""
 
