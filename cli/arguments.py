@@ -1,13 +1,16 @@
-"""Parsers of flag values; an invalid value is wrong usage (exit code 2)."""
+"""Parsers of flag values: an invalid value is wrong usage (exit code 2), an invalid settings file is not (1)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import typer
 
 from .. import storage
+from .output import fail
 
 
 def parse_instant(flag: str, text: str) -> int:
@@ -38,3 +41,15 @@ def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
         return storage.parse_pairs(flag, given)
     except storage.InvalidConfigError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def read_settings(conf: Path) -> dict[str, Any]:
+    """Returns the content of the TOML file that ``--conf`` names. Exits with 1 if it is missing or is no TOML."""
+    import tomllib  # noqa: PLC0415  most commands have no such file
+
+    try:
+        return tomllib.loads(conf.read_text())
+    except FileNotFoundError:
+        fail(f"{conf}: no such file; give one with --conf")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        fail(f"{conf}: {error}")

@@ -6,8 +6,6 @@ import logging
 import signal
 import sys
 import threading
-import tomllib
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..storage import local_path
-from .arguments import parse_pairs
+from .arguments import parse_pairs, read_settings
 from .flags import LogDir
 from .output import fail
 from .passwords import asked_password
@@ -171,14 +169,5 @@ def settings(conf: Path | None, listen: str | None, config: list[str] | None) ->
 
 def _given(conf: Path | None, config: list[str] | None) -> dict[str, Any]:
     """Returns the settings of the file, then those of ``--config``."""
-    given: dict[str, Any] = dict(_file(conf)) if conf is not None else {}
+    given: dict[str, Any] = {} if conf is None else read_settings(conf)
     return given | parse_pairs("--config", config or ())
-
-
-def _file(conf: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(conf.read_text())
-    except FileNotFoundError:
-        fail(f"{conf}: no such file")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{conf}: {error}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from ... import storage
-from ..arguments import parse_interval
+from ..arguments import parse_interval, read_settings
 from ..flags import AsJson
 from ..output import fail
 from .run import Asked, repeat, run_once
@@ -59,12 +58,7 @@ def maintain(
 
 def _tasks(conf: Path, log_dir: str | None, *, as_json: bool) -> dict[str, _Task]:
     """Returns the tasks in the settings file, by name. Exits with 1, naming file and key, if it is wrong."""
-    try:
-        document: dict[str, Any] = tomllib.loads(conf.read_text())
-    except FileNotFoundError:
-        fail(f"{conf}: no such file; give one with --conf")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{conf}: {error}")
+    document = read_settings(conf)
     directory = document.pop("log_dir", None) if log_dir is None else log_dir
     document.pop("log_dir", None)
     if not isinstance(directory, str):
