@@ -115,20 +115,18 @@ def _struct_brings_fields(table: StructType, rows: StructType, path: str, at: st
 def differ(old: DataFrame, new: DataFrame) -> bool:
     """Whether two sets of rows of a table differ in a column, or one has a row that the other lacks, or has twice."""
     names = [name for name in new.columns if name not in _ID]
-    sides = [_with_content(frame, name, names) for frame, name in ((old, "old"), (new, "new"))]
-    joined = sides[0].join(sides[1], list(_ID), "full_outer")
-    if not joined.where(~F.col("old").eqNullSafe(F.col("new"))).isEmpty():
-        return True
-    return old.count() != new.count()
+    both = _counted(old, names, 1).union(_counted(new, names, -1))
+    surplus = both.groupBy(*_ID, "content").agg(F.sum("count").alias("surplus"))
+    return not surplus.where(F.col("surplus") != 0).isEmpty()
 
 
-def _with_content(rows: DataFrame, name: str, columns: list[str]) -> DataFrame:
+def _counted(rows: DataFrame, columns: list[str], count: int) -> DataFrame:
     content = [_comparable(F.col(f"`{each}`"), rows.schema[each].dataType).alias(each) for each in columns]
-    return rows.select(*_ID, F.struct(*content).alias(name))
+    return rows.select(*_ID, F.struct(*content).alias("content"), F.lit(count).alias("count"))
 
 
 def _comparable(column: Column, kind: DataType) -> Column:
-    """Returns a column with the same content that Spark compares: maps become arrays of their entries."""
+    """Returns a column with the same content that Spark groups by: maps become arrays of their entries."""
     if not _has_map(kind):
         return column
     match kind:

@@ -186,3 +186,13 @@ def test_rows_differ_in_maps_inside_lists_and_structs_too(spark: SparkSession) -
     ):
         assert differ(same, spark.createDataFrame(changed, schema))
         assert differ(spark.createDataFrame(changed, schema), same)
+
+
+def test_rows_differ_if_another_row_is_there_twice(spark: SparkSession) -> None:
+    first, second = (0, 7, "a"), (0, 8, "b")
+    one, other = (
+        spark.createDataFrame([first, second, again], "_partition int, _offset bigint, v string")
+        for again in (first, second)
+    )
+    assert differ(one, other)
+    assert not differ(one, one)
