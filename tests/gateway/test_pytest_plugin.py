@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import sys
 import time
 import tomllib
 from collections.abc import Mapping
@@ -59,3 +62,12 @@ class TestWithSettings:
 def test_pytest_finds_the_fixture_in_an_installed_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"commitlog": pytest_plugin.__name__}
+
+
+def test_pytest_does_not_compile_our_modules_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    pytest_plugin.pytest_load_initial_conftests()
+    spec = importlib.util.find_spec("pyspark_commitlog.gateway.server")
+    assert spec is not None
+    assert isinstance(spec.loader, importlib.machinery.SourceFileLoader)
+    assert sys.meta_path[0].find_spec("tests.gateway") is None
