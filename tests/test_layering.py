@@ -105,6 +105,7 @@ SPARK = (
     "tests/jobs/",
     "tests/conftest.py",
     "tests/torture/beside_spark/",
+    "tests/torture/gateway/beside_spark/",
     "tests/torture/damage/queries.py",
     "benchmarks/",
 )
