@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from ..registry import Registry
 from ..registry.kafka_nodes import Endpoint, kafka_version
 from ..storage import (
     GROUP_METADATA_TOPIC,
@@ -140,27 +141,21 @@ class Gateway:
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
         """Starts what handlers work with."""
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
-        registry = open_registry(config, self._log_dir, own.filesystem)
-        starting.callback(registry.close)
-        if config.zookeeper_connect:
-            check_directory(registry, own)
+        registry = self._open_registry(starting, own)
         cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
         topics = Topics(managers())
         starting.callback(topics.close)
-        partitions, appender = (
-            Partitions(managers(), topics, cluster.leads),
-            Appender(config.num_io_threads, self.figures.synced),
-        )
-        admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
-        creations = ManagerWorker("gateway-creations", managers)
-        count = config.offsets_topic_num_partitions
-        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, count)
+        partitions = Partitions(managers(), topics, cluster.leads)
+        appender = Appender(config.num_io_threads, self.figures.synced)
+        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions)
+        groups = GroupThreads(config, own, managers, group_homes)
         count = config.transaction_state_log_num_partitions
         transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
-        groups, logins = GroupThreads(config, own, managers, group_homes), Worker("gateway-logins")
         transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
-        registrar = Worker("gateway-registrar")
         follower = Follower(partitions, topics, appender)
+        admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
+        creations = ManagerWorker("gateway-creations", managers)
+        logins, registrar = Worker("gateway-logins"), Worker("gateway-registrar")
         workers = admin, creations, lookups, logins, registrar
         for part in (partitions, appender, *workers, groups, follower, transactions):
             part.start()
@@ -188,6 +183,13 @@ class Gateway:
             groups=groups,
             transactions=transactions,
         )
+
+    def _open_registry(self, starting: ExitStack, own: LogManager) -> Registry:
+        registry = open_registry(self.config, self._log_dir, own.filesystem)
+        starting.callback(registry.close)
+        if self.config.zookeeper_connect:
+            check_directory(registry, own)
+        return registry
 
     def _maintain(self, starting: ExitStack) -> None:
         maintenance = Maintenance(
