@@ -45,7 +45,8 @@ class Definition:
             if self.options.get("startingOffsetsByTimestampStrategy") != "latest":
                 raise WrongError
             start = log_end
-            end = max(end or log_end, start)
+            if "endingOffsets" not in self.options:
+                end = max(end or log_end, start)
         end = log_end if end is None else end
         if start > end:
             raise WrongError

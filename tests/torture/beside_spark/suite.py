@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -134,7 +134,7 @@ def check_reasons(ours: str, kafkas: str) -> None:
 
 def difference(there: Beside, options: Options, chosen: Chosen, ours: Outcome, kafkas: Outcome) -> str:
     """Returns the reason for which the outcomes may differ. Raises AssertionError if there is none."""
-    if has_times(options) and not all(there.topics[name].is_plain for name in chosen):
+    if has_times(options) and has_markers(there, chosen):
         check_definition(there, options, chosen, ours)
         return "times that Kafka finds elsewhere"
     if options.get("failOnDataLoss") == "false" and kafkas.error is not None and ours.error is None:
@@ -145,6 +145,16 @@ def difference(there: Beside, options: Options, chosen: Chosen, ours: Outcome, k
         f"only ours: {sorted(positions(ours) - positions(kafkas))[:9]}\n"
         f"only Spark's: {sorted(positions(kafkas) - positions(ours))[:9]}"
     )
+
+
+def has_markers(there: Beside, chosen: Chosen) -> bool:
+    """Whether one of the topics has transactions or deleted records."""
+    return not all(there.topics[name].is_plain for name in chosen)
+
+
+def once(rows: Iterable[Row]) -> dict[Position, Row]:
+    """Returns the rows without those that a failed micro-batch brought again, by position."""
+    return {in_order(row): row for row in rows}
 
 
 def positions(found: Outcome) -> set[Position]:
@@ -253,18 +263,13 @@ def compare_streams(
         return "streams refused by both"
     if not ours and not kafkas and found["commitlog"] == found["kafka"]:
         return "streams with the same micro-batches"
-    if has_times(options) and not all(there.topics[name].is_plain for name in chosen):
-        check_definition(
-            there,
-            options,
-            chosen,
-            Outcome("", list({in_order(row): row for row in rows["commitlog"]}.values()), ours or None),
-        )
+    if has_times(options) and has_markers(there, chosen):
+        check_definition(there, options, chosen, Outcome("", list(once(rows["commitlog"]).values()), ours or None))
         return "streams from times that Kafka finds elsewhere"
-    has_markers = not chosen or not all(there.topics[name].is_plain for name in chosen)
-    if has_markers and not ours and not kafkas:
-        assert rows["commitlog"] == rows["kafka"]
-        return "streams with the same rows in other micro-batches"  # a stream does not pass a marker that is not synced
+    if not ours and not kafkas and (has_times(options) or not chosen or has_markers(there, chosen)):
+        # Ours first stores where a time leads to, and does not pass a marker that is not synced.
+        assert once(rows["commitlog"]) == once(rows["kafka"])
+        return "streams with the same rows in other micro-batches"
     sizes = {name: [len(each) for each in batches] for name, batches in found.items()}
     raise AssertionError(f"{sizes}; ours: {ours[-1000:]}; Spark's: {kafkas[-1000:]}")
 
