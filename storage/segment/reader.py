@@ -15,7 +15,7 @@ from ..format import v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Int64s, Records
-from .joining import NEVER_COMPACTED, Holes, hides_its_first
+from .joining import NEVER_COMPACTED, Holes
 from .time_index import RecordTimes, TimestampOffset, times_of_records
 from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window, size_at_start
 
@@ -339,19 +339,10 @@ class SegmentReader(SegmentWalk):
         window = next(self.batches(position, end, window_bytes, expected=expected), None)
         if window is None:
             return None
-        self._check_wrapper_starts(window, expected)
+        self.check_wrapper_starts(window, expected)
         times = times_of_records(window.headers)
         self._last_seen.timed = window._replace(buffer=np.empty(0, dtype=np.uint8)), times
         return window, times
-
-    def _check_wrapper_starts(self, window: Window, expected: int | None) -> None:
-        """Raises MissingSegmentError if offsets are missing before a wrapper message of a log without holes.
-
-        Headers cannot show it, so the wrapper messages are decoded; ``expected`` is as for :meth:`decode`.
-        """
-        rows = np.flatnonzero(hides_its_first(window.headers))
-        if len(rows) and self.context.holes() is Holes.NOWHERE:
-            self.decode(window, rows, expected=expected)
 
     def records_at(self, window: Window, row: int) -> Records:
         """The records of the batch in ``row`` of a window; keys, values and headers are not decoded."""

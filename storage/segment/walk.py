@@ -29,7 +29,7 @@ from ..format import StopReason, v2
 from ..format.constants import LENGTH_AT, LOG_OVERHEAD
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
-from .joining import Damage, Holes, check_wrapped, find_damage, inside_segments
+from .joining import Damage, Holes, check_wrapped, find_damage, hides_its_first, inside_segments
 from .offset_index import OffsetIndex, OffsetPosition
 from .resync import Search
 from .time_index import TimeIndex
@@ -358,6 +358,15 @@ class SegmentWalk:
             return found
         except CorruptionError as error:
             raise error.located(self.path(file_names.LOG), window.position) from error
+
+    def check_wrapper_starts(self, window: Window, expected: int | None) -> None:
+        """Raises MissingSegmentError if offsets are missing before a wrapper message of a log without holes.
+
+        Headers cannot show it, so the wrapper messages are decoded; ``expected`` is as for :meth:`decode`.
+        """
+        rows = np.flatnonzero(hides_its_first(window.headers))
+        if len(rows) and self.context.holes() is Holes.NOWHERE:
+            self.decode(window, rows, expected=expected)
 
 
 def up_to(window: Window, offset: int) -> Window:
