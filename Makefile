@@ -29,7 +29,7 @@ test: java install  ## run lint, types and tests, which CI runs before make test
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
 	@$(MAKE) --no-print-directory unit
 
-test-all: java install  ## run the tests that make test leaves out: Kafka 4, clients in other languages, and the alerts in conf/
+test-all: java install  ## run the tests that make test leaves out: other Kafkas, clients in other languages, long suites, and the alerts in conf/
 	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--all -m only_all $(PYTEST_ARGS)"
 
 lint: install  ## check rules and format with ruff, and the wording

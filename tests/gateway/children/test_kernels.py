@@ -75,5 +75,6 @@ def test_clients_are_served_before_kernels_are_compiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 def test_a_child_compiles_what_the_gateway_then_finds(tmp_path: Path) -> None:
     assert run(COMPILED, NUMBA_CACHE_DIR=str(tmp_path)).strip() == "0"

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 def test_a_short_run_finds_no_difference(tmp_path: Path) -> None:
     """In a process of its own, because other tests share one session of Spark."""
     command = [sys.executable, "-m", "tests.torture", "beside-spark", "--count", "6", "--seed", "1"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.torture.kills.tables import torture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
 
 def test_topic_to_table_to_topic_under_kills_is_the_same_topic(tmp_path: Path) -> None:
