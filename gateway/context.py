@@ -10,7 +10,6 @@ from ..registry import Registry
 from ..storage import GROUP_METADATA_TOPIC, Clock, LogManager
 from .cluster import Cluster, Homes
 from .config import GatewayConfig
-from .disk import DiskWorker
 from .figures import Figures
 from .groups import GroupThreads
 from .listeners import EVERYWHERE, Address
@@ -18,8 +17,8 @@ from .partitions import Appender, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
 from .security import RulesFile
+from .threads import DiskWorker, Worker
 from .transactions import TransactionThreads
-from .worker import Worker
 
 
 class ManagerWorker(DiskWorker[LogManager]):

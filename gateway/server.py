@@ -30,8 +30,8 @@ from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
 from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
 from .security import Security, Stage, made_security
+from .threads import Worker
 from .transactions import TransactionThreads
-from .worker import Worker
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1

@@ -55,8 +55,8 @@ FLOORS = {
         partitions groups
         protocol
         cluster
-        network security disk
-        config worker process figures gathering children
+        network security
+        config threads process figures children
         listeners
         """,
     "registry": """

@@ -33,7 +33,7 @@ from ...registry.kafka_nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, En
 from ...storage import Clock, LogStoreError
 from ..config import GatewayConfig
 from ..listeners import Address
-from ..worker import Worker
+from ..threads import Worker
 from .registration import Registration
 from .view import NOBODY, VIEW, Leader, View
 

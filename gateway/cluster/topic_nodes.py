@@ -16,7 +16,7 @@ from typing import Any
 from ...registry import Change, NoNodeError, Registry, delete_tree, discard, kafka_nodes, put, register
 from ...registry.kafka_nodes import BROKER_TOPICS, KafkaVersion, PartitionState
 from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
-from ..disk import DiskWorker
+from ..threads import DiskWorker
 from .cluster import Cluster
 
 LOOK_S = 1.0

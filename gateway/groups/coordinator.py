@@ -26,8 +26,8 @@ from ...storage import (
 )
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..disk import Home
 from ..protocol import ErrorCode
+from ..threads import Home
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership

@@ -20,7 +20,7 @@ from ...storage import (
     decode_subscription,
 )
 from ..protocol import ErrorCode
-from ..worker import Timer
+from ..threads import Timer
 from .member import JoinResult, Member, Protocols, SyncResult
 
 NO_TIMESTAMP = -1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..protocol import ErrorCode
-from ..worker import Timer
+from ..threads import Timer
 
 Protocols = Sequence[tuple[str, bytes]]  # names of protocols in the order of preference, with the member's metadata
 

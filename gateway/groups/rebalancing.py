@@ -23,9 +23,8 @@ from ...storage import (
 )
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..disk import Home
 from ..protocol import ErrorCode
-from ..worker import Timer
+from ..threads import Home, Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult
 from .store import GroupStore, Written, run_later, stored_group_code

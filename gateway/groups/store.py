@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...storage import CoordinatedGroups, GroupChange, GroupFence
-from ..disk import Home, Store
 from ..protocol import ErrorCode, RequestError, code_of
-from ..worker import Task, Timer
+from ..threads import Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]
 

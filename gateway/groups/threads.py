@@ -7,8 +7,7 @@ from collections.abc import Callable
 from ...storage import CoordinatedGroups, GroupsInUse, LogManager
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..disk import DiskWorker
-from ..worker import Worker
+from ..threads import DiskWorker, Worker
 from .coordinator import GroupCoordinator
 from .store import GroupStore
 

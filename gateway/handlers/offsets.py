@@ -8,10 +8,10 @@ from typing import Any
 
 from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
-from ..gathering import gathering
 from ..partitions import LedPartition
 from ..protocol import ErrorCode, RequestError, code_of
 from ..request import Request
+from ..threads import gathering
 from .epochs import check_leader_epoch
 from .old import offsets_before
 

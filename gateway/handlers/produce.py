@@ -14,7 +14,6 @@ from ...storage import (
     check_batch,
 )
 from ..context import Context
-from ..gathering import gathering
 from ..partitions import Append, LedPartition
 from ..protocol import (
     ErrorCode,
@@ -29,6 +28,7 @@ from ..protocol import (
 )
 from ..request import Request
 from ..security import Operation
+from ..threads import gathering
 from ..transactions import known_before
 from .access import check_topic, check_transactional_id
 from .batches import BatchHead, check_batch_set

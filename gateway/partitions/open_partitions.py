@@ -9,7 +9,7 @@ from threading import Lock
 
 from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
 from ..protocol import ErrorCode, RequestError
-from ..worker import Worker
+from ..threads import Worker
 from .led_partition import LedPartition
 from .topics import Topics
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ...storage import Clock, TransactionLogValue
 from ..cluster import Homes
-from ..disk import Home
 from ..protocol import ErrorCode, code_of
+from ..threads import Home
 from .gate import Gate
 from .held import HeldId, Opened
 from .store import TransactionStore

@@ -14,8 +14,8 @@ from ...storage import (
     ungrouped,
     write_marker,
 )
-from ..gathering import gathering
 from ..partitions import Appender, LedPartition, NotOpenError, Partitions
+from ..threads import gathering
 
 Done = Callable[[Exception | None], None]
 

@@ -25,8 +25,8 @@ from ...storage import (
     this_process,
 )
 from ..config import GatewayConfig
-from ..disk import Store
 from ..producer_ids import ProducerIds
+from ..threads import Store
 from .held import Opened, is_late
 
 

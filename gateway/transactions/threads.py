@@ -7,9 +7,8 @@ from collections.abc import Callable
 from ...storage import Clock, LogManager
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..disk import DiskWorker
 from ..partitions import Appender, Partitions
-from ..worker import Worker
+from ..threads import DiskWorker, Worker
 from .coordinator import TransactionCoordinator
 from .gate import Gate
 from .ids import HeldIds

@@ -19,7 +19,7 @@ from pyspark_commitlog.gateway.groups import (
     SyncResult,
 )
 from pyspark_commitlog.gateway.protocol import ErrorCode
-from pyspark_commitlog.gateway.worker import Task, Timer
+from pyspark_commitlog.gateway.threads import Task, Timer
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     CoordinatedGroups,

@@ -10,6 +10,7 @@ from pyspark_commitlog.gateway import GatewayConfig
 from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.partitions import LedPartition
 from pyspark_commitlog.gateway.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.threads import Task
 from pyspark_commitlog.gateway.transactions import (
     Gate,
     HeldIds,
@@ -19,7 +20,6 @@ from pyspark_commitlog.gateway.transactions import (
     TransactionCoordinator,
     TransactionStore,
 )
-from pyspark_commitlog.gateway.worker import Task
 from pyspark_commitlog.storage import (
     AppendInfo,
     FileSystem,

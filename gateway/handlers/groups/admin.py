@@ -8,11 +8,11 @@ from typing import Any
 
 from ....storage import SINK_PREFIX, TopicPartition
 from ...context import Context
-from ...gathering import gathering
 from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
 from ...protocol import ErrorCode
 from ...request import Request
 from ...security import Resource
+from ...threads import gathering
 from ..access import NOT_ASKED, authorized_operations
 from .asking import ask, by_topic
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
-from ...gathering import gathering
 from ...groups import Commit, Fetched, GroupCoordinator
 from ...protocol import ErrorCode
 from ...request import Request
+from ...threads import gathering
 from ..old import commit_to_registry, fetch_from_registry
 from .asking import ask, by_topic
 

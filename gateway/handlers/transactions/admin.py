@@ -16,9 +16,9 @@ from ....storage import (
     ungrouped,
 )
 from ...context import Context
-from ...gathering import gathering
 from ...protocol import ErrorCode, RequestError, code_of
 from ...request import Request
+from ...threads import gathering
 from ...transactions import TransactionCoordinator
 from .producers import ask
 

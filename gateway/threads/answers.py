@@ -1,4 +1,4 @@
-"""gathering: waits for several answers, which come in any order and from any thread."""
+"""Answers: waits for several answers, which come in any order and from any thread."""
 
 from __future__ import annotations
 

@@ -1,0 +1,25 @@
+"""Threads that run tasks in order, and what waits for several of them.
+
+``worker`` is a thread with timers. ``disk`` is one that reads and writes for a coordinator, so that the coordinator
+never waits. ``answers`` calls back once several answers are there. This room knows no protocol and no log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .answers import gathering as gathering
+    from .disk import DiskWorker as DiskWorker, Home as Home, Store as Store
+    from .worker import Task as Task, Timer as Timer, Worker as Worker
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "disk": ["DiskWorker", "Home", "Store"],
+            "answers": ["gathering"],
+            "worker": ["Task", "Timer", "Worker"],
+        },
+    )
