@@ -21,7 +21,7 @@ from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, this_pro
 from .calls import Calls
 from .errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from .journal import Journal
-from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path
+from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path, parent_path
 from .tree import Mark, Operation, Tree
 
 FILE = ".commitlog.registry"
@@ -103,7 +103,7 @@ class FileRegistry:
         checked_data(checked_path(path), data)
         with self._writing() as tree:
             if sequential:
-                parent = path.rpartition("/")[0] or "/"
+                parent = parent_path(path)
                 number = tree.node(parent).children_version if parent in tree else 0
                 path = f"{path}{number:010d}"
             if path in tree:

@@ -52,7 +52,7 @@ def discard(registry: Registry, path: str) -> None:
 
 def delete_tree(registry: Registry, path: str) -> None:
     """Deletes a node and all below it, children first; no error if it is missing."""
-    for each in sorted(dict(walk(registry, path)), reverse=True):
+    for each in sorted(tree_of(registry, path), reverse=True):
         discard(registry, each)
 
 
