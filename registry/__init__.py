@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from .files import FileRegistry as FileRegistry
     from .operations import (
+        children_if_any as children_if_any,
         delete_tree as delete_tree,
         discard as discard,
         put as put,
@@ -59,7 +60,7 @@ else:
                 "SessionExpiredError",
             ],
             "files": ["FileRegistry"],
-            "operations": ["delete_tree", "discard", "put", "register", "tree_of", "walk"],
+            "operations": ["children_if_any", "delete_tree", "discard", "put", "register", "tree_of", "walk"],
             "port": ["ANY_VERSION", "Change", "Listener", "Node", "Registry", "SessionState", "Watch"],
             "zookeeper": ["ZooKeeperRegistry"],
         },

@@ -56,17 +56,21 @@ def delete_tree(registry: Registry, path: str) -> None:
         discard(registry, each)
 
 
+def children_if_any(registry: Registry, path: str) -> list[str]:
+    """Returns the names of a node's children, sorted; none if it is missing."""
+    try:
+        return registry.children(path)
+    except NoNodeError:
+        return []
+
+
 def walk(registry: Registry, path: str = "/") -> Iterator[tuple[str, Node]]:
     """Yields a node and all below it with their paths, parents first; nothing if it is missing."""
     found = registry.find(path)
     if found is None:
         return
     yield path, found
-    try:
-        names = registry.children(path)
-    except NoNodeError:
-        return
-    for name in names:
+    for name in children_if_any(registry, path):
         yield from walk(registry, f"{path.rstrip('/')}/{name}")
 
 

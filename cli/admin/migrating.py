@@ -8,15 +8,12 @@ larger of two offsets.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import typer
 
-from ... import storage
+from ... import registry, storage
 from ..output import Column, fail, nearest_or_all, print_json, print_table
-
-if TYPE_CHECKING:
-    from ...registry import Registry
 
 PLACES = ("zookeeper", "log")
 MOVED = (
@@ -64,27 +61,22 @@ def is_to_log(source: str | None, target: str | None, connect: str | None, *, is
 
 def migrate(manager: storage.LogManager, connect: str | None, plan: Plan) -> None:
     """Prints the offsets, and copies them with ``--execute``."""
-    from ...registry import FileRegistry  # noqa: PLC0415  only this action needs a registry
-
     if plan.groups is not None and not plan.groups:
         raise typer.BadParameter("give either --group (repeatable) or --all-groups")
     if connect is None:
-        with FileRegistry(manager.directory) as registry:
-            _migrate(manager, registry, plan)
+        with registry.FileRegistry(manager.directory) as opened:
+            _migrate(manager, opened, plan)
         return
     try:
-        from ...registry import ZooKeeperRegistry  # noqa: PLC0415  needs the extra
+        open_zookeeper = registry.ZooKeeperRegistry
     except ImportError as error:
         fail(f"{error}: install the extra, pip install 'spark-commitlog[zookeeper]'")
-    with ZooKeeperRegistry(connect) as registry:
-        _migrate(manager, registry, plan)
+    with open_zookeeper(connect) as opened:
+        _migrate(manager, opened, plan)
 
 
-def _migrate(manager: storage.LogManager, registry: Registry, plan: Plan) -> None:
-    from ...registry import put  # noqa: PLC0415
-    from ...registry.kafka_nodes import offset_path  # noqa: PLC0415
-
-    in_log, in_registry = storage.GroupOffsets(manager), Offsets(registry)
+def _migrate(manager: storage.LogManager, opened: registry.Registry, plan: Plan) -> None:
+    in_log, in_registry = storage.GroupOffsets(manager), Offsets(opened)
     known = in_registry.groups() if plan.is_to_log else _groups_in_log(in_log)
     names = _chosen(known, plan.groups, "the registry" if plan.is_to_log else manager.directory)
     _check_unused(manager, in_registry, names)
@@ -98,7 +90,7 @@ def _migrate(manager: storage.LogManager, registry: Registry, plan: Plan) -> Non
                 in_log.commit(name, {key: storage.CommittedOffset(offset) for key, offset in offsets.items()})
             else:
                 for partition, offset in offsets.items():
-                    put(registry, offset_path(name, *partition), b"%d" % offset)
+                    registry.put(opened, registry.kafka_nodes.offset_path(name, *partition), b"%d" % offset)
     else:
         typer.echo("nothing was changed; add --execute to copy these offsets", err=True)
     _show(moved, plan)
@@ -181,35 +173,31 @@ def _show(moved: Sequence[Moved], plan: Plan) -> None:
 class Offsets:
     """The offsets in a registry."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, opened: registry.Registry) -> None:
+        self._opened = opened
 
     def groups(self) -> list[str]:
         """Returns the groups that have offsets, sorted."""
-        return [name for name in self._children("/consumers") if self._children(f"/consumers/{name}/offsets")]
+        return [
+            name
+            for name in registry.children_if_any(self._opened, "/consumers")
+            if registry.children_if_any(self._opened, f"/consumers/{name}/offsets")
+        ]
 
     def has_consumers(self, group: str) -> bool:
         """Whether a consumer of the group is registered."""
-        return bool(self._children(f"/consumers/{group}/ids"))
+        return bool(registry.children_if_any(self._opened, f"/consumers/{group}/ids"))
 
     def offsets(self, group: str) -> dict[storage.TopicPartition, int]:
         """Returns a group's offsets. Exits with 1 for those of Kafka 0.7, and for a node that has no number."""
         found = {}
-        for topic in self._children(f"/consumers/{group}/offsets"):
-            for name in self._children(f"/consumers/{group}/offsets/{topic}"):
+        for topic in registry.children_if_any(self._opened, f"/consumers/{group}/offsets"):
+            for name in registry.children_if_any(self._opened, f"/consumers/{group}/offsets/{topic}"):
                 path = f"/consumers/{group}/offsets/{topic}/{name}"
                 if not name.isdigit():
                     fail(f"{path}: Kafka 0.7 counts bytes; upgrade its log first (jobs/upgrade.py)")
-                data = self._registry.get(path).data or b""
+                data = self._opened.get(path).data or b""
                 if not data.isdigit():
                     fail(f"{path}: {data!r} is no offset; correct or delete the node")
                 found[storage.TopicPartition(topic, int(name))] = int(data)
         return found
-
-    def _children(self, path: str) -> list[str]:
-        from ...registry import NoNodeError  # noqa: PLC0415
-
-        try:
-            return self._registry.children(path)
-        except NoNodeError:
-            return []

@@ -11,7 +11,16 @@ import json
 import time
 from collections.abc import Collection, Sequence
 
-from ...registry import Node, NodeExistsError, NoNodeError, Registry, RegistryError, discard, kafka_nodes, register
+from ...registry import (
+    Node,
+    NodeExistsError,
+    Registry,
+    RegistryError,
+    children_if_any,
+    discard,
+    kafka_nodes,
+    register,
+)
 from ...registry.kafka_nodes import BROKER_IDS, Endpoint, KafkaVersion, RegisteredBroker
 from ...storage import this_process
 
@@ -124,7 +133,4 @@ def _content(node: Node) -> dict[str, str]:
 
 def registered(registry: Registry, path: str) -> set[int]:
     """Returns the ids below a path; none if it is missing."""
-    try:
-        return {int(each) for each in registry.children(path) if each.isdigit()}
-    except NoNodeError:
-        return set()
+    return {int(each) for each in children_if_any(registry, path) if each.isdigit()}
