@@ -232,9 +232,14 @@ class RegisteredConsumer:
     timestamp_ms: int = field(default=-1, compare=False)
 
 
+def consumers_path(group: str) -> str:
+    """Returns the path below which the consumers of a group are."""
+    return f"{CONSUMERS}/{group}/ids"
+
+
 def consumer_path(group: str, consumer: str) -> str:
     """Returns the path of a consumer's ephemeral node."""
-    return f"{CONSUMERS}/{group}/ids/{consumer}"
+    return f"{consumers_path(group)}/{consumer}"
 
 
 def owner_path(group: str, topic: str, partition: int, broker: int | None = None) -> str:
@@ -242,9 +247,14 @@ def owner_path(group: str, topic: str, partition: int, broker: int | None = None
     return f"{CONSUMERS}/{group}/owners/{topic}/{_partition(partition, broker)}"
 
 
+def offsets_path(group: str) -> str:
+    """Returns the path below which the committed offsets of a group are, by topic."""
+    return f"{CONSUMERS}/{group}/offsets"
+
+
 def offset_path(group: str, topic: str, partition: int, broker: int | None = None) -> str:
     """Returns the path of a committed offset, decimal text in a persistent node; ``broker``: in 0.7."""
-    return f"{CONSUMERS}/{group}/offsets/{topic}/{_partition(partition, broker)}"
+    return f"{offsets_path(group)}/{topic}/{_partition(partition, broker)}"
 
 
 def _partition(partition: int, broker: int | None) -> str:

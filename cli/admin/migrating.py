@@ -180,20 +180,21 @@ class Offsets:
         """Returns the groups that have offsets, sorted."""
         return [
             name
-            for name in registry.children_if_any(self._opened, "/consumers")
-            if registry.children_if_any(self._opened, f"/consumers/{name}/offsets")
+            for name in registry.children_if_any(self._opened, registry.kafka_nodes.CONSUMERS)
+            if registry.children_if_any(self._opened, registry.kafka_nodes.offsets_path(name))
         ]
 
     def has_consumers(self, group: str) -> bool:
         """Whether a consumer of the group is registered."""
-        return bool(registry.children_if_any(self._opened, f"/consumers/{group}/ids"))
+        return bool(registry.children_if_any(self._opened, registry.kafka_nodes.consumers_path(group)))
 
     def offsets(self, group: str) -> dict[storage.TopicPartition, int]:
         """Returns a group's offsets. Exits with 1 for those of Kafka 0.7, and for a node that has no number."""
         found = {}
-        for topic in registry.children_if_any(self._opened, f"/consumers/{group}/offsets"):
-            for name in registry.children_if_any(self._opened, f"/consumers/{group}/offsets/{topic}"):
-                path = f"/consumers/{group}/offsets/{topic}/{name}"
+        for topic in registry.children_if_any(self._opened, registry.kafka_nodes.offsets_path(group)):
+            folder = f"{registry.kafka_nodes.offsets_path(group)}/{topic}"
+            for name in registry.children_if_any(self._opened, folder):
+                path = f"{folder}/{name}"
                 if not name.isdigit():
                     fail(f"{path}: Kafka 0.7 counts bytes; upgrade its log first (jobs/upgrade.py)")
                 data = self._opened.get(path).data or b""

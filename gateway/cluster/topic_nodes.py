@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any
 
 from ...registry import Change, NoNodeError, Registry, delete_tree, discard, kafka_nodes, put, register
-from ...registry.kafka_nodes import BROKER_TOPICS, KafkaVersion, PartitionState
+from ...registry.kafka_nodes import BROKER_TOPICS, CONSUMERS, KafkaVersion, PartitionState
 from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
 from ..threads import DiskWorker
 from .cluster import Cluster
 
 LOOK_S = 1.0
 CONFIGS, DELETED = "/config/topics", "/admin/delete_topics"
-_FOLDERS = ("/consumers", BROKER_TOPICS, CONFIGS, "/config/changes", DELETED)  # tools expect them
+_FOLDERS = (CONSUMERS, BROKER_TOPICS, CONFIGS, "/config/changes", DELETED)  # tools expect them
 
 logger = logging.getLogger(__name__)
 
