@@ -123,13 +123,12 @@ class TopicNodes(DiskWorker[LogManager]):
         return nodes
 
     def _forget(self, name: str) -> None:
-        delete_tree(self._registry, kafka_nodes.topic_path(name))
-        discard(self._registry, f"{CONFIGS}/{name}")
+        path, config = kafka_nodes.topic_path(name), f"{CONFIGS}/{name}"
+        delete_tree(self._registry, path)
+        discard(self._registry, config)
         discard(self._registry, f"{DELETED}/{name}")
-        ours = (f"{kafka_nodes.topic_path(name)}/", kafka_nodes.topic_path(name), f"{CONFIGS}/{name}")
-        self._written = {
-            path: data for path, data in self._written.items() if not path.startswith(ours[0]) and path not in ours[1:]
-        }
+        for each in [each for each in self._written if each in (path, config) or each.startswith(f"{path}/")]:
+            del self._written[each]
 
     # What tools ask for
 
