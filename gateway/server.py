@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..registry import Registry
+from ..registry import Registry, open_registry
 from ..registry.kafka_nodes import Endpoint, kafka_version
 from ..storage import (
     GROUP_METADATA_TOPIC,
@@ -18,7 +18,7 @@ from ..storage import (
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, TopicNodes, View, check_directory, find_cluster_id, open_registry
+from .cluster import Cluster, Homes, TopicNodes, View, check_directory, find_cluster_id
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -185,9 +185,16 @@ class Gateway:
         )
 
     def _open_registry(self, starting: ExitStack, own: LogManager) -> Registry:
-        registry = open_registry(self.config, self._log_dir, own.filesystem)
+        config, given_ms = self.config, self.config.zookeeper_connection_timeout_ms
+        registry = open_registry(
+            self._log_dir,
+            config.zookeeper_connect or None,
+            filesystem=own.filesystem,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=None if given_ms < 0 else given_ms,
+        )
         starting.callback(registry.close)
-        if self.config.zookeeper_connect:
+        if config.zookeeper_connect:
             check_directory(registry, own)
         return registry
 

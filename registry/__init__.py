@@ -1,9 +1,8 @@
 """Who is there: a small tree of nodes that several processes share, as old Kafkas keep it in ZooKeeper.
 
 :class:`Registry` is the interface. :class:`FileRegistry` keeps the nodes in files beside the log,
-:class:`ZooKeeperRegistry` in a real ZooKeeper (it needs the extra ``[zookeeper]``); ``kafka_nodes`` has the paths and
-contents of Kafka's nodes. Of ``storage`` it uses errors and
-the port to files.
+:class:`ZooKeeperRegistry` in a real ZooKeeper (it needs the extra ``[zookeeper]``); :func:`open_registry` opens one of
+them. ``kafka_nodes`` has the paths and contents of Kafka's nodes. Of ``storage`` it uses errors and the port to files.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         SessionExpiredError as SessionExpiredError,
     )
     from .files import FileRegistry as FileRegistry
+    from .opening import open_registry as open_registry
     from .operations import (
         children_if_any as children_if_any,
         delete_tree as delete_tree,
@@ -60,6 +60,7 @@ else:
                 "SessionExpiredError",
             ],
             "files": ["FileRegistry"],
+            "opening": ["open_registry"],
             "operations": ["children_if_any", "delete_tree", "discard", "put", "register", "tree_of", "walk"],
             "port": ["ANY_VERSION", "Change", "Listener", "Node", "Registry", "SessionState", "Watch"],
             "zookeeper": ["ZooKeeperRegistry"],

@@ -21,13 +21,23 @@ from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, this_pro
 from .calls import Calls
 from .errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from .journal import Journal
-from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path, parent_path
+from .port import (
+    ANY_VERSION,
+    TIMEOUT_MS,
+    Change,
+    Listener,
+    Node,
+    SessionState,
+    Watch,
+    checked_data,
+    checked_path,
+    parent_path,
+)
 from .tree import Mark, Operation, Tree
 
 FILE = ".commitlog.registry"
 LOCK = f"{FILE}.lock"
 SESSION = ".commitlog.session-"
-TIMEOUT_MS = 18_000  # as zookeeper.session.timeout.ms of Kafka 2.7
 LOOK_S = 0.1
 SIGN_S, SILENT_S = 1.0, 4.0  # how often a session with watches gives a sign of life; without one it is reported
 _HOLDER_BYTES_MAX = 1000

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, Self
 from .errors import InvalidPathError, RegistryError
 
 ANY_VERSION = -1
+TIMEOUT_MS = 18_000  # of a session; as zookeeper.session.timeout.ms of Kafka 2.7
 DATA_BYTES_MAX = 1_000_000  # of a node; ZooKeeper closes the connection of who sends a request above 1 MiB
 _NEVER = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")  # characters that ZooKeeper refuses in a path
 

@@ -27,9 +27,18 @@ from .errors import (
     RegistryError,
     SessionExpiredError,
 )
-from .port import ANY_VERSION, Change, Listener, Node, SessionState, Watch, checked_data, checked_path, parent_path
-
-TIMEOUT_MS = 18_000  # zookeeper.session.timeout.ms of Kafka 2.7
+from .port import (
+    ANY_VERSION,
+    TIMEOUT_MS,
+    Change,
+    Listener,
+    Node,
+    SessionState,
+    Watch,
+    checked_data,
+    checked_path,
+    parent_path,
+)
 
 _CHANGES = {
     EventType.CREATED: Change.CREATED,

@@ -60,6 +60,7 @@ FLOORS = {
         listeners
         """,
     "registry": """
+        opening
         files zookeeper
         journal operations calls kafka_nodes
         tree

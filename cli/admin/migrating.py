@@ -63,15 +63,7 @@ def migrate(manager: storage.LogManager, connect: str | None, plan: Plan) -> Non
     """Prints the offsets, and copies them with ``--execute``."""
     if plan.groups is not None and not plan.groups:
         raise typer.BadParameter("give either --group (repeatable) or --all-groups")
-    if connect is None:
-        with registry.FileRegistry(manager.directory) as opened:
-            _migrate(manager, opened, plan)
-        return
-    try:
-        open_zookeeper = registry.ZooKeeperRegistry
-    except ImportError as error:
-        fail(f"{error}: install the extra, pip install 'spark-commitlog[zookeeper]'")
-    with open_zookeeper(connect) as opened:
+    with registry.open_registry(manager.directory, connect) as opened:
         _migrate(manager, opened, plan)
 
 

@@ -2,7 +2,7 @@
 
 :class:`Cluster` is one node's sight of the others. ``registration`` has the nodes in the registry, ``view`` the leaders
 that follow from who lives, ``homes`` the coordinators, ``topic_nodes`` what old clients look for, ``cluster_id`` the id
-of the cluster; ``opening`` opens the registry that the settings name.
+of the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         find_cluster_id as find_cluster_id,
     )
     from .homes import Homes as Homes
-    from .opening import open_registry as open_registry
     from .registration import (
         OF_0_7 as OF_0_7,
         NodeIdInUseError as NodeIdInUseError,
@@ -35,7 +34,6 @@ else:
             "cluster": ["Cluster"],
             "cluster_id": ["InconsistentClusterIdError", "check_directory", "find_cluster_id"],
             "homes": ["Homes"],
-            "opening": ["open_registry"],
             "registration": ["NodeIdInUseError", "OF_0_7", "OtherBrokersError", "Registration"],
             "topic_nodes": ["TopicNodes"],
             "view": ["Leader", "NOBODY", "View"],

@@ -9,10 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from ...registry import Registry
+from ...registry import Registry, open_registry
 from ...storage import Clock, LogStoreError, PositionLogDirectory
-from ..cluster import open_registry
-from ..config import GatewayConfig
 from ..listeners import Address
 from ..network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .answers import Answers
@@ -109,10 +107,8 @@ class PositionGateway:
         """Begins a session in the ZooKeeper that the settings name; None if they name none."""
         if not self.config.zk_connect:
             return None
-        timeout_ms = self.config.zk_session_timeout_ms
         registry = open_registry(
-            GatewayConfig(zookeeper_connect=self.config.zk_connect, zookeeper_session_timeout_ms=timeout_ms),
-            self._log_dir,
+            self._log_dir, self.config.zk_connect, session_timeout_ms=self.config.zk_session_timeout_ms
         )
         starting.callback(registry.close)
         self.registry = registry
