@@ -105,10 +105,10 @@ class Groups:
     def find(self, name: str, records: Collection[GroupKey]) -> Group | None:
         """Returns a group that has, or had, members, given its records; forgets one that another process deleted."""
         group = self.by_name.get(name)
-        is_kept = group is None or group.state is not State.EMPTY or group.expected is None
-        if is_kept or GroupMetadataKey(name) in records:
+        if group is None or group.state is not State.EMPTY or group.expected is None:
             return group
-        assert group is not None  # it is not kept
+        if GroupMetadataKey(name) in records:
+            return group
         logger.info("group %s: was deleted by another process", name)
         group.enter(State.DEAD)
         self.forget(group)
