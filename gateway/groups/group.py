@@ -133,7 +133,7 @@ class Group:
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.id
         self.members[member.id] = member
-        self._supported.update({name for name, _ in member.protocols})
+        self._supported.update(member.protocol_names)
         self.leader = self.leader or member.id
         self.drop_pending(member.id)
 
@@ -142,7 +142,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.stop_waiting()
-            self._supported.subtract({name for name, _ in member.protocols})
+            self._supported.subtract(member.protocol_names)
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -158,9 +158,9 @@ class Group:
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Changes what a member asks for."""
-        self._supported.subtract({name for name, _ in member.protocols})
+        self._supported.subtract(member.protocol_names)
         member.protocols = protocols
-        self._supported.update({name for name, _ in member.protocols})
+        self._supported.update(member.protocol_names)
         member.rebalance_timeout_ms, member.session_timeout_ms = rebalance_timeout_ms, session_timeout_ms
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> Member:

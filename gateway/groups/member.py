@@ -63,6 +63,11 @@ class Member:
         """Whether the member must send something now: it need not while one of its requests waits for an answer."""
         return self.is_new or (self.join_done is None and self.sync_done is None)
 
+    @property
+    def protocol_names(self) -> set[str]:
+        """The names of the member's protocols; one that it names twice is there once."""
+        return {name for name, _ in self.protocols}
+
     def metadata(self, protocol: str) -> bytes:
         """Returns the member's metadata for one of its protocols."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
