@@ -28,7 +28,7 @@ def list_offsets(request: Request, context: Context) -> None:
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
     if request.version == 0:
-        _after_catching_up(context, _behind(led), lambda: request.answer(offsets_before(request, context, led)))
+        _after_catching_up(context, led, lambda: request.answer(offsets_before(request, context, led)))
         return
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
@@ -38,14 +38,15 @@ def list_offsets(request: Request, context: Context) -> None:
         else:
             request.answer(_offsets(request, context, led, None))
 
-    _after_catching_up(context, _behind(led), answer)
+    _after_catching_up(context, led, answer)
 
 
-def _after_catching_up(context: Context, behind: list[LedPartition], then: Callable[[], None]) -> None:
+def _after_catching_up(context: Context, led: Led, then: Callable[[], None]) -> None:
     """Calls ``then`` when what others appended to the partitions is synced and shown."""
+    behind = [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
     put: Callable[[int, Exception | None], None] = gathering(len(behind), lambda _: then())
-    for index, led in enumerate(behind):
-        context.appender.catch_up(led, partial(put, index))
+    for index, each in enumerate(behind):
+        context.appender.catch_up(each, partial(put, index))
 
 
 def _offsets(request: Request, context: Context, led: Led, manager: LogManager | None) -> Mapping[str, Any]:
@@ -133,11 +134,7 @@ def offset_for_leader_epoch(request: Request, context: Context) -> None:
         ]
         request.answer({"topics": topics})
 
-    _after_catching_up(context, _behind(led), answer)
-
-
-def _behind(led: Led) -> list[LedPartition]:
-    return [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
+    _after_catching_up(context, led, answer)
 
 
 def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> Mapping[str, Any]:
