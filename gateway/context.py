@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..registry import Registry
-from ..storage import GROUP_METADATA_TOPIC, Clock, LogManager
+from ..storage import Clock, LogManager
 from .cluster import Cluster, Homes
 from .config import GatewayConfig
 from .figures import Figures
@@ -65,11 +65,6 @@ class Context:
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
-
-    def partition_of(self, topic: str, name: str) -> int:
-        """Returns the partition of an internal topic that a group or a transactional id belongs to."""
-        homes = self.group_homes if topic == GROUP_METADATA_TOPIC else self.transaction_homes
-        return homes.home_of(name)
 
     def address_for(self, request: Request) -> Address:
         """Returns the address for a client to connect to: that of the listener that it is connected to."""

@@ -59,12 +59,13 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
     kind = getattr(body, "key_type", 0)
     if kind not in (0, 1):
         raise MalformedRequestError(f"a coordinator of kind {kind}")
-    topic = TRANSACTION_STATE_TOPIC if kind else GROUP_METADATA_TOPIC
+    topic, homes = (
+        (TRANSACTION_STATE_TOPIC, context.transaction_homes) if kind else (GROUP_METADATA_TOPIC, context.group_homes)
+    )
     by_id = {each["node_id"]: each for each in nodes(request, context, "node_id")}
 
     def found(key: str) -> Mapping[str, Any]:
-        partition = context.partition_of(topic, key)
-        node = by_id.get(context.cluster.leader(topic, partition).node)
+        node = by_id.get(context.cluster.leader(topic, homes.home_of(key)).node)
         return _NO_COORDINATOR if node is None else node
 
     if request.version < _NO_COORDINATOR_VERSIONS:
