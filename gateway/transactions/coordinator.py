@@ -217,8 +217,11 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str, done: Callable[[ErrorCode, TransactionLogValue | None], None]) -> None:
         """Calls ``done`` with the newest state of an id, or TRANSACTIONAL_ID_NOT_FOUND."""
-        if not transactional_id or not self._ids.homes.has(transactional_id):
-            done(ErrorCode.not_coordinator if transactional_id else ErrorCode.invalid_request, None)
+        if not transactional_id:
+            done(ErrorCode.invalid_request, None)
+            return
+        if not self._ids.homes.has(transactional_id):
+            done(ErrorCode.not_coordinator, None)
             return
 
         def found(value: TransactionLogValue | None) -> None:
