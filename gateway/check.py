@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from .config import GatewayConfig
-from .listeners import Address
+from .listeners import Address, Listener
 from .protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
 from .security import HASHES
 
@@ -62,7 +62,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
     """
     listener = config.all_listeners[0]
     with ExitStack() as stack:
-        client = _Client(stack.enter_context(closing(_connected(config))))
+        client = _Client(stack.enter_context(closing(_connected(config, listener))))
         yield f"connected to {listener.address}{' by TLS' if listener.has_tls else ''}"
         served = client.ask(ApiKey.API_VERSIONS, 2).api_keys
         yield f"{len(served)} kinds of requests are served"
@@ -79,8 +79,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
         yield f"groups are coordinated by {coordinator.host}:{coordinator.port}"
 
 
-def _connected(config: GatewayConfig) -> socket.socket:
-    listener = config.all_listeners[0]
+def _connected(config: GatewayConfig, listener: Listener) -> socket.socket:
     address = listener.address
     try:
         plain = socket.create_connection(address, timeout=TIMEOUT_S)
