@@ -7,26 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
+from tests.support.waiting import soon
 
-TIMEOUT_S = 120.0
 SOON = {"log_retention_check_interval_ms": 200}
 OUT_OF_RANGE = 1
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
 
 
 def create(client: WireClient, topic: str, **configs: str) -> None:
@@ -44,9 +34,9 @@ def produce(client: WireClient, topic: str, records: bytes) -> None:
     assert not done.error_code
 
 
-def child_of(gateway: Gateway) -> int | None:
-    """The process id of the child that maintains the gateway's directory."""
-    found = subprocess.run(["pgrep", "-f", f"maintain .*{gateway.log_dir}"], capture_output=True, check=False).stdout
+def child_of(log_dir: Path) -> int | None:
+    """The process id of the child that maintains a gateway's directory."""
+    found = subprocess.run(["pgrep", "-f", f"maintain .*{log_dir}"], capture_output=True, check=False).stdout
     return int(found.split()[0]) if found else None
 
 
@@ -57,7 +47,7 @@ def test_old_segments_are_deleted_while_clients_produce(tmp_path: Path) -> None:
         for _ in range(3):
             for topic in ("orders", "kept"):
                 produce(client, topic, bytes(batch(b"x" * 700_000)))
-        until(lambda: fetched_code(client, "orders", 0) == OUT_OF_RANGE)
+        soon(lambda: fetched_code(client, "orders", 0) == OUT_OF_RANGE)
         assert fetched_code(client, "kept", 0) == 0
         produce(client, "orders", bytes(batch(b"next")))
 
@@ -74,7 +64,7 @@ def test_nothing_is_compacted_if_the_settings_say_so(
     settings = {**SOON, "log_cleaner_enable": cleaner, "commitlog_maintenance_enable": enabled}
     with serving(tmp_path / "log", **settings):
         if enabled:
-            until(lambda: asked)
+            soon(lambda: bool(asked))
     assert asked[:1] == (['[retain]\nevery = "200 milliseconds"\n'] if enabled else [])
 
 
@@ -85,17 +75,17 @@ def test_a_failure_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptu
         produce(client, "orders", bytes(batch(b"one")))
     shutil.rmtree(tmp_path / "log" / "orders-0")
     with serving(tmp_path / "log", **SOON) as gateway:
-        until(lambda: gateway.figures.snapshot().failed_maintenance)
+        soon(lambda: gateway.figures.snapshot().failed_maintenance > 0)
     assert any("maintenance of orders-0" in each for each in caplog.messages)
 
 
 def test_a_child_that_was_killed_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with serving(tmp_path / "log", **SOON) as gateway:
-        until(lambda: child_of(gateway))
-        pid = child_of(gateway)
+        soon(lambda: child_of(tmp_path / "log") is not None)
+        pid = child_of(tmp_path / "log")
         assert pid is not None
         os.kill(pid, 9)
-        until(lambda: gateway.figures.snapshot().failed_maintenance)
+        soon(lambda: gateway.figures.snapshot().failed_maintenance > 0)
     assert any("exit code -9" in each for each in caplog.messages)
 
 
@@ -104,10 +94,9 @@ def test_it_ends_with_the_gateway(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", "gateway"]
     settings = ["--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0"]
     server = subprocess.Popen([*command, *settings, "--config", "log.retention.check.interval.ms=100"])
-    pgrep = ["pgrep", "-f", f"maintain .*{tmp_path}"]
     try:
-        until(lambda: subprocess.run(pgrep, capture_output=True, check=False).stdout)
+        soon(lambda: child_of(tmp_path / "log") is not None)
     finally:
         server.send_signal(number)
         server.wait(60)
-    until(lambda: not subprocess.run(pgrep, capture_output=True, check=False).stdout)
+    soon(lambda: child_of(tmp_path / "log") is None)
