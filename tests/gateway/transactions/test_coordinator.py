@@ -10,17 +10,10 @@ from pyspark_commitlog.gateway.protocol import ErrorCode
 from pyspark_commitlog.storage import Producer, TransactionCoordinator, TransactionStates, delete_topic, empty_state
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
-from tests.support.logs.transactions import APP, clock_of, content, make_topics, manage
+from tests.support.logs.transactions import APP, clock_of, content, manage
 from tests.support.transaction_bench import Bench
 
 NONE = ErrorCode.none
-
-
-@pytest.fixture
-def disk() -> MemoryFileSystem:
-    disk = MemoryFileSystem()
-    make_topics(disk)
-    return disk
 
 
 @pytest.fixture

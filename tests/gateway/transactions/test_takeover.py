@@ -10,17 +10,10 @@ from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.protocol import ErrorCode
 from pyspark_commitlog.storage import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
-from tests.support.logs.transactions import APP, content, make_topics, manage
+from tests.support.logs.transactions import APP, content, manage
 from tests.support.transaction_bench import Bench
 
 NONE = ErrorCode.none
-
-
-@pytest.fixture
-def disk() -> MemoryFileSystem:
-    disk = MemoryFileSystem()
-    make_topics(disk)
-    return disk
 
 
 class Node:
