@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
 from confluent_kafka import Consumer, Producer
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.security import UsersFile
 from tests.support.gateway import WireClient, serving
 
 METADATA, COORDINATOR, CLUSTER = 3, 10, 60
+
+
+class _At(NamedTuple):
+    """What a client needs to know of a gateway."""
+
+    address: tuple[str, int]
 
 
 @pytest.fixture
@@ -82,23 +88,13 @@ def test_answers_have_the_address_of_the_listener_that_was_asked(
         for name, expected in zip(("IN", "OUT"), told, strict=True):
             address = gateway.addresses[name]
             own = f"127.0.0.1:{address.port}"
-            with WireClient(_at(gateway, name)) as client:
+            with WireClient(_At(("127.0.0.1", address.port))) as client:
                 nodes = [
                     client.ask(METADATA, 9, topics=()).brokers[0],
                     client.ask(COORDINATOR, 3, key="group", key_type=0),
                     client.ask(CLUSTER, 0).brokers[0],
                 ]
             assert {f"{each.host}:{each.port}" for each in nodes} == {own if expected == "own" else expected}
-
-
-class _At:
-    def __init__(self, port: int) -> None:
-        self.address = "127.0.0.1", port
-
-
-def _at(gateway: Gateway, name: str) -> Gateway:
-    """What a client needs to know of a gateway, with the address of one listener."""
-    return _At(gateway.addresses[name].port)  # type: ignore[return-value]
 
 
 def test_the_first_listener_is_closed_if_the_second_cannot_listen(tmp_path: Path) -> None:
