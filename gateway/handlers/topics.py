@@ -20,6 +20,7 @@ from ..context import Context, ManagerWorker
 from ..partitions import LedPartition, TopicInfo
 from ..protocol import ErrorCode, RequestError, code_of, message_of
 from ..request import Request
+from .brokers import check_replicas
 from .configs import described_topic_configs
 from .metadata import is_legal
 
@@ -122,7 +123,7 @@ def _partitions(context: Context, asked: Any) -> int:
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
             raise RequestError(ErrorCode.invalid_request, "give assignments, or numbers of partitions and replicas")
-        _check_replicas(context, [each.broker_ids for each in asked.assignments])
+        check_replicas(context, [each.broker_ids for each in asked.assignments])
         if sorted(each.partition_index for each in asked.assignments) != list(range(len(asked.assignments))):
             raise RequestError(ErrorCode.invalid_replica_assignment, "partitions must count from 0 on without a gap")
         return len(asked.assignments)
@@ -134,12 +135,6 @@ def _partitions(context: Context, asked: Any) -> int:
     if asked.num_partitions != DEFAULT and asked.num_partitions < 1:
         raise RequestError(ErrorCode.invalid_partitions, "a topic has at least 1 partition")
     return context.config.num_partitions if asked.num_partitions == DEFAULT else int(asked.num_partitions)
-
-
-def _check_replicas(context: Context, assignments: Sequence[Sequence[int]]) -> None:
-    node = context.config.node_id
-    if any(tuple(brokers) != (node,) for brokers in assignments):
-        raise RequestError(ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}")
 
 
 # --- DeleteTopics
@@ -230,7 +225,7 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
         if asked.assignments is not None:
             if len(asked.assignments) != asked.count - len(topic.partitions):
                 raise RequestError(ErrorCode.invalid_replica_assignment, "give one assignment for each new partition")
-            _check_replicas(context, [each.broker_ids for each in asked.assignments])
+            check_replicas(context, [each.broker_ids for each in asked.assignments])
         add_partitions(manager, asked.name, asked.count, dry_run=is_dry)
     except Exception as error:
         return {"name": asked.name, "error_code": code_of(error), "error_message": message_of(error)}

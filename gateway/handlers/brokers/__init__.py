@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .replicas import (
         alter_reassignments as alter_reassignments,
         alter_replica_log_dirs as alter_replica_log_dirs,
+        check_replicas as check_replicas,
         elect_leaders as elect_leaders,
         list_reassignments as list_reassignments,
         refused_elections as refused_elections,
@@ -36,6 +37,7 @@ else:
             "replicas": [
                 "alter_reassignments",
                 "alter_replica_log_dirs",
+                "check_replicas",
                 "elect_leaders",
                 "list_reassignments",
                 "refused_elections",

@@ -7,12 +7,12 @@ Each partition has one replica, in the one directory of the one node, so nothing
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....storage import TopicPartition
 from ...context import Context
-from ...protocol import ErrorCode
+from ...protocol import ErrorCode, RequestError, message_of
 from ...request import Request
 
 _ELECTION_TYPES = (0, 1)  # of the preferred replica, and of any
@@ -57,12 +57,20 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
             return ErrorCode.unknown_topic_or_partition, None
         if replicas is None:
             return ErrorCode.no_reassignment_in_progress, None
-        node = context.config.node_id
-        if tuple(replicas) != (node,):
-            return ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}"
+        try:
+            check_replicas(context, [replicas])
+        except RequestError as error:
+            return error.code, message_of(error)
         return ErrorCode.none, None
 
     return {"error_message": None, **_reassignments(request.body, told)}
+
+
+def check_replicas(context: Context, assignments: Sequence[Sequence[int]]) -> None:
+    """Raises RequestError if replicas of a partition shall be elsewhere than on this node."""
+    node = context.config.node_id
+    if any(tuple(brokers) != (node,) for brokers in assignments):
+        raise RequestError(ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}")
 
 
 def refused_reassignments(body: Any, code: ErrorCode) -> Answer:
