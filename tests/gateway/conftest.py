@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from tests.support.gateway import WireClient, serving
+from tests.support.gateway import WireClient, create_topic, serving
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,7 @@ def client(gateway: Gateway) -> Iterator[WireClient]:
 def topic(client: WireClient, request: pytest.FixtureRequest) -> str:
     """A topic with two partitions, named after the test."""
     name = "".join(each if each.isalnum() else "-" for each in request.node.name)[:200]
-    asked = {"name": name, "num_partitions": 2, "replication_factor": 1}
-    assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
+    create_topic(client, name, 2)
     return name
 
 

@@ -116,6 +116,13 @@ def request_body(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
+def create_topic(client: WireClient, name: str, partitions: int = 1, **configs: str) -> None:
+    """Creates a topic; ``configs``: by names with ``_`` in place of dots."""
+    given = [{"name": config.replace("_", "."), "value": value} for config, value in configs.items()]
+    asked = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": given}
+    assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
+
+
 def produce_fields(topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1) -> dict[str, Any]:
     """The fields of a Produce request for one partition."""
     data = [{"index": partition, "records": records}]

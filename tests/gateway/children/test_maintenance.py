@@ -11,18 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
+from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.support.waiting import soon
 
 SOON = {"log_retention_check_interval_ms": 200}
 OUT_OF_RANGE = 1
-
-
-def create(client: WireClient, topic: str, **configs: str) -> None:
-    given = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
-    asked = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": given}
-    assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
 
 
 def fetched_code(client: WireClient, topic: str, offset: int) -> int:
@@ -42,8 +36,8 @@ def child_of(log_dir: Path) -> int | None:
 
 def test_old_segments_are_deleted_while_clients_produce(tmp_path: Path) -> None:
     with serving(tmp_path / "log", **SOON) as gateway, WireClient(gateway) as client:
-        create(client, "orders", retention_bytes="1", retention_ms="-1", segment_bytes="1048576")
-        create(client, "kept", retention_ms="-1", segment_bytes="1048576")
+        create_topic(client, "orders", retention_bytes="1", retention_ms="-1", segment_bytes="1048576")
+        create_topic(client, "kept", retention_ms="-1", segment_bytes="1048576")
         for _ in range(3):
             for topic in ("orders", "kept"):
                 produce(client, topic, bytes(batch(b"x" * 700_000)))
@@ -71,7 +65,7 @@ def test_nothing_is_compacted_if_the_settings_say_so(
 def test_a_failure_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
     with serving(tmp_path / "log", commitlog_maintenance_enable=False) as gateway, WireClient(gateway) as client:
-        create(client, "orders")
+        create_topic(client, "orders")
         produce(client, "orders", bytes(batch(b"one")))
     shutil.rmtree(tmp_path / "log" / "orders-0")
     with serving(tmp_path / "log", **SOON) as gateway:

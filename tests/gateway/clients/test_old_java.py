@@ -12,7 +12,7 @@ import pytest
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import LogManager
 from tests.gateway.clients.programs import TIMEOUT_S
-from tests.support.gateway import WireClient, serving
+from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.kafka import kafka_jvm, old_kafka
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.logs import building
@@ -36,10 +36,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def create(gateway: Gateway, topic: str, partitions: int = 1, **configs: str) -> None:
-    wanted = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
     with WireClient(gateway) as client:
-        asked = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": wanted}
-        assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
+        create_topic(client, topic, partitions, **configs)
 
 
 def run(release: str, main: str, *arguments: str, stdin: str = "") -> str:
