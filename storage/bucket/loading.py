@@ -37,7 +37,7 @@ def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]
     _replay(store, state, head, attempts)
     while (commit := read_commit(store, state.number + 1, attempts())) is not None:
         apply(state, commit)
-    _check_end(store, state, head, attempts)
+    _check_end(store, state, attempts)
     return state
 
 
@@ -136,9 +136,9 @@ def _replay(store: ObjectStore, state: State, head: int, attempts: Callable[[], 
                 apply(state, commit)
 
 
-def _check_end(store: ObjectStore, state: State, head: int, attempts: Callable[[], Attempts]) -> None:
+def _check_end(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
     """Raises CorruptionError if commits after a missing one are there: nothing must be written into the hole."""
-    are_more = state.number < head or _exists(store, state.number + 2, attempts)
+    are_more = _exists(store, state.number + 2, attempts)
     if not are_more and state.number == 0:  # the first ones expired, perhaps: what a list names was there
         are_more = bool(patiently(attempts(), lambda: list(store.list("commits"))))
     if are_more and read_commit(store, state.number + 1, attempts()) is None:
