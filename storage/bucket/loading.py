@@ -16,7 +16,7 @@ from .commits.checkpoints import CHECKPOINT_BYTES_MAX, EVERY, NEWEST, checkpoint
 from .commits.codec import COMMIT_BYTES_MAX, decode_commit
 from .commits.commit import Commit, commit_key
 from .commits.state import State
-from .stores.patience import Attempts, patiently
+from .stores.patience import Attempts, patiently, read_object
 from .stores.port import ObjectStore
 
 AT_ONCE = 16  # commits that are read at the same time
@@ -43,18 +43,7 @@ def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]
 
 def read_commit(store: ObjectStore, number: int, attempts: Attempts) -> Commit | None:
     """Returns a commit; None if the store says that there is none. Raises CorruptionError with its name."""
-    key = commit_key(number)
-
-    def read() -> Commit:
-        try:
-            return decode_commit(store.get(key, limit=COMMIT_BYTES_MAX))
-        except CorruptionError as error:
-            raise error.located(f"{store.url}/{key}") from None
-
-    try:
-        return patiently(attempts, read)
-    except ObjectMissingError:
-        return None
+    return read_object(store, commit_key(number), COMMIT_BYTES_MAX, decode_commit, attempts)
 
 
 def find_head(exists: Callable[[int], bool], known: int) -> int:

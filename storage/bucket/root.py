@@ -8,11 +8,11 @@ from random import Random, SystemRandom
 from typing import NamedTuple
 
 from ..clock import Clock, SystemClock
-from ..errors import CorruptionError, NotALogDirError, ObjectMissingError, ObjectStoreError, StorageError
+from ..errors import CorruptionError, NotALogDirError, ObjectStoreError, StorageError
 from ..verdicts import Finding, Verdict
 from .commit_log import CommitLog
 from .commits.fields import Fields
-from .stores.patience import Attempts, Patience, patiently
+from .stores.patience import Attempts, Patience, patiently, read_object
 from .stores.port import ObjectStore
 from .stores.probe import check_store
 from .stores.remote import open_store
@@ -63,17 +63,7 @@ def open_root(
 
 def read_identity(store: ObjectStore, attempts: Attempts) -> Identity | None:
     """Returns what names the log; None if there is nothing. Raises CorruptionError, also for a newer format."""
-
-    def read() -> Identity:
-        try:
-            return _decode(store.get(IDENTITY, limit=_BYTES_MAX))
-        except CorruptionError as error:
-            raise error.located(f"{store.url}/{IDENTITY}") from None
-
-    try:
-        return patiently(attempts, read)
-    except ObjectMissingError:
-        return None
+    return read_object(store, IDENTITY, _BYTES_MAX, _decode, attempts)
 
 
 def _decode(data: bytes) -> Identity:

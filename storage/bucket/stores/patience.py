@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ...clock import Clock
 from ...errors import CorruptionError, ObjectMissingError, ObjectStoreError, StoreAccessError
+from .port import ObjectStore
 
 _Result = TypeVar("_Result")
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
@@ -59,3 +60,23 @@ def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
         except ObjectStoreError:
             if not attempts.wait():
                 raise
+
+
+def read_object(
+    store: ObjectStore, key: str, limit: int, decode: Callable[[bytes], _Result], attempts: Attempts
+) -> _Result | None:
+    """Returns what ``decode`` makes of an object of at most ``limit`` bytes; None if the store says that there is none.
+
+    Raises CorruptionError with the object's name, and as :func:`patiently`.
+    """
+
+    def read() -> _Result:
+        try:
+            return decode(store.get(key, limit=limit))
+        except CorruptionError as error:
+            raise error.located(f"{store.url}/{key}") from None
+
+    try:
+        return patiently(attempts, read)
+    except ObjectMissingError:
+        return None
