@@ -46,6 +46,11 @@ def read_commit(store: ObjectStore, number: int, attempts: Attempts) -> Commit |
     return read_object(store, commit_key(number), COMMIT_BYTES_MAX, decode_commit, attempts)
 
 
+def lists_commits(store: ObjectStore, attempts: Attempts) -> bool:
+    """Whether the store lists a commit; reads the first page of the list only."""
+    return patiently(attempts, lambda: any(True for _ in store.list("commits")))
+
+
 def find_head(exists: Callable[[int], bool], known: int) -> int:
     """Returns the last number of which ``exists`` is true, in steps that double and then halve.
 
@@ -129,7 +134,7 @@ def _check_end(store: ObjectStore, state: State, attempts: Callable[[], Attempts
     """Raises CorruptionError if commits after a missing one are there: nothing must be written into the hole."""
     are_more = _exists(store, state.number + 2, attempts)
     if not are_more and state.number == 0:  # the first ones expired, perhaps: what a list names was there
-        are_more = bool(patiently(attempts(), lambda: list(store.list("commits"))))
+        are_more = lists_commits(store, attempts())
     if are_more and read_commit(store, state.number + 1, attempts()) is None:
         raise _hole(store, state)
 

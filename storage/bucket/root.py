@@ -12,7 +12,8 @@ from ..errors import CorruptionError, NotALogDirError, ObjectStoreError, Storage
 from ..verdicts import Finding, Verdict
 from .commit_log import CommitLog
 from .commits.fields import Fields
-from .stores.patience import Attempts, Patience, patiently, read_object
+from .loading import lists_commits
+from .stores.patience import Attempts, Patience, read_object
 from .stores.port import ObjectStore
 from .stores.probe import check_store
 from .stores.remote import open_store
@@ -75,7 +76,7 @@ def _decode(data: bytes) -> Identity:
 
 def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
     """Raises CorruptionError if commits are there: a log whose name is lost must not become another one."""
-    if patiently(attempts, lambda: any(True for _ in store.list("commits"))):
+    if lists_commits(store, attempts):
         raise CorruptionError("is missing, but commits are there: restore it", path=f"{store.url}/{IDENTITY}")
 
 
