@@ -33,7 +33,7 @@ FLOORS = {
         writing
         reading verify
         recovery
-        segment dump kafka_0_7
+        segment dump kafka_0_7 topic_rules
         format
         config filesystem prefetch text paths classes
         kernels errors clock verdicts

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from ..config import LogConfig
-from ..errors import InvalidConfigError, TopicExistsError, UnknownTopicOrPartitionError
+from ..errors import TopicExistsError, UnknownTopicOrPartitionError
 from ..format.files import checkpoints, file_names
+from ..topic_rules import changed_configs, check_free, check_more_partitions, check_partitions
 from .commits.commit import TopicChange
 from .commits.state import State, Topic
 
@@ -27,14 +28,8 @@ def create_topic(state: State, name: str, partitions: int, configs: Mapping[str,
     """
     file_names.check_topic_name(name)
     LogConfig.from_mapping(configs or {})
-    if not 1 <= partitions <= file_names.PARTITIONS_MAX:
-        raise InvalidConfigError(
-            f"topic {name!r} cannot have {partitions} partitions: give a number from 1 to {file_names.PARTITIONS_MAX}"
-        )
-    clash = next((other for other in state.topic_ids if file_names.collides(name, other)), None)
-    if clash is not None:
-        why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
-        raise TopicExistsError(f"topic {clash!r} exists{why}")
+    check_partitions(name, partitions)
+    check_free(name, state.topic_ids)
     return TopicChange("create", name, checkpoints.encode_id(uuid4()), partitions, dict(configs or {}))
 
 
@@ -58,22 +53,13 @@ def ensure_topic(
 def alter_configs(state: State, name: str, changes: Mapping[str, str | None]) -> TopicChange:
     """Proposes other settings; a value of None resets one. Raises UnknownTopicOrPartitionError, InvalidConfigError."""
     topic = find_topic(state, name)
-    missing = [key for key, value in changes.items() if value is None and key not in topic.configs]
-    if missing:
-        raise InvalidConfigError(f"topic {name!r} has no config {', '.join(missing)} of its own to reset")
-    configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
-    LogConfig.from_mapping(configs)
-    return TopicChange("alter", name, topic.topic_id, configs=configs)
+    return TopicChange("alter", name, topic.topic_id, configs=changed_configs(name, topic.configs, changes))
 
 
 def add_partitions(state: State, name: str, total: int) -> TopicChange:
     """Proposes more partitions, so that there are ``total``. Raises as :func:`alter_configs`."""
     topic = find_topic(state, name)
-    if not topic.partitions < total <= file_names.PARTITIONS_MAX:
-        raise InvalidConfigError(
-            f"topic {name!r} has {topic.partitions} partitions, so it cannot get {total}: give a number from "
-            f"{topic.partitions + 1} to {file_names.PARTITIONS_MAX}"
-        )
+    check_more_partitions(name, topic.partitions, total)
     return TopicChange("partitions", name, topic.topic_id, total)
 
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ..config import LogConfig
-from ..errors import CorruptionError, InvalidConfigError, LogStoreError, UnknownTopicOrPartitionError
+from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem import OPEN_FILES, read_file, remove_tree
 from ..format.files import checkpoints, file_names
-from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
+from ..format.files.file_names import TopicPartition
 from ..segment import LogContext
+from ..topic_rules import changed_configs, check_more_partitions
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
@@ -48,13 +49,7 @@ def alter_configs(
 
 
 def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) -> TopicDescription:
-    missing = [key for key, value in changes.items() if value is None and key not in topic.configs]
-    if missing:
-        raise InvalidConfigError(f"topic {topic.name!r} has no config {', '.join(missing)} of its own to reset")
-    merged = {**topic.configs, **changes}
-    configs = {key: value for key, value in merged.items() if value is not None}
-    LogConfig.from_mapping(configs, broker=topic.broker)
-    return replace(topic, configs=configs)
+    return replace(topic, configs=changed_configs(topic.name, topic.configs, changes, topic.broker))
 
 
 def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool = False) -> TopicDescription:
@@ -84,11 +79,7 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
 
 
 def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
-    if not len(topic.partitions) < total <= PARTITIONS_MAX:
-        raise InvalidConfigError(
-            f"topic {topic.name!r} has {len(topic.partitions)} partitions, so it cannot get {total}: give a number "
-            f"from {len(topic.partitions) + 1} to {PARTITIONS_MAX}"
-        )
+    check_more_partitions(topic.name, len(topic.partitions), total)
     return replace(topic, partitions=tuple(range(total)))
 
 

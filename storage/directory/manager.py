@@ -15,7 +15,6 @@ from uuid import uuid4
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
-    InvalidConfigError,
     MissingSegmentError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -23,8 +22,9 @@ from ..errors import (
 )
 from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
-from ..format.files.file_names import PARTITIONS_MAX, TopicPartition
+from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
+from ..topic_rules import check_free, check_partitions
 from ..writing import Log
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
@@ -113,25 +113,16 @@ class LogManager(LogDirectory):
         configs, broker = dict(configs or INTERNAL_TOPICS.get(name, {})), self.broker_settings()
         LogConfig.from_mapping(configs, broker=broker)
         check_stays_compacted(name, configs)
-        if not 1 <= partitions <= PARTITIONS_MAX:
-            raise InvalidConfigError(
-                f"topic {name!r} cannot have {partitions} partitions: give a number from 1 to {PARTITIONS_MAX}"
-            )
+        check_partitions(name, partitions)
         topic_id = topic_id or checkpoints.encode_id(uuid4())
         topic = TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)
         self._take_broker_lock()
-        self._check_free(name)
+        check_free(name, self.topics(), f" in {self.directory}")
         with self.staged_partitions(topic, topic.partitions) as staged, self.root_lock():
-            self._check_free(name)
+            check_free(name, self.topics(), f" in {self.directory}")
             self.make_partitions(topic, topic.partitions, staged)
             self.describe_topics({**self.described_topics(), name: topic})
         return topic
-
-    def _check_free(self, name: str) -> None:
-        clash = next((other for other in self.topics() if names.collides(name, other)), None)
-        if clash is not None:
-            why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
-            raise TopicExistsError(f"topic {clash!r} exists in {self.directory}{why}")
 
     def ensure_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None

@@ -1,0 +1,53 @@
+"""What topics may be, wherever a log is: names beside each other, numbers of partitions, changes of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from .config import LogConfig
+from .errors import InvalidConfigError, TopicExistsError
+from .format.files.file_names import PARTITIONS_MAX, collides
+
+
+def check_free(name: str, topics: Iterable[str], where: str = "") -> None:
+    """Raises TopicExistsError if one of ``topics`` has the name, or one that Kafka's metrics cannot tell from it.
+
+    ``where`` they are, for the message: such as " in /logs".
+    """
+    clash = next((other for other in topics if collides(name, other)), None)
+    if clash is not None:
+        why = "" if clash == name else f": {name!r} would have the same name in Kafka's metrics; choose another"
+        raise TopicExistsError(f"topic {clash!r} exists{where}{why}")
+
+
+def check_partitions(name: str, partitions: int) -> None:
+    """Raises InvalidConfigError unless a new topic may have so many partitions."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise InvalidConfigError(
+            f"topic {name!r} cannot have {partitions} partitions: give a number from 1 to {PARTITIONS_MAX}"
+        )
+
+
+def check_more_partitions(name: str, partitions: int, total: int) -> None:
+    """Raises InvalidConfigError unless a topic with ``partitions`` partitions may get ``total``."""
+    if not partitions < total <= PARTITIONS_MAX:
+        raise InvalidConfigError(
+            f"topic {name!r} has {partitions} partitions, so it cannot get {total}: give a number "
+            f"from {partitions + 1} to {PARTITIONS_MAX}"
+        )
+
+
+def changed_configs(
+    name: str, configs: Mapping[str, str], changes: Mapping[str, str | None], broker: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Returns a topic's settings after ``changes``, of which a value of None resets one.
+
+    ``broker``: the settings below them. Raises InvalidConfigError for an invalid setting, and for a reset of one that
+    the topic does not have.
+    """
+    missing = [key for key, value in changes.items() if value is None and key not in configs]
+    if missing:
+        raise InvalidConfigError(f"topic {name!r} has no config {', '.join(missing)} of its own to reset")
+    changed = {key: value for key, value in {**configs, **changes}.items() if value is not None}
+    LogConfig.from_mapping(changed, broker=broker)
+    return changed
