@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import confluent_kafka as rdkafka
 
+from tests.torture.suite import Run
+
 PLAIN, TRANSACTIONAL = "plain", "transactional"
 PARTITIONS = 2
 GROUP = "readers"
@@ -34,6 +36,13 @@ class Told:
     aborted: set[int] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
+
+    def note(self, run: Run) -> None:
+        """Notes what is worth a figure."""
+        for name, count in self.notes.items():
+            run.note(name, count)
+        run.note("transactions committed", len(self.committed))
+        run.note("transactions aborted", len(self.aborted))
 
 
 class Sent(NamedTuple):
@@ -62,6 +71,15 @@ class Client(threading.Thread):
         """Where it is."""
         frame = sys._current_frames().get(self.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+
+def finish(clients: Iterable[Client], limit_s: float = LIMIT_S) -> None:
+    """Lets clients end, and waits for them; AssertionError if one does not."""
+    for client in clients:
+        client.ending.set()
+    for client in clients:
+        client.join(limit_s)
+        assert not client.is_alive(), f"a client never ends:\n{client.stack()}"
 
 
 APPEND = """

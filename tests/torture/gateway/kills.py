@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -19,7 +19,6 @@ from random import Random
 from pyspark_commitlog.storage import Isolation, LogManager
 from tests.support.logs import building
 from tests.torture.gateway.clients import (
-    LIMIT_S,
     PARTITIONS,
     PLAIN,
     TRANSACTIONAL,
@@ -28,6 +27,7 @@ from tests.torture.gateway.clients import (
     Work,
     append,
     consume,
+    finish,
     new_transactional,
     produce,
     transact,
@@ -36,7 +36,7 @@ from tests.torture.gateway.clients import (
 from tests.torture.gateway.server import Server
 from tests.torture.suite import Run, Suite
 
-KILLS_A_CASE = 10
+EVENTS_A_CASE = 10
 PAUSE_S = (0.3, 6.0)  # between a start and its kill
 Values = list[bytes]
 
@@ -84,41 +84,66 @@ def check_transactions(directory: Path, told: Told) -> None:
     assert not told.aborted & set(second), f"aborted, but there: {sorted(told.aborted & set(second))[:5]}"
 
 
-def live(run: Run, chance: Random, directory: Path) -> None:
-    """A directory's life: so many kills, an end in peace, and the comparison."""
+def make_topics(directory: Path) -> None:
     with LogManager.open(str(directory), create=True) as manager:
         for topic in (PLAIN, TRANSACTIONAL):
             manager.create_topic(topic, partitions=PARTITIONS, configs={"segment.bytes": "100000"})
-    told, server = Told(), Server(directory)
-    with ExitStack() as stack:
-        server.start()
-        stack.callback(server.kill)
-        clients = [Client(work, told) for work in works(server.bootstrap, directory, told, chance)]
+
+
+@contextmanager
+def one_server(directory: Path) -> Iterator[list[Server]]:
+    """The server, which is killed in the end."""
+    server = Server(directory)
+    server.start()
+    try:
+        yield [server]
+    finally:
+        server.kill()
+
+
+def kill(servers: Sequence[Server], chance: Random, _: Run) -> None:
+    """Kills the server and starts it again."""
+    (server,) = servers
+    server.kill()
+    time.sleep(chance.choice((0, 0, 0.5)))
+    server.start()
+
+
+def live(
+    run: Run,
+    chance: Random,
+    directory: Path,
+    *,
+    serving: Callable[[Path], AbstractContextManager[Sequence[Server]]] = one_server,
+    disturb: Callable[[Sequence[Server], Random, Run], None] = kill,
+    pause_s: tuple[float, float] = PAUSE_S,
+) -> None:
+    """A directory's life: so many times something is done to its servers, an end in peace, and the comparison.
+
+    ``pause_s``: between two of these, from and to.
+    """
+    make_topics(directory)
+    told = Told()
+    with serving(directory) as servers:
+        bootstrap = ",".join(each.bootstrap for each in servers)
+        clients = [Client(work, told) for work in works(bootstrap, directory, told, chance)]
         for client in clients:
             client.start()
-        for _ in range(KILLS_A_CASE):
-            time.sleep(chance.uniform(*PAUSE_S))
-            server.kill()
-            time.sleep(chance.choice((0, 0, 0.5)))
-            server.start()
+        for _ in range(EVENTS_A_CASE):
+            time.sleep(chance.uniform(*pause_s))
+            disturb(servers, chance, run)
             run.passed()
             if run.enough or told.faults:
                 break
         time.sleep(2)  # in peace, so that all of them get on
-        for client in clients:
-            client.ending.set()
-        for client in clients:
-            client.join(LIMIT_S)
-            assert not client.is_alive(), f"a client never ends:\n{client.stack()}"
-        settle(server.bootstrap)
+        finish(clients)
+        settle(bootstrap)
     assert not told.faults, told.faults[:3]
     run.note("records acknowledged", check_plain(directory, told))
     check_transactions(directory, told)
-    assert "Traceback" not in server.log.read_text(), server.log.read_text()[-4000:]
-    for name, count in told.notes.items():
-        run.note(name, count)
-    run.note("transactions committed", len(told.committed))
-    run.note("transactions aborted", len(told.aborted))
+    for server in servers:
+        server.check_log()
+    told.note(run)
 
 
 def settle(address: str) -> None:

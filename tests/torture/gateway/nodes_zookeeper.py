@@ -6,6 +6,7 @@ A session lasts two seconds: a node that is stopped for longer finds others in i
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -17,7 +18,7 @@ from tests.torture.suite import Run, Suite
 SESSION_MS = 2000
 
 
-def disturb(zookeeper: ZooKeeper, servers: list[Server], chance: Random, run: Run) -> None:
+def disturb(zookeeper: ZooKeeper, servers: Sequence[Server], chance: Random, run: Run) -> None:
     """Kills ZooKeeper for a while, or disturbs the nodes."""
     if chance.random() < 0.2:
         zookeeper.kill()

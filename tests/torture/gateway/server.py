@@ -54,6 +54,11 @@ class Server:
         self._process.terminate()
         return self._process.wait(60)
 
+    def check_log(self) -> None:
+        """AssertionError if it logged an error of ours."""
+        logged = self.log.read_text()
+        assert "Traceback" not in logged, logged[-4000:]
+
     @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None
