@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pyspark_commitlog.gateway.listeners import Address
+from tests.support.kafka.broker import free_port
 
 
 class Server:
@@ -19,8 +19,7 @@ class Server:
 
     def __init__(self, directory: Path, **settings: object) -> None:
         """``settings``: by Kafka's names, with ``_`` for ``.``."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = Address("127.0.0.1", free.getsockname()[1])
+        self.address = Address("127.0.0.1", free_port())
         settings = {"group_initial_rebalance_delay_ms": 0, **settings}
         pairs = [f"--config={name.replace('_', '.')}={value}" for name, value in settings.items()]
         program = Path(sys.executable).with_name("commitlog")
