@@ -9,7 +9,6 @@ answered; nothing may be logged as an error of ours, no answer may have the code
 from __future__ import annotations
 
 import logging
-import resource
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from tests.support.gateway import WireClient, fetch_fields, produce_fields, serv
 from tests.support.logs.building import batch
 from tests.support.recorded_wire import layouts
 from tests.torture.gateway.recording import drawn, recorded
+from tests.torture.gateway.server import memory_bytes
 from tests.torture.suite import Run, Suite, quiet
 
 FRAMES_A_CASE = 2000  # the life of a gateway
@@ -196,11 +196,6 @@ def hang(gateway: Gateway, stack: ExitStack) -> None:
     slow = stack.enter_context(WireClient(gateway))
     for _ in range(1000):
         slow.send(ApiKey.API_VERSIONS, 2)
-
-
-def memory_bytes() -> int:
-    """What the process has in memory now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def live(run: Run, chance: Random, frames: Sequence[bytes], directory: Path) -> None:

@@ -14,6 +14,11 @@ from pyspark_commitlog.gateway.listeners import Address
 from tests.support.kafka.broker import free_port
 
 
+def memory_bytes(process: int | str = "self") -> int:
+    """What a process has in memory now."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 class Server:
     """``commitlog gateway`` on a port that stays."""
 
@@ -64,16 +69,13 @@ class Server:
 
     def memory_bytes(self) -> int:
         """What the process has in memory now."""
-        return int(self._of_process("statm").read_text().split()[1]) * resource.getpagesize()
+        return memory_bytes(self._process.pid)
 
     def descriptors(self) -> Counter[str]:
         """How many it has open of each kind, such as ``socket``; files of a directory are ``file``."""
         found: Counter[str] = Counter()
-        for each in self._of_process("fd").iterdir():
+        for each in Path(f"/proc/{self._process.pid}/fd").iterdir():
             with suppress(FileNotFoundError):  # closed in between
                 kind, colon, _ = str(each.readlink()).partition(":")
                 found[kind if colon else "file"] += 1
         return found
-
-    def _of_process(self, name: str) -> Path:
-        return Path("/proc") / str(self._process.pid) / name
