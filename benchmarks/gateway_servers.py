@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -30,14 +31,15 @@ DEFAULTS = {
 }
 
 
-class Server:
+class Server(ABC):
     """A server that runs. A context manager that ends it."""
 
     bootstrap: str
     pid: int
 
+    @abstractmethod
     def stop(self) -> None:
-        raise NotImplementedError
+        """End it, and wait for that."""
 
     def __enter__(self) -> Self:
         return self
