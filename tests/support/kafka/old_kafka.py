@@ -40,7 +40,7 @@ def jars(release: str = "2.8.2") -> list[Path]:
 
 
 def jvm(release: str) -> list[str]:
-    """The start of a command line for a client: the JVM with a release on its class path; the main class comes next."""
+    """The start of a command line: the JVM with a release on its class path; the main class comes next."""
     return _command(release, f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}")
 
 
@@ -75,10 +75,9 @@ class OldBroker:
         self._home.mkdir(parents=True)
         config, log = self._home / "server.properties", self._home / "server.log"
         config.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-        logging = f"-Dlog4j.configuration={(kafka_jvm.JAVA_SOURCES / 'log4j.properties').as_uri()}"
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                _command(self._release, logging, "-Dcommitlog.level=INFO", "kafka.Kafka", str(config)),
+                [*jvm(self._release), "-Dcommitlog.level=INFO", "kafka.Kafka", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
