@@ -24,7 +24,6 @@ from pyspark_commitlog.storage.bucket import (
 )
 from pyspark_commitlog.storage.bucket.commits.commit import OpenChange
 from pyspark_commitlog.storage.bucket.proposals import Claim
-from pyspark_commitlog.storage.bucket.stores import remote
 from pyspark_commitlog.storage.bucket.stores.patience import Attempts, Patience
 from pyspark_commitlog.storage.bucket.topics import ensure_topic, find_topic
 from pyspark_commitlog.storage.clock import SystemClock
@@ -100,9 +99,7 @@ def test_writers_beside_each_other_and_a_killed_server_lose_and_double_nothing(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with SeaweedFS(tmp_path / "seaweed") as server:
-        monkeypatch.setattr(remote, "_CLIENTS", remote._Clients())
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
+        server.reach(monkeypatch)
         first = open_root(server.url, create=True, check=unchecked)
         writers = [Writer(server.url, number) for number in range(WRITERS)]
         for writer in writers:

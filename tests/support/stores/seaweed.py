@@ -12,6 +12,9 @@ import urllib.request
 from pathlib import Path
 from typing import Self
 
+import pytest
+
+from pyspark_commitlog.storage.bucket.stores import remote
 from tests.support.kafka.broker import free_port
 from tests.support.kafka.kafka_jvm import dying_with_us
 
@@ -44,6 +47,12 @@ class SeaweedFS:
             "AWS_SECRET_ACCESS_KEY": SECRET,
         }
         return found if self.signed else {**found, "AWS_SKIP_SIGNATURE": "true"}
+
+    def reach(self, monkeypatch: pytest.MonkeyPatch, port: int | None = None) -> None:
+        """Lets this process and those that it starts reach it, or a proxy on ``port`` in front of it."""
+        monkeypatch.setattr(remote, "_CLIENTS", remote._Clients())
+        for name, value in self.environment(port).items():
+            monkeypatch.setenv(name, value)
 
     def __enter__(self) -> Self:
         self.start()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.bucket import Contenders, ObjectFacts, ObjectStore, check_store, open_store
-from pyspark_commitlog.storage.bucket.stores import remote
 from pyspark_commitlog.storage.bucket.stores.race import NOBODY, Outcome, race
 from pyspark_commitlog.storage.errors import ObjectStoreError, StoreAccessError
 from pyspark_commitlog.storage.verdicts import Finding, Verdict
@@ -183,15 +182,8 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
         yield server
 
 
-def reach(monkeypatch: pytest.MonkeyPatch, server: SeaweedFS, port: int | None = None) -> None:
-    """Lets this process and those of a race reach the server, or a proxy before it."""
-    monkeypatch.setattr(remote, "_CLIENTS", remote._Clients())
-    for name, value in server.environment(port).items():
-        monkeypatch.setenv(name, value)
-
-
 def test_seaweedfs_passes(seaweed: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:
-    reach(monkeypatch, seaweed)
+    seaweed.reach(monkeypatch)
     findings = check_store(seaweed.url, FEW)
     assert {each.verdict for each in findings} == {Verdict.PASSED}, findings
     assert list(open_store(seaweed.url).list("")) == []
@@ -209,7 +201,7 @@ def test_a_proxy_that_breaks_the_servers_word_is_refused(
     seaweed: SeaweedFS, monkeypatch: pytest.MonkeyPatch, kind: type[Proxy], check: str
 ) -> None:
     with kind(seaweed.port) as proxy:
-        reach(monkeypatch, seaweed, proxy.port)
+        seaweed.reach(monkeypatch, proxy.port)
         findings = {each.check: each for each in check_store(seaweed.url, FEW)}
     assert check in failed(findings), findings
 
@@ -219,7 +211,7 @@ def test_the_command_refuses_a_store_by_its_exit_code(seaweed: SeaweedFS, monkey
         return race(store, folder, FEW)
 
     with StrippingProxy(seaweed.port) as proxy:
-        reach(monkeypatch, seaweed, proxy.port)
+        seaweed.reach(monkeypatch, proxy.port)
         monkeypatch.setattr("pyspark_commitlog.storage.check_store", lambda url: check_store(url, FEW, racing=quick))
         done = commitlog("fs-check", "--log-dir", seaweed.url)
     assert done.code == 1
@@ -228,9 +220,9 @@ def test_the_command_refuses_a_store_by_its_exit_code(seaweed: SeaweedFS, monkey
 
 def test_a_wrong_secret_is_refused_and_not_shown(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with SeaweedFS(tmp_path / "seaweed") as server:
-        reach(monkeypatch, server)
+        server.reach(monkeypatch)
         open_store(server.url).put("a", b"")
-        reach(monkeypatch, server)
+        server.reach(monkeypatch)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET}2")
         with pytest.raises(StoreAccessError) as raised:
             check_store(server.url)
