@@ -130,7 +130,6 @@ class GroupCoordinator:
     def _leave(self, group: Group) -> None:
         """Forgets a group that another node coordinates, or that is read again; its members ask who does."""
         self.membership.rebalancing.give_up(group)
-        group.enter(State.DEAD)
         self._groups.forget(group)
 
     def _loaded(

@@ -293,7 +293,6 @@ class Offsets:
 
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
         """Ends a group; returns the deletion of its record."""
-        group.enter(State.DEAD)
         self._groups.forget(group)
         key = GroupMetadataKey(group.name)
         return [GroupChange(key, None, only_if=contents[key])] if key in contents else []

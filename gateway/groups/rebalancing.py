@@ -110,7 +110,6 @@ class Groups:
         if GroupMetadataKey(name) in records:
             return group
         logger.info("group %s: was deleted by another process", name)
-        group.enter(State.DEAD)
         self.forget(group)
         return None
 
@@ -126,7 +125,8 @@ class Groups:
         group.is_held = False
 
     def forget(self, group: Group) -> None:
-        """Ends the use of a group that was deleted."""
+        """Ends a group that was deleted, or that another coordinator has."""
+        group.enter(State.DEAD)
         self.let_go(group)
         for member_id in list(group.pending):
             group.drop_pending(member_id)
