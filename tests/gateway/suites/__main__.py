@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
 from tests.support.kafka import kafka_jvm
 from tests.support.kafka.broker import Broker
+from tests.torture.gateway.server import Server
 
 # What clients' projects give their brokers, where it is not the default.
 SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
@@ -39,20 +39,12 @@ def kafka(home: Path, settings: Mapping[str, str]) -> Iterator[str]:
 @contextmanager
 def gateway(home: Path, settings: Mapping[str, str]) -> Iterator[str]:
     """In a process of its own, as Kafka is."""
-    server = {"listeners": "PLAINTEXT://127.0.0.1:0", **settings}
-    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, "--serve", str(home)]
-    command += [f"{name}={value}" for name, value in server.items()]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        yield child.stdout.readline().strip()
-        child.communicate(timeout=60)  # its standard input ends
-
-
-def serve(home: str, settings: Mapping[str, str]) -> None:
-    """Serves until standard input ends."""
-    with Gateway(home, GatewayConfig.from_mapping(settings), create=True) as served:
-        print(served.address, flush=True)
-        sys.stdin.read()
+    server = Server(home, **settings)
+    server.start()
+    try:
+        yield server.bootstrap
+    finally:
+        server.stop()
 
 
 def write_scripts(directory: Path) -> None:
@@ -69,9 +61,6 @@ def parsed(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments[0] == "--serve":
-        serve(arguments[1], parsed(arguments[2:]))
-        return 0
     end = arguments.index("--")
     server = {"kafka": kafka, "gateway": gateway}[arguments[0]]
     with tempfile.TemporaryDirectory() as home:
