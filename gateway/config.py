@@ -210,6 +210,11 @@ class GatewayConfig:
         return {each.name: each.address for each in found}
 
     @cached_property
+    def kafka_version(self) -> kafka_nodes.KafkaVersion:
+        """The version of Kafka whose form the nodes in the registry have."""
+        return kafka_nodes.kafka_version(self.inter_broker_protocol_version)
+
+    @cached_property
     def _protocols(self) -> dict[str, str]:
         return parse_protocols("listener.security.protocol.map", self.listener_security_protocol_map)
 

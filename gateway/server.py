@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from ..registry import Registry, open_registry
-from ..registry.kafka_nodes import Endpoint, kafka_version
+from ..registry.kafka_nodes import Endpoint
 from ..storage import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -131,8 +131,8 @@ class Gateway:
         starting.callback(cluster.stop)
         cluster.start()
         if self.config.zookeeper_connect:  # with files nobody looks
-            kafka = kafka_version(self.config.inter_broker_protocol_version)
-            nodes = TopicNodes(context.registry, cluster, partial(LogManager.open, self._log_dir), kafka)
+            managers = partial(LogManager.open, self._log_dir)
+            nodes = TopicNodes(context.registry, cluster, managers, self.config.kafka_version)
             nodes.start()
             starting.callback(nodes.stop)
             nodes.begin()

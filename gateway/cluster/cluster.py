@@ -62,7 +62,7 @@ class Cluster:
             registry,
             config.node_id,
             endpoints,
-            kafka_nodes.kafka_version(config.inter_broker_protocol_version),
+            config.kafka_version,
             clock.now_ms(),
         )
         self._wait_s = (config.zookeeper_session_timeout_ms / 1000 + 1) if config.zookeeper_connect else 0.0
