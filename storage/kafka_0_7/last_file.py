@@ -22,7 +22,7 @@ from ..format.checksums import crc32
 from ..format.tables import Bytes, Int64s
 from ..kernels import stop_reasons
 from .entries import ENTRY_BYTES_MIN, MESSAGE_BYTES_MIN, SIZE_BYTES, as_buffer
-from .segments import Rest, rest_after, windows
+from .segments import Rest, end_of, rest_after, windows
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def _first_bad(file: File, size: int) -> Rest:
         except CorruptionError as error:
             found = error.located(file.path, window.position)
             return Rest(found.position or 0, found, stop_reasons.BAD_SIZE)
-        stop = window.position + window.entries.stop
+        stop = window.stop
     return rest_after(file, stop, size)
 
 
@@ -81,20 +81,13 @@ def warn_of_bad_end(file: File) -> None:
     0.7.2 does not look, and appends behind such bytes, where no consumer gets to.
     """
     size = file.size()
-    rest = rest_after(file, _end_of_entries(file, size), size)
+    rest = rest_after(file, end_of(windows(file, 0, size), 0), size)
     if rest.error is not None:
         logger.warning(
             "%s; consumers stop there, although the log was closed in order: to cut it off, stop, and remove "
             ".kafka_cleanshutdown before the next start",
             rest.error,
         )
-
-
-def _end_of_entries(file: File, size: int) -> int:
-    stop = 0
-    for window in windows(file, 0, size):
-        stop = window.position + window.entries.stop
-    return stop
 
 
 def check_tail(file: File, stop: int, end: int) -> None:

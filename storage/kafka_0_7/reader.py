@@ -14,7 +14,7 @@ from ..filesystem import FileSystem, LocalFileSystem
 from ..format.tables import Records
 from .last_file import check_tail
 from .records import records_of
-from .segments import Segment, Window, open_segments, rest_after, segment_at, windows
+from .segments import Segment, Window, end_of, open_segments, rest_after, segment_at, windows
 
 TRIES = 10  # to list and open the files of a log whose first ones are being deleted
 
@@ -42,7 +42,12 @@ class PositionLogReader:
 
         Logs a warning if an unfinished write follows. Raises CorruptRecordError if damage does.
         """
-        return self._end_of(self._segments[-1], is_last=True) if self._segments else 0
+        if not self._segments:
+            return 0
+        segment = self._segments[-1]
+        stop = end_of(_located(segment, windows(segment.file, 0, segment.visible)), 0)
+        check_tail(segment.file, stop, segment.visible)
+        return segment.start + stop
 
     @property
     def segments(self) -> list[tuple[int, int]]:
@@ -60,14 +65,6 @@ class PositionLogReader:
             raise SegmentRemovedError(f"{segment.path} was removed while it was read: open the log again")
         return status.modified_ms
 
-    def _end_of(self, segment: Segment, *, is_last: bool) -> int:
-        """Returns the position behind the whole entries of a file, after a check of what follows them."""
-        stop = 0
-        for window in _located(segment, windows(segment.file, 0, segment.visible)):
-            stop = window.position + window.entries.stop
-        _check_rest(segment, stop, is_last=is_last)
-        return segment.start + stop
-
     def check_start(self, position: int) -> None:
         """Raises InvalidOffsetError if no entry begins at ``position``, and the log does not end there.
 
@@ -80,7 +77,7 @@ class PositionLogReader:
         for window in _located(segment, windows(segment.file, 0, segment.visible)):
             row = int(np.searchsorted(window.entries.positions + window.position, at, side="right")) - 1
             start = int(window.entries.positions[row]) + window.position
-            if at < window.position + window.entries.stop:
+            if at < window.stop:
                 if at != start:
                     raise InvalidOffsetError(
                         f"{segment.path}: no message begins at position {position}; it is inside the one from "
@@ -127,7 +124,7 @@ class PositionLogReader:
                     if wanted < len(records):
                         return
                 window.entries.check_checksums()
-            stop = window.position + window.entries.stop
+            stop = window.stop
             if segment.start + stop >= end:
                 return
         _check_rest(segment, stop, is_last=is_last)

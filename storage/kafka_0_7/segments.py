@@ -7,7 +7,7 @@ so the position in the file is the position in the log less the start of the fil
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -45,6 +45,11 @@ class Window(NamedTuple):
 
     position: int  # in the file, of the buffer
     entries: Entries
+
+    @property
+    def stop(self) -> int:
+        """The position in the file behind the last entry."""
+        return self.position + self.entries.stop
 
 
 class Rest(NamedTuple):
@@ -133,6 +138,14 @@ def windows(file: File, start: int, end: int) -> Iterator[Window]:
             return
         if entries.reason not in (stop_reasons.END, stop_reasons.TRUNCATED):
             return
+
+
+def end_of(found: Iterable[Window], start: int) -> int:
+    """Returns the position behind the last entry of windows that begin at ``start``."""
+    stop = start
+    for window in found:
+        stop = window.stop
+    return stop
 
 
 def _size_at(file: File, position: int) -> int:
