@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .locks import LocalLock as LocalLock, process_id as process_id, this_process as this_process
     from .open_files import OPEN_FILES as OPEN_FILES
     from .operations import (
+        is_zero as is_zero,
         make_directory_durably as make_directory_durably,
         not_a_link as not_a_link,
         parent_of as parent_of,
@@ -43,6 +44,7 @@ else:
             "locks": ["LocalLock", "process_id", "this_process"],
             "open_files": ["OPEN_FILES"],
             "operations": [
+                "is_zero",
                 "make_directory_durably",
                 "not_a_link",
                 "parent_of",

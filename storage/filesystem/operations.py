@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+
 from ..errors import CorruptionError, NotALogDirError
-from .port import Buffer, FileSystem
+from .port import Buffer, File, FileSystem
+
+PIECE_BYTES = 1 << 20  # read at once
 
 
 def parent_of(path: str) -> str:
@@ -60,6 +64,14 @@ def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
                 path=path,
             )
         return data
+
+
+def is_zero(file: File, start: int, end: int) -> bool:
+    """Whether all bytes of a file between two positions are 0; those beyond its end count as 0."""
+    for at in range(start, end, PIECE_BYTES):
+        if np.frombuffer(file.read(at, min(PIECE_BYTES, end - at)), dtype=np.uint8).any():
+            return False
+    return True
 
 
 def write_atomically(filesystem: FileSystem, path: str, data: Buffer) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CorruptionError
-from ..filesystem import File
+from ..filesystem import File, is_zero
 from ..format.checksums import crc32
 from ..format.tables import Bytes, Int64s
 from ..kernels import stop_reasons
@@ -112,18 +112,9 @@ def check_tail(file: File, stop: int, end: int) -> None:
 
 def is_unfinished(file: File, rest: Rest, end: int) -> bool:
     """Whether what follows the whole entries up to ``end`` is an unfinished write rather than damage."""
-    if _is_zero(file, rest.position, end):
+    if is_zero(file, rest.position, end):
         return True
     return rest.reason == stop_reasons.TRUNCATED and not _has_sound(file, rest.position + 1, end)
-
-
-def _is_zero(file: File, start: int, end: int) -> bool:
-    while start < end:
-        buffer = as_buffer(file.read(start, min(SEARCH_BYTES, end - start)))
-        if not len(buffer) or buffer.any():
-            return not len(buffer)
-        start += len(buffer)
-    return True
 
 
 def _has_sound(file: File, start: int, end: int) -> bool:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..filesystem import File
+from ..filesystem import File, is_zero
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
-from ..segment import WINDOW_BYTES, LogContext, Window
+from ..segment import LogContext, Window
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
@@ -211,7 +211,7 @@ class _SegmentCheck:
         They are damage if they were synced once or a roll followed them; otherwise a write is in progress or failed.
         """
         is_active = self.segment.following is None
-        if self.context.config.preallocate and is_active and _is_zero(log, damage.position, damage.end):
+        if self.context.config.preallocate and is_active and is_zero(log, damage.position, damage.end):
             return
         if is_active and self._order.next_offset >= self.segment.recovery_point:
             what = f"{damage.end - damage.position} bytes after the last whole batch: {damage.what}"
@@ -254,10 +254,3 @@ class _SegmentCheck:
             undecided=self._producers.undecided,
             gaps=tuple(self._order.gaps),
         )
-
-
-def _is_zero(file: File, position: int, end: int) -> bool:
-    for at in range(position, end, WINDOW_BYTES):
-        if np.frombuffer(file.read(at, min(WINDOW_BYTES, end - at)), dtype=np.uint8).any():
-            return False
-    return True

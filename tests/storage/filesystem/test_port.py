@@ -14,7 +14,14 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem, parent_of, read_file, write_atomically
+from pyspark_commitlog.storage.filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    is_zero,
+    parent_of,
+    read_file,
+    write_atomically,
+)
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 
@@ -442,6 +449,17 @@ def test_read_file_refuses_one_that_is_too_large(place: Place) -> None:
     assert read_file(place.disk, path, 5) == b"12345"
     with pytest.raises(CorruptionError, match=re_path(f"{path}: the file has 5 bytes, but a")):
         read_file(place.disk, path, 4)
+
+
+@pytest.mark.parametrize("piece_bytes", [2, 1 << 20])
+def test_is_zero_looks_at_every_byte_between_two_positions(
+    place: Place, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.filesystem.operations.PIECE_BYTES", piece_bytes)
+    with place.disk.open(place.put("a", b"x\0\0\0\0x\0"), "read") as file:
+        assert [is_zero(file, 1, end) for end in range(1, 8)] == [True] * 5 + [False] * 2
+        assert [is_zero(file, start, 6) for start in range(7)] == [False] * 6 + [True]
+        assert is_zero(file, 6, 100)
 
 
 def test_write_atomically_replaces_and_leaves_no_other_file(place: Place) -> None:
