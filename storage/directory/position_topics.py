@@ -31,8 +31,14 @@ class PositionTopics:
 
     def topics(self) -> Mapping[str, TopicDescription]:
         """Returns the topics by name, sorted."""
-        names = sorted({each.topic for each in self.paths})
-        return {name: TopicDescription(name, self._partitions(name)) for name in names}
+        return self._topics
+
+    @cached_property
+    def _topics(self) -> Mapping[str, TopicDescription]:
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.paths):
+            partitions.setdefault(topic, []).append(partition)
+        return {name: TopicDescription(name, tuple(numbers)) for name, numbers in partitions.items()}
 
     def topic(self, name: str) -> TopicDescription:
         """Returns one topic. Raises UnknownTopicOrPartitionError, with the most similar name."""
@@ -41,9 +47,6 @@ class PositionTopics:
             hint = did_you_mean(name, topics) or f"; it holds {', '.join(topics) or 'no topics'}"
             raise UnknownTopicOrPartitionError(f"no topic {name!r} of Kafka 0.7 in {self.directory}{hint}")
         return topics[name]
-
-    def _partitions(self, topic: str) -> tuple[int, ...]:
-        return tuple(sorted(each.partition for each in self.paths if each.topic == topic))
 
     def open_reader(self, topic: str, partition: int) -> PositionLogReader:
         """Opens a partition as it is now. Raises UnknownTopicOrPartitionError, and like PositionLogReader."""

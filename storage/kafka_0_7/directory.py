@@ -155,7 +155,7 @@ def position_partitions(filesystem: FileSystem, directory: str, *, strict: bool 
     Raises NotALogDirError if two are the same partition and, if ``strict``, for a directory that is not one: 0.7.2 does
     not start then. Files beside them are left alone.
     """
-    found: dict[str, tuple[str, int]] = {}
+    names: dict[tuple[str, int], str] = {}
     for name in filesystem.list(directory):
         status = filesystem.status(f"{directory}/{name}")
         if status is None or not status.is_directory:
@@ -165,11 +165,11 @@ def position_partitions(filesystem: FileSystem, directory: str, *, strict: bool 
             raise NotALogDirError(
                 f"{directory}/{name} is no partition: its name does not end in - and a number; move it elsewhere"
             )
-        if partition in found.values():
+        if partition in names:
             raise NotALogDirError(f"{directory} has partition {partition} twice, once as {name}; remove the wrong one")
         if partition is not None:
-            found[name] = partition
-    return found
+            names[partition] = name
+    return {name: partition for partition, name in names.items()}
 
 
 @contextmanager
