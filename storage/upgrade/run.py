@@ -62,7 +62,7 @@ def upgrade_partitions(run: UpgradeRun, runner: Runner) -> Iterator[PartitionOut
         for each in sources:
             if each.topic in failures:
                 yield _failed(each, failures[each.topic])
-        wanted = [each for each in sources if each.topic not in failures]
+        wanted = [(each, directory) for each, directory in sources.items() if each.topic not in failures]
         yield from runner("partitions", partial(_outcome, run), wanted)
 
 
@@ -86,11 +86,13 @@ def _make_topics(run: UpgradeRun, sources: Mapping[TopicPartition, str]) -> Iter
                 yield topic, error
 
 
-def _outcome(run: UpgradeRun, partition: TopicPartition) -> PartitionOutcome:
+def _outcome(run: UpgradeRun, item: tuple[TopicPartition, str]) -> PartitionOutcome:
+    """Copies a partition from its directory in the source."""
+    partition, directory = item
     try:
         with run.manager() as manager:
             copy = PartitionCopy(
-                PositionLogReader(run.source_partitions()[partition], run.filesystem),
+                PositionLogReader(directory, run.filesystem),
                 manager.open_log(*partition),
                 run.table_path(partition),
                 run.filesystem,
