@@ -85,11 +85,9 @@ class PartitionCopy:
 
     def _records(self) -> Iterator[Records]:
         """Yields the source's messages, with the time of the last change of their file: 0.7 knows no other."""
-        segments = self.source.segments
-        for start, end in segments:
+        for start, end in self.source.segments:
             time_ms = self.source.modified_ms(start)
-            bound = None if start == segments[-1][0] else end
-            for records in self.source.records(start, bound) if start < end else ():
+            for records in self.source.records(start, end):
                 count = len(records)
                 yield replace(
                     records,
