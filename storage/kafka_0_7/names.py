@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from ..config import INT64_MAX
 from ..errors import InvalidTopicError, NotALogDirError
 
 SUFFIX = ".kafka"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"  # its directory was closed in order; there only while nobody writes
 LOCK_FILE = ".lock"
 TOPIC_LENGTH_MAX = 255  # UTF-16 units
-INT64_MAX = 2**63 - 1
 
 _PARTITION = re.compile(r"[0-9]{1,10}")
 _ILLEGAL = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
