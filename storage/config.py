@@ -232,7 +232,7 @@ def _retention(name: str, kind: Kind, unit_ms: int) -> Synonym:
     return Synonym(name, kind, NotZero(), lambda duration: max(duration * unit_ms, -1))
 
 
-def keys_of(config: type[LogConfig | CleanerConfig]) -> dict[str, Key]:
+def keys_of(config: type[Any]) -> dict[str, Key]:
     """Returns the keys of a config class by the names of its fields, in the order of the class."""
     return {one.name: one.metadata["key"] for one in fields(config)}
 

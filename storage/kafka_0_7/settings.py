@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..config import ANYTHING, DECOMPRESSED_BYTES_MAX, INT, LONG, Between, Key, Kind
+from ..config import ANYTHING, DECOMPRESSED_BYTES_MAX, INT, LONG, Between, Key, Kind, keys_of
 from ..errors import InvalidConfigError, did_you_mean
 
 HOUR_MS = 3_600_000
@@ -82,7 +82,7 @@ class PositionLogSettings:
 # fmt: on
 
     def __post_init__(self) -> None:
-        for name, key in _keys().items():
+        for name, key in keys_of(type(self)).items():
             value = getattr(self, name)
             if value is not None or key.default is not None:
                 object.__setattr__(self, name, key.check(value))
@@ -90,7 +90,7 @@ class PositionLogSettings:
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> Self:
         """Returns the settings for Kafka's names. Raises InvalidConfigError for an unknown name or a bad value."""
-        names = {key.name: name for name, key in _keys().items()}
+        names = {key.name: name for name, key in keys_of(cls).items()}
         for given in mapping:
             if given not in names:
                 raise InvalidConfigError(f"unknown setting of Kafka 0.7: {given}{did_you_mean(given, names)}")
@@ -99,7 +99,7 @@ class PositionLogSettings:
     @staticmethod
     def names() -> list[str]:
         """Kafka's names of all settings."""
-        return [key.name for key in _keys().values()]
+        return [key.name for key in keys_of(PositionLogSettings).values()]
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions ``topic`` has, or would have."""
@@ -113,7 +113,3 @@ class PositionLogSettings:
     def retention_ms_of(self, topic: str) -> int:
         """How many ms after its last change a file of ``topic`` is deleted."""
         return dict(self.topic_retention_hours).get(topic, self.retention_hours) * HOUR_MS
-
-
-def _keys() -> dict[str, Key]:
-    return {each.name: each.metadata["key"] for each in fields(PositionLogSettings)}
