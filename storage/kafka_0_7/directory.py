@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from threading import Lock
 from typing import Self
 
 from ..clock import Clock, SystemClock
@@ -17,7 +17,7 @@ from ..errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from ..filesystem import FileSystem, LocalFileSystem, make_directory_durably
+from ..filesystem import FileSystem, LocalFileSystem, Lock, make_directory_durably
 from .log import PositionLog
 from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, check_topic, directory_name, partition_of
 from .retention import retain
@@ -45,7 +45,7 @@ class PositionLogDirectory:
         """
         self.directory, self.settings = directory.rstrip("/") or "/", settings or PositionLogSettings()
         self.filesystem, self.clock = filesystem or LocalFileSystem(), clock or SystemClock()
-        self._creating = Lock()
+        self._creating = threading.Lock()
         self._logs: dict[tuple[str, int], PositionLog] = {}
         with ExitStack() as opening, _storage_errors(self.directory):
             make_directory_durably(self.filesystem, self.directory)
@@ -54,13 +54,11 @@ class PositionLogDirectory:
             self._remove_marker()
             opening.pop_all()
 
-    def _locked(self) -> ExitStack:
+    def _locked(self) -> Lock:
         lock = self.filesystem.lock(f"{self.directory}/{LOCK_FILE}", wait=False)
         if lock is None:
             raise LogDirLockedError(f"{self.directory} is open in another process; stop that first")
-        held = ExitStack()
-        held.callback(lock.release)
-        return held
+        return lock
 
     def _was_closed_in_order(self) -> bool:
         return self.filesystem.status(f"{self.directory}/{CLEAN_SHUTDOWN_FILE}") is not None
@@ -132,7 +130,7 @@ class PositionLogDirectory:
                     closing.callback(log.close)
             self._write_marker()
         finally:
-            self._lock.close()
+            self._lock.release()
 
     def _write_marker(self) -> None:
         failed = [log.directory for log in self._logs.values() if log.has_failed]
