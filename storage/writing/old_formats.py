@@ -15,13 +15,10 @@ from .. import format as formats
 from ..errors import UnsupportedForMessageFormatError
 from ..format import v2
 from ..format.checksums import crc32
-from ..format.constants import NO_TIMESTAMP, Codec, TimestampType
+from ..format.constants import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Codec, TimestampType
 from ..format.legacy import v1
 from ..format.tables import BatchHeaders, Bytes, Records
 from .record_checks import Compression
-
-_ATTRIBUTES_AT = 17
-_TIMESTAMP_AT = 18
 
 
 class Assigned(NamedTuple):
@@ -75,14 +72,14 @@ def _may_stay(headers: BatchHeaders, records: Records, magic: int, codec: Codec)
 
 def _stamped(wrapper: Bytes, records: Records, last_offset: int, append_time_ms: int) -> Bytes:
     """Returns a copy of a wrapper of magic 1 with its last offset, and with the time that its records say."""
-    stamped = bytearray(wrapper.tobytes())
-    stamped[:8] = last_offset.to_bytes(8, "big")
+    stamped = wrapper.copy()
+    header = stamped[: v1.LAYOUT.itemsize].view(v1.LAYOUT)[0]
     is_append_time = append_time_ms != NO_TIMESTAMP
-    time_ms = append_time_ms if is_append_time else int(records.timestamps.max())
-    stamped[_ATTRIBUTES_AT] |= is_append_time << 3
-    stamped[_TIMESTAMP_AT : _TIMESTAMP_AT + 8] = time_ms.to_bytes(8, "big", signed=True)
-    stamped[v1.CRC_AT : v1.CRC_AT + 4] = crc32(bytes(stamped[v1.CHECKED_FROM :])).to_bytes(4, "big")
-    return np.frombuffer(stamped, dtype=np.uint8)
+    header["offset"] = last_offset
+    header["attributes"] |= TIMESTAMP_TYPE_MASK * is_append_time
+    header["timestamp"] = append_time_ms if is_append_time else records.timestamps.max()
+    header["crc"] = crc32(stamped[v1.CHECKED_FROM :].data)
+    return stamped
 
 
 def _numbered(records: Records, start_offset: int, append_time_ms: int) -> Records:
