@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 import typer
@@ -67,7 +68,10 @@ class _Tail:
         self._topics, self._topic, self._partition = topics, topic, partition
         self._seen: list[tuple[int, int]] | None = None  # the files when they were last read
         reader = topics.open_reader(topic, partition)
-        self._next = {BEGINNING: lambda: reader.start, END: lambda: reader.end}.get(start, lambda: int(start))()
+        if start == BEGINNING:
+            self._next = reader.start
+        else:
+            self._next = reader.end if start == END else int(start)
         reader.check_start(self._next)
 
     def messages(self, *, is_quiet: bool) -> Iterator[record_text.Message]:
@@ -99,7 +103,7 @@ def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_j
     topics = storage.PositionTopics(log_dir)
     failures = Failures()
     for partition in partitions or topics.topic(topic).partitions:
-        failures.attempt(lambda number=partition: _show(topics, topic, number, as_json=as_json))  # type: ignore[misc]
+        failures.attempt(partial(_show, topics, topic, partition, as_json=as_json))
     failures.end()
 
 
