@@ -86,7 +86,7 @@ class _Tail:
                     f"commitlog: {self._name}: positions {deleted} were deleted before they were printed", err=True
                 )
             self._next = reader.start
-        end = reader.end
+        end = reader.end_after(self._next)
         for records in reader.records(self._next, end):
             yield from record_text.messages(self._topic, self._partition, records)
         self._next, self._seen = end, reader.segments

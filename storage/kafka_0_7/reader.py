@@ -42,10 +42,18 @@ class PositionLogReader:
 
         Logs a warning if an unfinished write follows. Raises CorruptRecordError if damage does.
         """
-        if not self._segments:
-            return 0
+        return self.end_after(self.start)
+
+    def end_after(self, position: int) -> int:
+        """Returns the same as :attr:`end`, but reads only what follows ``position``, which is that of an entry.
+
+        Raises OffsetOutOfRangeError for a position outside the log.
+        """
+        if self._segment_at(position) is None:
+            return position
         segment = self._segments[-1]
-        stop = end_of(_located(segment, windows(segment.file, 0, segment.visible)), 0)
+        first = max(position - segment.start, 0)
+        stop = end_of(_located(segment, windows(segment.file, first, segment.visible)), first)
         check_tail(segment.file, stop, segment.visible)
         return segment.start + stop
 

@@ -98,6 +98,20 @@ def test_a_position_inside_a_message_is_named(tmp_path: Path) -> None:
             reader.check_start(outside)
 
 
+@pytest.mark.parametrize("tail", [b"", THREE[:-1]])
+def test_the_end_is_found_from_every_entry_on_without_what_is_before_it(tmp_path: Path, tail: bytes) -> None:
+    reader = made(tmp_path / "t-0", ONE + TWO, THREE + ONE + TWO + tail)
+    bounds = sorted({position for position, _ in rows(reader, 0)})
+    assert {reader.end_after(position) for position in [*bounds, reader.end]} == {reader.end}
+    damaged = made(tmp_path / "t-1", ONE, bytes(len(TWO)) + ONE + tail)
+    assert damaged.end_after(len(ONE + TWO)) == len(ONE + TWO + ONE)
+    with pytest.raises(CorruptRecordError):
+        _ = damaged.end
+    for outside in (-1, len(ONE + TWO + ONE + tail) + 1):
+        with pytest.raises(OffsetOutOfRangeError):
+            damaged.end_after(outside)
+
+
 def test_a_partition_without_files_is_empty(tmp_path: Path) -> None:
     reader = made(tmp_path / "t-0")
     assert (reader.start, reader.end, rows(reader, 0)) == (0, 0, [])
