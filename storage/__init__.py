@@ -174,7 +174,6 @@ if TYPE_CHECKING:
         PositionLogReader as PositionLogReader,
         PositionLogSettings as PositionLogSettings,
         offsets_without_log as offsets_without_log,
-        position_partitions as position_partitions,
     )
     from .kernels.murmur2 import partitions_of as partitions_of
     from .maintenance import (
@@ -442,7 +441,6 @@ else:
                 "PositionLogReader",
                 "PositionLogSettings",
                 "offsets_without_log",
-                "position_partitions",
             ],
             "kernels.murmur2": ["partitions_of"],
             "maintenance": [

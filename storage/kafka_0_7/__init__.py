@@ -16,11 +16,9 @@ if TYPE_CHECKING:
         position_partitions as position_partitions,
     )
     from .entries import Message as Message, encode as encode, encode_set as encode_set, messages_in as messages_in
-    from .log import Appended as Appended, Chunk as Chunk, PositionLog as PositionLog
-    from .names import check_topic as check_topic
-    from .offsets import EARLIEST as EARLIEST, LATEST as LATEST, offsets_without_log as offsets_without_log
+    from .log import PositionLog as PositionLog
+    from .offsets import offsets_without_log as offsets_without_log
     from .reader import PositionLogReader as PositionLogReader
-    from .retention import retain as retain
     from .settings import PositionLogSettings as PositionLogSettings
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -28,11 +26,9 @@ else:
         submod_attrs={
             "directory": ["PositionLogDirectory", "position_partitions"],
             "entries": ["Message", "encode", "encode_set", "messages_in"],
-            "log": ["Appended", "Chunk", "PositionLog"],
-            "names": ["check_topic"],
-            "offsets": ["EARLIEST", "LATEST", "offsets_without_log"],
+            "log": ["PositionLog"],
+            "offsets": ["offsets_without_log"],
             "reader": ["PositionLogReader"],
-            "retention": ["retain"],
             "settings": ["PositionLogSettings"],
         },
     )
