@@ -29,6 +29,14 @@ def unpacked(scenario: str, target: Path) -> Path:
     return target
 
 
+def write_segments(directory: Path, *files: bytes, start: int = 0) -> None:
+    """Writes files of a partition, which is created if missing, one after the other from position ``start`` on."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for content in files:
+        (directory / f"{start:020}.kafka").write_bytes(content)
+        start += len(content)
+
+
 def settings_of(scenario: str, **other: object) -> PositionLogSettings:
     """The settings of the recorded broker that its logs have."""
     given = recorded(f"{scenario}/settings.json")["server.properties"]

@@ -13,7 +13,7 @@ from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.kafka_0_7 import encode, encode_set
 from pyspark_commitlog.storage.kafka_0_7.last_file import check_tail, recover
-from pyspark_commitlog.storage.kafka_0_7.segments import windows
+from pyspark_commitlog.storage.kafka_0_7.segments import end_of, windows
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 ENTRIES = [
@@ -101,10 +101,7 @@ def test_what_recovery_keeps_is_synced_before_readers_see_it() -> None:
 def check(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with LocalFileSystem().open(str(path), "read") as file:
-        stop = 0
-        for window in windows(file, 0, len(content)):
-            stop = window.position + window.entries.stop
-        check_tail(file, stop, len(content))
+        check_tail(file, end_of(windows(file, 0, len(content)), 0), len(content))
 
 
 UNFINISHED = {

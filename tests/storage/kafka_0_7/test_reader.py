@@ -19,16 +19,13 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.kafka_0_7 import PositionLogReader, encode, encode_set, messages_in
-from tests.support.kafka_0_7 import recorded, unpacked
+from tests.support.kafka_0_7 import recorded, unpacked, write_segments
 
 ONE, TWO, THREE = encode(b"one"), encode_set([b"two", b"three", b""], Codec.SNAPPY), encode(b"four", magic=0)
 
 
 def made(directory: Path, *files: bytes, start: int = 0) -> PositionLogReader:
-    directory.mkdir(parents=True, exist_ok=True)
-    for content in files:
-        (directory / f"{start:020}.kafka").write_bytes(content)
-        start += len(content)
+    write_segments(directory, *files, start=start)
     return PositionLogReader(str(directory))
 
 

@@ -33,7 +33,7 @@ from pyspark_commitlog.storage.kafka_0_7 import PositionLogReader, encode, encod
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
-from tests.support.kafka_0_7 import recorded, unpacked
+from tests.support.kafka_0_7 import recorded, unpacked, write_segments
 
 ENTRIES = [encode(b"a"), encode_set([b"b", b"c", b"d"], Codec.GZIP), encode(b"e", magic=0), encode_set([b"f"] * 2)]
 VALUES = [b"a", b"b", b"c", b"d", b"e", b"f", b"f"]
@@ -65,13 +65,6 @@ def content(run: UpgradeRun, topic: str, partition: int) -> list[bytes | None]:
 
 def table(run: UpgradeRun, topic: str, partition: int) -> PositionTable:
     return PositionTable(f"{run.positions}/{topic}-{partition}.csv", run.filesystem)
-
-
-def made(directory: Path, *files: bytes, start: int = 0) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for data in files:
-        (directory / f"{start:020}.kafka").write_bytes(data)
-        start += len(data)
 
 
 # Beside the real tool
@@ -113,24 +106,24 @@ def values_of(tables: Iterable[Records]) -> list[bytes | None]:
 
 
 def test_a_second_run_changes_nothing_and_a_later_one_adds_what_is_new(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "t-0", ENTRIES[0] + ENTRIES[1])
+    write_segments(tmp_path / "old" / "t-0", ENTRIES[0] + ENTRIES[1])
     run = run_in(tmp_path, tmp_path / "old")
     assert done(run) == {"t-0": 4}
     before = (tmp_path / "positions" / "t-0.csv").read_bytes()
     assert done(run) == {"t-0": 0}
     assert (tmp_path / "positions" / "t-0.csv").read_bytes() == before
-    made(tmp_path / "old" / "t-0", ENTRIES[0] + ENTRIES[1] + ENTRIES[2], ENTRIES[3])
+    write_segments(tmp_path / "old" / "t-0", ENTRIES[0] + ENTRIES[1] + ENTRIES[2], ENTRIES[3])
     assert done(run) == {"t-0": 3}
     assert content(run, "t", 0) == VALUES
 
 
 def test_files_may_be_deleted_between_two_runs(tmp_path: Path) -> None:
     old = tmp_path / "old" / "t-0"
-    made(old, ENTRIES[0], ENTRIES[1], ENTRIES[2])
+    write_segments(old, ENTRIES[0], ENTRIES[1], ENTRIES[2])
     run = run_in(tmp_path, tmp_path / "old")
     assert done(run) == {"t-0": 5}
     (old / f"{0:020}.kafka").unlink()
-    made(old, ENTRIES[3], start=sum(map(len, ENTRIES[:3])))
+    write_segments(old, ENTRIES[3], start=sum(map(len, ENTRIES[:3])))
     assert done(run) == {"t-0": 2}
     assert content(run, "t", 0) == VALUES
     assert table(run, "t", 0).first == (0, 0)
@@ -139,18 +132,18 @@ def test_files_may_be_deleted_between_two_runs(tmp_path: Path) -> None:
 
 def test_files_that_were_deleted_before_they_were_copied_are_reported(tmp_path: Path) -> None:
     old = tmp_path / "old" / "t-0"
-    made(old, ENTRIES[0])
+    write_segments(old, ENTRIES[0])
     run = run_in(tmp_path, tmp_path / "old")
     done(run)
     shutil.rmtree(old)
-    made(old, ENTRIES[3], start=sum(map(len, ENTRIES[:3])))
+    write_segments(old, ENTRIES[3], start=sum(map(len, ENTRIES[:3])))
     (outcome,) = upgraded(run)
     assert outcome.status is OutcomeStatus.FAILED
     assert f"lost positions {len(ENTRIES[0])} to" in outcome.text
 
 
 def test_records_of_others_in_the_target_are_reported(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "t-0", b"".join(ENTRIES))
+    write_segments(tmp_path / "old" / "t-0", b"".join(ENTRIES))
     for name, values in {"other": [b"a", b"x"], "more": [*VALUES, b"more"]}.items():
         run = UpgradeRun(str(tmp_path / "old"), str(tmp_path / name), str(tmp_path / f"{name}-positions"))
         with run.manager() as manager:
@@ -176,9 +169,9 @@ def test_records_have_the_time_of_the_last_change_of_their_file(tmp_path: Path) 
 
 
 def test_partitions_keep_their_numbers_and_topics_get_the_settings(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "t-2", ENTRIES[0])
-    made(tmp_path / "old" / "my_topic_0", ENTRIES[2])
-    made(tmp_path / "old" / "empty-0")
+    write_segments(tmp_path / "old" / "t-2", ENTRIES[0])
+    write_segments(tmp_path / "old" / "my_topic_0", ENTRIES[2])
+    write_segments(tmp_path / "old" / "empty-0")
     run = run_in(tmp_path, tmp_path / "old", **{"compression.type": "lz4"})
     assert done(run) == {"t-2": 1, "my_topic-0": 1, "empty-0": 0}
     with run.manager() as manager:
@@ -188,9 +181,9 @@ def test_partitions_keep_their_numbers_and_topics_get_the_settings(tmp_path: Pat
 
 
 def test_a_topic_that_cannot_be_made_and_damage_do_not_stop_the_others(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "bad name-0", ENTRIES[0])
-    made(tmp_path / "old" / "broken-0", ENTRIES[0] + ENTRIES[2][:-1] + b"x" + ENTRIES[0])
-    made(tmp_path / "old" / "good-0", ENTRIES[0])
+    write_segments(tmp_path / "old" / "bad name-0", ENTRIES[0])
+    write_segments(tmp_path / "old" / "broken-0", ENTRIES[0] + ENTRIES[2][:-1] + b"x" + ENTRIES[0])
+    write_segments(tmp_path / "old" / "good-0", ENTRIES[0])
     run = run_in(tmp_path, tmp_path / "old")
     outcomes = {each.topic: each for each in upgraded(run)}
     assert [outcomes[name].status.value for name in ("bad name", "broken", "good")] == ["failed", "damaged", "done"]
@@ -204,13 +197,13 @@ def test_wrong_directories_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotALogDirError, match="has no partition of Kafka"):
         upgraded(run_in(tmp_path, tmp_path / "empty"))
-    made(tmp_path / "new" / "t-0", ENTRIES[0])
+    write_segments(tmp_path / "new" / "t-0", ENTRIES[0])
     with pytest.raises(InvalidConfigError, match="another directory"):
         upgraded(run_in(tmp_path, tmp_path / "new"))
 
 
 def test_two_upgrades_at_once_are_refused(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "t-0", ENTRIES[0])
+    write_segments(tmp_path / "old" / "t-0", ENTRIES[0])
     run = run_in(tmp_path, tmp_path / "old")
     (tmp_path / "positions").mkdir()
     held = LocalFileSystem().lock(f"{run.positions}/.lock")
@@ -224,7 +217,7 @@ def test_two_upgrades_at_once_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_position_between_entries_finds_the_next_one_and_one_outside_is_refused(tmp_path: Path) -> None:
-    made(tmp_path / "old" / "t-0", b"".join(ENTRIES), start=50)
+    write_segments(tmp_path / "old" / "t-0", b"".join(ENTRIES), start=50)
     run = run_in(tmp_path, tmp_path / "old")
     done(run)
     positions = table(run, "t", 0)
