@@ -45,15 +45,6 @@ def settings_of(scenario: str, **other: object) -> PositionLogSettings:
     )
 
 
-def payload_set(texts: str) -> list[tuple[int, bytes]]:
-    """Magic and payload of each message of a recorded ``produce``: base64, ``0:`` before those of magic 0."""
-    found = []
-    for text in texts.split(","):
-        magic, _, payload = text.rpartition(":")
-        found.append((int(magic or 1), base64.b64decode(payload)))
-    return found
-
-
 def consumed(data: bytes | memoryview, position: int) -> dict[str, object]:
     """What a consumer of 0.7 makes of a fetched message set, in the form that was recorded."""
     messages: list[list[object]] = []

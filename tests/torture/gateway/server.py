@@ -53,11 +53,6 @@ class Server:
         """Lets the process continue."""
         self._process.send_signal(signal.SIGCONT)
 
-    def stop(self) -> int:
-        """Asks it to end, as ^C does; returns its exit code."""
-        self._process.terminate()
-        return self._process.wait(60)
-
     def check_log(self) -> None:
         """AssertionError if it logged an error of ours."""
         logged = self.log.read_text()

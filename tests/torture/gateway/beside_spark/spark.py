@@ -29,11 +29,11 @@ class Driver:
         self._home = home
         self.errors = home / "stderr"
         self.written = 0
-        self.started_s = self.told_s = 0.0  # when it was started, and when it first reported progress
+        self.told_s = 0.0  # when it first reported progress; 0: not yet
         self._done = threading.Event()
 
     def start(self) -> None:
-        self.started_s, self.told_s = time.monotonic(), 0.0
+        self.told_s = 0.0
         with self.errors.open("w") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, *self._arguments],
