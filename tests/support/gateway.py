@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
 from pyspark_commitlog.gateway.protocol.apis import APIS
 from pyspark_commitlog.gateway.protocol.bodies import made
-from tests.support.recorded_wire import layouts
+from tests.support.recorded_wire import layouts, whole_answer
 
 LOCAL = "PLAINTEXT://127.0.0.1:0"
 TIMEOUT_S = 30.0
@@ -71,10 +71,7 @@ class WireClient:
         """Receives an answer, and returns its body."""
         frame = self.receive()
         assert struct.unpack_from(">i", frame)[0] == correlation_id
-        is_flexible = key != 18 and version >= APIS[key].flexible_from
-        body, size = entity_reader(layouts(key, version)[1])(frame, 5 if is_flexible else 4)
-        assert size + (5 if is_flexible else 4) == len(frame), "bytes behind the answer"
-        return body
+        return whole_answer(frame, 4, key, version)
 
     def receive(self) -> bytes:
         """Receives a frame. Raises EOFError if the gateway closes the connection."""

@@ -134,11 +134,16 @@ def answer_body(frame: bytes, head: Head) -> Any:
 @cache
 def _decoded(data: bytes, key: int, version: int) -> Any:
     """The body of an answer; ``data``: its frame behind the correlation id."""
+    return plain(whole_answer(data, 0, key, version))
+
+
+def whole_answer(frame: bytes, at: int, key: int, version: int) -> Any:
+    """The body of an answer, kio's object; ``at``: behind the correlation id. AssertionError if more follows it."""
     api = APIS.get(key)
-    at = int(api is not None and key != API_VERSIONS and version >= api.flexible_from)
-    body, size = entity_reader(layouts(key, version)[1])(data, at)
-    assert at + size == len(data), "bytes behind an answer"
-    return plain(body)
+    at += api is not None and key != API_VERSIONS and version >= api.flexible_from
+    body, size = entity_reader(layouts(key, version)[1])(frame, at)
+    assert at + size == len(frame), "bytes behind the answer"
+    return body
 
 
 # Addresses, times, member ids, epochs and throttle times.

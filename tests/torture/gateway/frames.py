@@ -16,13 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
-from kio.serial import entity_reader
-
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
-from tests.support.recorded_wire import layouts
+from tests.support.recorded_wire import whole_answer
 from tests.torture.gateway.recording import drawn, recorded
 from tests.torture.gateway.server import memory_bytes
 from tests.torture.suite import Run, Suite, quiet
@@ -117,10 +115,7 @@ def check_answer(key: int, version: int, frame: bytes) -> None:
     api = APIS.get(key)
     if api is None or not api.lowest <= version <= api.highest or key in UNREADABLE:
         return
-    head = 5 if key != ApiKey.API_VERSIONS and version >= api.flexible_from else 4
-    entity = layouts(key, version)[1]
-    body, size = entity_reader(entity)(frame, head)
-    assert head + size == len(frame), "bytes behind the answer"
+    body = whole_answer(frame, 4, key, version)
     assert "unknown_server_error" not in repr(body), f"an error of ours: {body}"
 
 
