@@ -36,7 +36,6 @@ LATENCY_RECORDS = 2_000
 CONSUMERS = 3
 SYNCS = 200
 SEEN_WITHIN_S = 0.01
-TUNED = {"batch.size": "262144", "linger.ms": "20"}
 
 
 def measure(setting: Setting) -> Iterator[Comparison]:
@@ -53,7 +52,7 @@ def reading(setting: Setting, sides: Mapping[str, Side]) -> Iterator[Comparison]
     both = {side: sides[side] for side in ("kafka", "synced")}
     for server, _ in both.values():
         server.create("one")
-        gateway_tools.produce(server.bootstrap, "one", records, gateway_clients.VALUE_BYTES, TUNED)
+        gateway_tools.produce(server.bootstrap, "one", records, gateway_clients.VALUE_BYTES, gateway_tools.TUNED)
         server.create("three", CONSUMERS)
         gateway_clients.produce(server.bootstrap, "three", 2**18, each, clients=CONSUMERS)
     found = of_topic(both, partial(gateway_tools.consume, records=records), setting.rounds, "one")

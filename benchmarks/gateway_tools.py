@@ -10,6 +10,7 @@ from tests.support.kafka import kafka_jvm
 
 TOOLS = "org.apache.kafka.tools"
 TIMEOUT_S = 300
+TUNED = {"batch.size": "262144", "linger.ms": "20"}  # of a producer
 # Those of the tools' start scripts, in place of the tests' quick start.
 JVM_OPTIONS = ("-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4")
 

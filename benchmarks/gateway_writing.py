@@ -14,13 +14,12 @@ from benchmarks import gateway_clients, gateway_tools
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.gateway_turns import Side, cpu_row, in_turn, servers, time_row
 
-TUNED = {"batch.size": "262144", "linger.ms": "20"}
-LZ4 = {**TUNED, "compression.type": "lz4"}
+LZ4 = {**gateway_tools.TUNED, "compression.type": "lz4"}
 RECORDS = {100: 1_000_000, 1_000: 200_000}  # by their size
 # Name, settings, what is required and the goal: unsynced and synced; None: not measured
 TOOL = (
     ("default batches", {}, (1.0, 1.2), (0.8, 0.95)),
-    ("tuned", TUNED, None, (1.0, 1.3)),
+    ("tuned", gateway_tools.TUNED, None, (1.0, 1.3)),
     ("tuned, lz4", LZ4, None, (1.1, 1.3)),
 )
 CLIENTS = 4
