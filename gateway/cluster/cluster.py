@@ -115,7 +115,8 @@ class Cluster:
             time.sleep(0.02)
         self._registry.listen(self._on_session)
         self._worker.start()
-        self._look_again()
+        self._try_look()
+        self._worker.repeat(LOOK_S, self._try_look)
 
     def leave(self) -> None:
         """Hands everything over to the other nodes, if there are any; waits until they know, but not for long."""
@@ -153,10 +154,6 @@ class Cluster:
         if not self._is_due:
             self._is_due = True
             self._worker.run(self._try_look)
-
-    def _look_again(self) -> None:
-        self._try_look()
-        self._worker.later(LOOK_S, self._look_again)
 
     def _try_look(self) -> None:
         self._is_due = False

@@ -43,11 +43,8 @@ class TopicNodes(DiskWorker[LogManager]):
     def begin(self) -> None:
         """Writes what is there, and from now on what changes. For any thread."""
         self._cluster.listen(lambda _: self.run(self._try))
-        self.run(self._again)
-
-    def _again(self) -> None:
-        self._try()
-        self.later(LOOK_S, self._again)
+        self.run(self._try)
+        self.repeat(LOOK_S, self._try)
 
     def _try(self) -> None:
         try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -13,6 +11,7 @@ from ...registry import Registry, open_registry
 from ...storage import Clock, LogStoreError, PositionLogDirectory
 from ..listeners import Address
 from ..network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
+from ..threads import Worker
 from .answers import Answers
 from .config import PositionGatewayConfig
 from .registrations import LOOK_S, Registrations
@@ -41,7 +40,6 @@ class PositionGateway:
         self.config = config or PositionGatewayConfig()
         self._log_dir, self._clock = log_dir, clock
         self._stopping = ExitStack()
-        self._stopped = threading.Event()
         self.address = self.config.listener
         self.registry: Registry | None = None  # after the start, if the settings name a ZooKeeper
 
@@ -73,7 +71,7 @@ class PositionGateway:
             starting.callback(acceptor.stop)
             if registrations is not None:
                 registrations.look(config.zk_session_timeout_ms / 1000 + 1)
-                self._start_repeating(starting, "gateway-registrations", registrations.look, LOOK_S, LOOK_S)
+                _started(starting, "gateway-registrations").repeat(LOOK_S, registrations.look)
             self._stopping = starting.pop_all()
 
     def _processors(self) -> list[Processor]:
@@ -91,17 +89,9 @@ class PositionGateway:
     def _start_upkeep(self, starting: ExitStack) -> None:
         """Starts the threads that sync logs and delete files when it is time."""
         settings = self.config.logs
-        flush_s, clean_s = settings.flush_check_ms / 1000, settings.cleanup_interval_mins * 60.0
-        self._start_repeating(starting, "gateway-flusher", self._logs.sync_due, flush_s, flush_s)
-        self._start_repeating(starting, "gateway-cleaner", self._clean, FIRST_CLEANUP_S, clean_s)
-
-    def _start_repeating(
-        self, starting: ExitStack, name: str, task: Callable[[], None], first_s: float, every_s: float
-    ) -> None:
-        thread = threading.Thread(target=self._repeat, args=(task, first_s, every_s), name=name, daemon=True)
-        thread.start()
-        starting.callback(thread.join)
-        starting.callback(self._stopped.set)
+        _started(starting, "gateway-flusher").repeat(settings.flush_check_ms / 1000, self._logs.sync_due)
+        clean_s = settings.cleanup_interval_mins * 60.0
+        _started(starting, "gateway-cleaner").repeat(clean_s, self._clean, first_s=FIRST_CLEANUP_S)
 
     def _registrations(self, starting: ExitStack) -> Registrations | None:
         """Begins a session in the ZooKeeper that the settings name; None if they name none."""
@@ -113,15 +103,6 @@ class PositionGateway:
         starting.callback(registry.close)
         self.registry = registry
         return Registrations(registry, self.config.broker_id, self.address, self._logs, self._logs.clock)
-
-    def _repeat(self, task: Callable[[], None], first_s: float, every_s: float) -> None:
-        wait_s = first_s
-        while not self._stopped.wait(wait_s):
-            wait_s = every_s
-            try:
-                task()
-            except Exception:
-                logger.exception("a regular task failed")
 
     def _clean(self) -> None:
         for path in self._logs.retain():
@@ -155,3 +136,10 @@ class PositionGateway:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _started(starting: ExitStack, name: str) -> Worker:
+    worker = Worker(name)
+    worker.start()
+    starting.callback(worker.stop)
+    return worker

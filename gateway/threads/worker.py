@@ -56,6 +56,20 @@ class Worker:
             self._changed.notify()
         return timer
 
+    def repeat(self, every_s: float, task: Task, *, first_s: float | None = None) -> None:
+        """Runs ``task`` again and again until the worker is stopped, ``every_s`` after each end; for any thread.
+
+        ``first_s``: after which time it runs first; the default is ``every_s``.
+        """
+
+        def run() -> None:
+            try:
+                task()
+            finally:
+                self.later(every_s, run)
+
+        self.later(every_s if first_s is None else first_s, run)
+
     def stop(self) -> None:
         """Runs the tasks that were given, drops those that are for later, and ends the thread."""
         with self._changed:
