@@ -173,6 +173,7 @@ if TYPE_CHECKING:
         PositionLogDirectory as PositionLogDirectory,
         PositionLogReader as PositionLogReader,
         PositionLogSettings as PositionLogSettings,
+        offsets_before as offsets_before,
         offsets_without_log as offsets_without_log,
     )
     from .kernels.murmur2 import partitions_of as partitions_of
@@ -440,6 +441,7 @@ else:
                 "PositionLogDirectory",
                 "PositionLogReader",
                 "PositionLogSettings",
+                "offsets_before",
                 "offsets_without_log",
             ],
             "kernels.murmur2": ["partitions_of"],

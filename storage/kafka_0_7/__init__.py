@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from .entries import Message as Message, encode as encode, encode_set as encode_set, messages_in as messages_in
     from .log import PositionLog as PositionLog
-    from .offsets import offsets_without_log as offsets_without_log
+    from .offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
     from .reader import PositionLogReader as PositionLogReader
     from .settings import PositionLogSettings as PositionLogSettings
 else:
@@ -27,7 +27,7 @@ else:
             "directory": ["PositionLogDirectory", "position_partitions"],
             "entries": ["Message", "encode", "encode_set", "messages_in"],
             "log": ["PositionLog"],
-            "offsets": ["offsets_without_log"],
+            "offsets": ["offsets_before", "offsets_without_log"],
             "reader": ["PositionLogReader"],
             "settings": ["PositionLogSettings"],
         },

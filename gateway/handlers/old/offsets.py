@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ....storage import TopicPartition
+from ....storage import TopicPartition, offsets_before as before
 from ...context import Context
 from ...partitions import LedPartition
 from ...protocol import code_of
 from ...request import Request
-
-LATEST, EARLIEST = -1, -2
 
 
 def offsets_before(
@@ -40,20 +38,9 @@ def _partition(asked: Any, led: LedPartition | Exception, now_ms: int) -> Mappin
     try:
         if isinstance(led, Exception):
             raise led
-        found = _before(led.segment_times(now_ms), asked.timestamp)
+        found = before(led.segment_times(now_ms), asked.timestamp, max(asked.max_num_offsets, 0))
     except Exception as error:
         return {"partition_index": asked.partition_index, "error_code": code_of(error), "old_style_offsets": ()}
     shown = led.high_watermark
-    offsets = [min(offset, shown) for offset in found[: max(asked.max_num_offsets, 0)]]
+    offsets = [min(offset, shown) for offset in found]
     return {"partition_index": asked.partition_index, "old_style_offsets": tuple(dict.fromkeys(offsets))}
-
-
-def _before(times: Sequence[tuple[int, int]], time_ms: int) -> list[int]:
-    """Returns the offsets up to the last one whose time is not after ``time_ms``, the largest first."""
-    if time_ms == LATEST:
-        last = len(times)
-    elif time_ms == EARLIEST:
-        last = 1
-    else:
-        last = next((index + 1 for index in reversed(range(len(times))) if times[index][1] <= time_ms), 0)
-    return [offset for offset, _ in reversed(times[:last])]
