@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from ..storage import (
     Key,
     OneOf,
     did_you_mean,
+    keys_of,
 )
 from .listeners import EVERYWHERE, Address, Listener, check_ports, is_loopback, parse_listeners, parse_protocols
 
@@ -221,7 +222,7 @@ class GatewayConfig:
 
 def keys_of_gateway() -> dict[str, Key]:
     """Returns the keys of :class:`GatewayConfig` by the names of its fields, in its order."""
-    return {one.name: one.metadata["key"] for one in fields(GatewayConfig)}
+    return keys_of(GatewayConfig)
 
 
 def check_kafka_version(key: str, given: str) -> None:

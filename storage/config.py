@@ -233,8 +233,8 @@ def _retention(name: str, kind: Kind, unit_ms: int) -> Synonym:
 
 
 def keys_of(config: type[Any]) -> dict[str, Key]:
-    """Returns the keys of a config class by the names of its fields, in the order of the class."""
-    return {one.name: one.metadata["key"] for one in fields(config)}
+    """Returns the keys of a config class, a dataclass, by the names of its fields, in the order of the class."""
+    return {one.name: one.metadata["key"] for one in fields(config) if "key" in one.metadata}
 
 
 def _check_all(config: LogConfig | CleanerConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ...storage import (
@@ -17,6 +17,7 @@ from ...storage import (
     Key,
     PositionLogSettings,
     did_you_mean,
+    keys_of,
 )
 from ..listeners import Address, is_loopback
 
@@ -56,7 +57,7 @@ class PositionGatewayConfig:
     # fmt: on
 
     def __post_init__(self) -> None:
-        for name, key in _keys().items():
+        for name, key in keys_of(PositionGatewayConfig).items():
             object.__setattr__(self, name, key.check(getattr(self, name)))
         if not (is_loopback(self.hostname) or self.insecure_listeners):
             raise InvalidConfigError(
@@ -70,7 +71,7 @@ class PositionGatewayConfig:
 
         Raises InvalidConfigError for a bad value and for an unknown name, with the most similar known one.
         """
-        own = {key.name: name for name, key in _keys().items()}
+        own = {key.name: name for name, key in keys_of(PositionGatewayConfig).items()}
         of_logs = set(PositionLogSettings.names())
         for given in mapping:
             if given not in own and given not in of_logs:
@@ -83,13 +84,9 @@ class PositionGatewayConfig:
     @staticmethod
     def names() -> list[str]:
         """Kafka's names of the gateway's own settings."""
-        return [key.name for key in _keys().values()]
+        return [key.name for key in keys_of(PositionGatewayConfig).values()]
 
     @property
     def listener(self) -> Address:
         """Where the gateway listens."""
         return Address(self.hostname, self.port)
-
-
-def _keys() -> dict[str, Key]:
-    return {each.name: each.metadata["key"] for each in fields(PositionGatewayConfig) if "key" in each.metadata}
