@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     )
     from .format.constants import Codec as Codec, TimestampType as TimestampType
     from .format.down_conversion import begins_whole as begins_whole, to_older_format as to_older_format
-    from .format.files.checkpoints import decode_meta_properties as decode_meta_properties
+    from .format.files.checkpoints import decode_meta_properties as decode_meta_properties, encode_id as encode_id
     from .format.files.file_names import (
         META_PROPERTIES_FILE as META_PROPERTIES_FILE,
         TopicPartition as TopicPartition,
@@ -394,7 +394,7 @@ else:
             ],
             "format.constants": ["Codec", "TimestampType"],
             "format.down_conversion": ["begins_whole", "to_older_format"],
-            "format.files.checkpoints": ["decode_meta_properties"],
+            "format.files.checkpoints": ["decode_meta_properties", "encode_id"],
             "format.files.file_names": ["META_PROPERTIES_FILE", "TopicPartition", "check_topic_name"],
             "format.internal.internal_topics": [
                 "CONSUMER",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from contextlib import suppress
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from ...storage import (
     LogManager,
     LogStoreError,
     decode_meta_properties,
+    encode_id,
     read_file,
     write_atomically,
 )
@@ -35,7 +35,7 @@ def find_cluster_id(registry: Registry, manager: LogManager) -> str:
     found = registry.find(CLUSTER_ID)
     if found is None:
         with suppress(NodeExistsError):  # another node was faster
-            registry.create(CLUSTER_ID, encode_cluster_id(own or _new_id()))
+            registry.create(CLUSTER_ID, encode_cluster_id(own or encode_id(uuid4())))
     cluster_id = decode_cluster_id(registry.get(CLUSTER_ID).data)
     if own is not None and own != cluster_id:
         raise InconsistentClusterIdError(
@@ -58,7 +58,7 @@ def check_directory(registry: Registry, manager: LogManager) -> None:
         own = ""
     found = registry.find(DIRECTORY)
     if found is None:
-        own = own or _new_id()
+        own = own or encode_id(uuid4())
         write_atomically(manager.filesystem, path, f"{own}\n".encode())
         with suppress(NodeExistsError):  # another node was faster
             registry.create(DIRECTORY, own.encode())
@@ -70,11 +70,6 @@ def check_directory(registry: Registry, manager: LogManager) -> None:
             "with other directories need another chroot. If the directory was restored or moved, and no gateway runs, "
             f"delete the node {DIRECTORY}"
         )
-
-
-def _new_id() -> str:
-    """Returns 16 random bytes, a UUID, as Kafka writes them: 22 letters of URL-safe Base64."""
-    return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
 
 
 def _id_of_directory(manager: LogManager) -> str | None:
