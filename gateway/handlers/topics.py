@@ -123,7 +123,7 @@ def _partitions(context: Context, asked: Any) -> int:
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
             raise RequestError(ErrorCode.invalid_request, "give assignments, or numbers of partitions and replicas")
-        check_replicas(context, [each.broker_ids for each in asked.assignments])
+        check_replicas(context.config.node_id, [each.broker_ids for each in asked.assignments])
         if sorted(each.partition_index for each in asked.assignments) != list(range(len(asked.assignments))):
             raise RequestError(ErrorCode.invalid_replica_assignment, "partitions must count from 0 on without a gap")
         return len(asked.assignments)
@@ -225,7 +225,7 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
         if asked.assignments is not None:
             if len(asked.assignments) != asked.count - len(topic.partitions):
                 raise RequestError(ErrorCode.invalid_replica_assignment, "give one assignment for each new partition")
-            check_replicas(context, [each.broker_ids for each in asked.assignments])
+            check_replicas(context.config.node_id, [each.broker_ids for each in asked.assignments])
         add_partitions(manager, asked.name, asked.count, dry_run=is_dry)
     except Exception as error:
         return {"name": asked.name, "error_code": code_of(error), "error_message": message_of(error)}

@@ -1,7 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and AlterReplicaLogDirs.
 
-Each partition has one replica, in the one directory of the one node, so nothing ever moves
-(``ReplicationControlManager``, ``ReplicaManager``).
+Each partition has one replica, on the node that leads it, in the one directory of all nodes, so nothing ever moves by
+request (``ReplicationControlManager``, ``ReplicaManager``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
         if replicas is None:
             return ErrorCode.no_reassignment_in_progress, None
         try:
-            check_replicas(context, [replicas])
+            check_replicas(context.cluster.leader(*partition).node, [replicas])
         except RequestError as error:
             return error.code, message_of(error)
         return ErrorCode.none, None
@@ -66,11 +66,12 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
     return {"error_message": None, **_reassignments(request.body, told)}
 
 
-def check_replicas(context: Context, assignments: Sequence[Sequence[int]]) -> None:
-    """Raises RequestError if replicas of a partition shall be elsewhere than on this node."""
-    node = context.config.node_id
+def check_replicas(node: int, assignments: Sequence[Sequence[int]]) -> None:
+    """Raises RequestError if replicas of a partition shall be elsewhere than on one node."""
     if any(tuple(brokers) != (node,) for brokers in assignments):
-        raise RequestError(ErrorCode.invalid_replica_assignment, f"every partition is on the one node, {node}")
+        raise RequestError(
+            ErrorCode.invalid_replica_assignment, f"a partition has one replica, which is on the one node, {node}"
+        )
 
 
 def refused_reassignments(body: Any, code: ErrorCode) -> Answer:

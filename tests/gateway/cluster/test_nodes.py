@@ -17,8 +17,8 @@ from tests.support.gateway import LOCAL, WireClient, fetch_fields, produce_field
 from tests.support.logs.building import batch
 from tests.support.waiting import soon
 
-METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND, HEARTBEAT = 3, 0, 1, 2, 10, 12
-NOT_LEADER, NOT_COORDINATOR, FENCED = 6, 16, 74
+METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND, HEARTBEAT, REASSIGN = 3, 0, 1, 2, 10, 12, 45
+NOT_LEADER, NOT_COORDINATOR, INVALID_ASSIGNMENT, FENCED = 6, 16, 39, 74
 
 
 class Nodes:
@@ -108,6 +108,17 @@ def test_a_node_that_does_not_lead_a_partition_says_so(nodes: Nodes) -> None:
     with WireClient(nodes.by_id[leader]) as client:
         produced = client.ask(PRODUCE, 8, transactional_id=None, **produce_fields("t", batch(b"a").tobytes()))
         assert produced.responses[0].partition_responses[0].error_code == 0
+
+
+def test_every_node_says_that_a_partition_is_where_it_is_led(nodes: Nodes) -> None:
+    leaders = [nodes.leader("t", number) for number in range(12)]
+    here = [{"partition_index": number, "replicas": (node,)} for number, node in enumerate(leaders)]
+    elsewhere = [{"partition_index": number, "replicas": (nodes.other(node),)} for number, node in enumerate(leaders)]
+    for each in nodes.by_id.values():
+        with WireClient(each) as client:
+            for partitions, code in ((here, 0), (elsewhere, INVALID_ASSIGNMENT)):
+                (found,) = client.ask(REASSIGN, 0, topics=[{"name": "t", "partitions": partitions}]).responses
+                assert {part.error_code for part in found.partitions} == {code}
 
 
 def test_a_node_whose_id_is_in_use_does_not_start(nodes: Nodes, tmp_path: Path) -> None:
