@@ -44,7 +44,7 @@ def gateway(home: Path, settings: Mapping[str, str]) -> Iterator[str]:
     try:
         yield server.bootstrap
     finally:
-        server.stop()
+        server.kill()
 
 
 def write_scripts(directory: Path) -> None:
