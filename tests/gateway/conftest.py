@@ -1,14 +1,19 @@
-"""A gateway for the tests of a module, and connections to it."""
+"""A gateway for the tests of a module, and connections to it; a ZooKeeper for those that need one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.registry import Registry, ZooKeeperRegistry
 from tests.support.gateway import WireClient, create_topic, serving
+from tests.support.kafka.zookeeper import ZooKeeper
+
+_NUMBERS = count()
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +39,22 @@ def topic(client: WireClient, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def log_dir(gateway: Gateway) -> Path:
     return Path(gateway.context.log_dir)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
+        yield started
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeper) -> str:
+    """The ``zookeeper.connect`` of a chroot that is empty at first."""
+    return f"{zookeeper.connect}/{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def registry(connect: str) -> Iterator[Registry]:
+    """A session in that chroot."""
+    with ZooKeeperRegistry(connect) as opened:
+        yield opened

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.registry import Registry, ZooKeeperRegistry, kafka_nodes, put, tree_of
+from pyspark_commitlog.registry import Registry, kafka_nodes, put, tree_of
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import serving
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.waiting import soon
 
 RECORDED = json.loads((Path(__file__).parents[2] / "golden/registry/broker_trees.json").read_text())
-_NUMBERS = count()
 NO_MATTER = ("host", "port", "timestamp", "endpoints", "id", "topic_id")
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
-@pytest.fixture
-def connect(zookeeper: ZooKeeper) -> str:
-    return f"{zookeeper.connect}/{next(_NUMBERS)}"
-
-
-@pytest.fixture
-def registry(connect: str) -> Iterator[Registry]:
-    with ZooKeeperRegistry(connect) as opened:
-        yield opened
 
 
 def comparable(data: str | None) -> Any:

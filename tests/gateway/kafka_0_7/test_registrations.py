@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
 from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherBrokersError
-from pyspark_commitlog.registry import Registry, ZooKeeperRegistry, tree_of
+from pyspark_commitlog.registry import Registry, tree_of
 from pyspark_commitlog.storage import PositionLogSettings
 from pyspark_commitlog.storage.kafka_0_7 import encode
 from tests.gateway.kafka_0_7.test_server import produce
@@ -23,24 +21,6 @@ from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.waiting import soon
 
 RECORDED = json.loads((Path(__file__).parents[2] / "golden/registry/broker_trees.json").read_text())["0.7.2"]
-_NUMBERS = count()
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as started:
-        yield started
-
-
-@pytest.fixture
-def connect(zookeeper: ZooKeeper) -> str:
-    return f"{zookeeper.connect}/{next(_NUMBERS)}"
-
-
-@pytest.fixture
-def registry(connect: str) -> Iterator[Registry]:
-    with ZooKeeperRegistry(connect) as opened:
-        yield opened
 
 
 def server(directory: Path, connect: str, broker: int = 0) -> PositionGateway:
