@@ -33,7 +33,7 @@ from .port import (
     checked_path,
     parent_path,
 )
-from .tree import Mark, Operation, Tree
+from .tree import Mark, Tree
 
 FILE = ".commitlog.registry"
 LOCK = f"{FILE}.lock"
@@ -118,7 +118,8 @@ class FileRegistry:
                 path = f"{path}{number:010d}"
             if path in tree:
                 self._bury(tree.node(path).owner)
-            self._change(tree.plan_create(path, data, self._session if ephemeral else None), sync=not ephemeral)
+            operations = tree.plan_create(path, data, self._session if ephemeral else None)
+            self._journal.append(operations, sync=not ephemeral)
             return path
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
@@ -141,8 +142,7 @@ class FileRegistry:
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
         checked_data(checked_path(path), data)
         with self._writing() as tree:
-            is_ephemeral = path in tree and tree.node(path).owner is not None
-            self._change(tree.plan_set(path, data, version), sync=not is_ephemeral)
+            self._journal.append(tree.plan_set(path, data, version), sync=not tree.is_ephemeral(path))
             return tree.node(path).version
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
@@ -158,8 +158,7 @@ class FileRegistry:
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         checked_path(path)
         with self._writing() as tree:
-            is_ephemeral = path in tree and tree.node(path).owner is not None
-            self._change(tree.plan_delete(path, version), sync=not is_ephemeral)
+            self._journal.append(tree.plan_delete(path, version), sync=not tree.is_ephemeral(path))
 
     def listen(self, listener: Listener) -> None:
         with self._guard:
@@ -224,7 +223,7 @@ class FileRegistry:
             if time.monotonic() > deadline_s:
                 raise ConnectionLossError(
                     f"{path}: another process has held this lock for {self._timeout_ms} ms, and may be stopped; "
-                    f"{self._holder(path)}. Let it continue, or end it"
+                    f"it is {self._holder(path) or 'unknown'}. Let it continue, or end it"
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.02)
@@ -232,15 +231,13 @@ class FileRegistry:
         return lock
 
     def _holder(self, path: str) -> str:
+        """Returns what the process that holds a lock has written into its file."""
         with self._filesystem.open(path, "read") as file:
-            return f"it is {bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors='replace') or 'unknown'}"
+            return bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors="replace")
 
     def _catch_up(self) -> None:
         if self._journal.catch_up():
             self._call_watches()
-
-    def _change(self, operations: Sequence[Operation], *, sync: bool) -> None:
-        self._journal.append(operations, sync=sync)
 
     # Sessions
 
@@ -271,7 +268,7 @@ class FileRegistry:
     def _delete_owned(self, tree: Tree, session: str) -> None:
         owned = tree.owned_by(session)
         if owned:
-            self._change([["delete", path] for path in owned], sync=False)
+            self._journal.append([["delete", path] for path in owned], sync=False)
 
     def _remove_left_sessions(self) -> None:
         """Removes the files of sessions whose processes have died and that own nothing."""
@@ -357,7 +354,6 @@ class FileRegistry:
 
     def _process(self, session: str) -> str:
         try:
-            with self._filesystem.open(self._path(SESSION + session), "read") as file:
-                return bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors="replace")
+            return self._holder(self._path(SESSION + session))
         except FileNotFoundError:
             return f"session {session}"
