@@ -88,14 +88,14 @@ class ZooKeeperRegistry:
         try:
             self._client.start(timeout_s)
         except self._client.handler.timeout_exception:
-            self._end()
+            self.close()
             raise ConnectionLossError(
                 f"{self._connect}: no ZooKeeper answers there within {timeout_s:g} s; start it, or correct the address"
             ) from None
         try:
             self._make_chroot()
         except BaseException:
-            self._end()
+            self.close()
             raise
 
     def _make_chroot(self) -> None:
@@ -162,9 +162,6 @@ class ZooKeeperRegistry:
         self._listeners.append(listener)
 
     def close(self) -> None:
-        self._end()
-
-    def _end(self) -> None:
         self._client.stop()
         self._client.close()
         self._calls.stop()
