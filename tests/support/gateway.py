@@ -120,6 +120,13 @@ def create_topic(client: WireClient, name: str, partitions: int = 1, **configs: 
     assert not client.ask(19, 4, topics=[asked], timeout=1000).topics[0].error_code
 
 
+def set_config(client: WireClient, topic: str, name: str, value: str) -> None:
+    """Sets one config of a topic, by its name with dots."""
+    change = {"name": name, "config_operation": 0, "value": value}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
+    assert not client.ask(44, 0, resources=[resource], validate_only=False).responses[0].error_code
+
+
 def produce_fields(topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1) -> dict[str, Any]:
     """The fields of a Produce request for one partition."""
     data = [{"index": partition, "records": records}]

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import LogManager
-from tests.support.gateway import WireClient, produce_fields
+from tests.support.gateway import WireClient, produce_fields, set_config
 from tests.support.logs import building
 from tests.support.logs.building import batch
 
@@ -110,9 +110,7 @@ def test_a_batch_that_cannot_be_right_is_refused(
 
 
 def test_null_keys_of_a_compacted_topic_are_refused_by_index(client: WireClient, topic: str) -> None:
-    change = {"name": "cleanup.policy", "config_operation": 0, "value": "compact"}
-    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
-    assert client.ask(44, 0, resources=[resource], validate_only=False).responses[0].error_code == 0
+    set_config(client, topic, "cleanup.policy", "compact")
     answer = ask(client, topic, batch(b"one", b"two").tobytes())
     assert answer.error_code == 87
     assert [each.batch_index for each in answer.record_errors] == [0, 1]
@@ -143,9 +141,7 @@ def test_a_transactional_batch_without_a_transaction_is_refused(client: WireClie
 
 
 def test_the_log_sets_the_time_if_the_topic_says_so(client: WireClient, topic: str) -> None:
-    change = {"name": "message.timestamp.type", "config_operation": 0, "value": "LogAppendTime"}
-    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
-    client.ask(44, 0, resources=[resource], validate_only=False)
+    set_config(client, topic, "message.timestamp.type", "LogAppendTime")
     assert ask(client, topic, batch(b"v").tobytes()).log_append_time is not None
 
 

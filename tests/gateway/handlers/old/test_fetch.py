@@ -11,7 +11,7 @@ import pytest
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import batch
-from tests.support.gateway import WireClient, fetch_fields, produce_fields
+from tests.support.gateway import WireClient, fetch_fields, produce_fields, set_config
 
 VERSIONS = range(4)
 MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
@@ -37,12 +37,6 @@ def values(data: bytes) -> list[tuple[int, int, bytes | None]]:
 def produce(client: WireClient, topic: str, *contents: bytes, codec: Codec = Codec.NONE) -> None:
     answer = client.ask(0, 8, **produce_fields(topic, batch(*contents, codec=codec).tobytes()))
     assert not answer.responses[0].partition_responses[0].error_code
-
-
-def set_config(client: WireClient, topic: str, name: str, value: str) -> None:
-    change = {"name": name, "config_operation": 0, "value": value}
-    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
-    assert not client.ask(44, 0, resources=[resource], validate_only=False).responses[0].error_code
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])

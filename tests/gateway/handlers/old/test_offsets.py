@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway import WireClient, produce_fields
+from tests.support.gateway import WireClient, produce_fields, set_config
 from tests.support.logs.building import batch
 
 NOW_MS = 2_000_000_000_000
@@ -26,9 +26,7 @@ def before(client: WireClient, topic: str, time_ms: int, count: int = 100, parti
 @pytest.fixture
 def segmented(client: WireClient, topic: str, log_dir: Path) -> str:
     """A topic whose partition 0 has three segments at offsets 0, 1 and 2, files of the years after 2001."""
-    change = {"name": "segment.bytes", "config_operation": 0, "value": "200"}
-    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
-    assert not client.ask(44, 0, resources=[resource], validate_only=False).responses[0].error_code
+    set_config(client, topic, "segment.bytes", "200")
     for _ in range(3):
         client.ask(0, 8, **produce_fields(topic, batch(b"x" * 100).tobytes()))
     for index, path in enumerate(sorted((log_dir / f"{topic}-0").glob("*.log"))):
