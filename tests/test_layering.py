@@ -16,6 +16,7 @@ RELATIVE = (
     "pipeline",
     "gateway",
     "registry",
+    "clients",
     "cli",
 )  # imports inside and between these are relative, so that tools follow them
 FOLDERS = (*RELATIVE, "jobs")
@@ -67,6 +68,9 @@ FLOORS = {
         port
         errors
         """,
+    "clients": """
+        errors
+        """,
     "cli": """
         admin produce gateway
         reading
@@ -93,6 +97,7 @@ ALLOWED = {
     "jobs": {"storage", "pipeline", "jobs"},
     "registry": {"storage", "registry"},
     "gateway": {"storage", "registry", "gateway"},
+    "clients": {"storage", "registry", "clients"},
     "cli": {"storage", "pipeline", "registry", "gateway", "cli"},  # pipeline and gateway only inside commands
     PACKAGE: {"storage", "pipeline"},
 }
