@@ -265,11 +265,14 @@ class GroupCoordinator:
         self._groups.write_offsets(group, changes, partial(self._deleted, group, done))
 
     def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:
+        is_here = self._groups.by_name.get(group.name) is group  # else its partition moved to another node since
         if failure is not None:
-            group.enter(State.EMPTY)
+            if is_here:
+                group.enter(State.EMPTY)
             done(stored_offset_code(failure))
             return
-        self._groups.forget(group)
+        if is_here:
+            self._groups.forget(group)
         logger.info("group %s: deleted", group.name)
         done(ErrorCode.none)
 

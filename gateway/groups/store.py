@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...storage import CoordinatedGroups, GroupChange, GroupFence
 from ..protocol import ErrorCode, RequestError, code_of
-from ..threads import Home, Store, Task, Timer
+from ..threads import Disk, Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]
 
@@ -58,14 +58,9 @@ class _Write:
 class GroupStore(Store[CoordinatedGroups, _Write]):
     """The records of groups. Its methods are for the coordinator's thread, which also calls what is given to them."""
 
-    def __init__(
-        self,
-        on_disk: Callable[[Callable[[CoordinatedGroups], None]], None],
-        home: Home,
-        timeout_ms: int,
-    ) -> None:
-        """``on_disk`` runs tasks in the thread of the disk; a write is answered after ``timeout_ms`` at the latest."""
-        super().__init__(on_disk, home)
+    def __init__(self, disk: Disk[CoordinatedGroups], home: Home, timeout_ms: int) -> None:
+        """A write is answered after ``timeout_ms`` at the latest."""
+        super().__init__(disk, home)
         self._timeout_ms = timeout_ms
 
     def write(self, changes: Sequence[GroupChange | GroupFence], done: Written) -> None:

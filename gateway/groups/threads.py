@@ -28,7 +28,7 @@ class GroupThreads:
             lambda: CoordinatedGroups(open_manager(), partitions=config.offsets_topic_num_partitions),
             lambda groups: groups.manager.close(),
         )
-        store = GroupStore(self._disk.ask, self._home, config.offsets_commit_timeout_ms)
+        store = GroupStore(self._disk, self._home, config.offsets_commit_timeout_ms)
         self._in_use = GroupsInUse(manager)
         self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes, in_use=self._in_use)
 

@@ -12,13 +12,13 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .answers import gathering as gathering
-    from .disk import DiskWorker as DiskWorker, Home as Home, Store as Store
+    from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
     from .worker import Task as Task, Timer as Timer, Worker as Worker
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "disk": ["DiskWorker", "Home", "Store"],
+            "disk": ["Disk", "DiskWorker", "Home", "Store"],
             "answers": ["gathering"],
             "worker": ["Task", "Timer", "Worker"],
         },

@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from .worker import Task, Timer, Worker
 
 D = TypeVar("D")  # what reads and writes; it belongs to the thread of the disk
+D_co = TypeVar("D_co", covariant=True)
 W = TypeVar("W")  # one write
 T = TypeVar("T")
 
@@ -27,13 +28,9 @@ class DiskWorker(Worker, Generic[D]):
         self._open_disk, self._close_disk = open_disk, close_disk
         self._opened: D | None = None
 
-    def ask(self, task: Callable[[D], None]) -> None:
-        """Runs ``task`` after those given before. For any thread."""
-        self.run(lambda: task(self.opened))
-
     @property
     def opened(self) -> D:
-        """The object that reads and writes. Only for the thread of the worker."""
+        """The object that reads and writes; opening it raises what it raises. Only for the thread of the worker."""
         if self._opened is None:
             self._opened = self._open_disk()
         return self._opened
@@ -42,6 +39,19 @@ class DiskWorker(Worker, Generic[D]):
         """Closes what was opened."""
         if self._opened is not None:
             self._close_disk(self._opened)
+
+
+class Disk(Protocol[D_co]):
+    """The thread of the disk."""
+
+    def run(self, task: Task) -> None:
+        """Runs ``task`` after those given before. For any thread."""
+        ...
+
+    @property
+    def opened(self) -> D_co:
+        """The object that reads and writes, for tasks."""
+        ...
 
 
 class Home(Protocol):
@@ -59,27 +69,27 @@ class Home(Protocol):
 class Store(ABC, Generic[D, W]):
     """Reads and writes in the thread of the disk, and answers in the coordinator's.
 
-    What waits to be written is written together. Its methods are for the coordinator's thread.
+    What waits to be written is written together. While the disk cannot be opened, what was asked and written is
+    answered with that error. Its methods are for the coordinator's thread.
     """
 
-    def __init__(self, on_disk: Callable[[Callable[[D], None]], None], home: Home) -> None:
-        """``on_disk`` runs tasks in the thread of the disk."""
-        self._on_disk, self._home = on_disk, home
+    def __init__(self, disk: Disk[D], home: Home) -> None:
+        self._disk, self._home = disk, home
         self._waiting: list[W] = []
         self._guard = Lock()
 
     def ask(self, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Calls ``done`` with the answer of a question, or ``failed`` with its error, after what was written before."""
 
-        def run(disk: D) -> None:
+        def run() -> None:
             try:
-                answer = question(disk)
+                answer = question(self._disk.opened)
             except Exception as error:  # of the disk, or ours
                 self._home.run(partial(failed, error))
             else:
                 self._home.run(partial(done, answer))
 
-        self._on_disk(run)
+        self._disk.run(run)
 
     def _put(self, write: W) -> None:
         """Writes with what else waits; then :meth:`_answer` is called."""
@@ -87,15 +97,15 @@ class Store(ABC, Generic[D, W]):
             self._waiting.append(write)
             is_first = len(self._waiting) == 1
         if is_first:
-            self._on_disk(self._flush)
+            self._disk.run(self._flush)
 
-    def _flush(self, disk: D) -> None:
+    def _flush(self) -> None:
         with self._guard:
             writes, self._waiting = self._waiting, []
         errors: Sequence[Exception | None]
         try:
-            errors = self._write(disk, writes)
-        except Exception as error:  # of ours: each client gets an answer
+            errors = self._write(self._disk.opened, writes)
+        except Exception as error:  # of the disk, or ours: each client gets an answer
             errors = [error] * len(writes)
         for write, failure in zip(writes, errors, strict=True):
             self._home.run(partial(self._answer, write, failure))

@@ -38,7 +38,7 @@ class TransactionThreads:
         self._disk = DiskWorker(
             "gateway-transaction-states", lambda: StoredStates(open_manager(), config), StoredStates.close
         )
-        ids = HeldIds(clock, self._home, TransactionStore(self._disk.ask, self._home), self.gate, homes)
+        ids = HeldIds(clock, self._home, TransactionStore(self._disk, self._home), self.gate, homes)
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 
     def start(self) -> None:

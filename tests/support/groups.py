@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -71,8 +71,30 @@ class Home:
         self.clock.advance(end_ms - self.clock.now_ms())
 
 
+class DiskThread:
+    """The thread of the disk: what it is to run, it runs at once, or it ``waits`` until :meth:`work`."""
+
+    def __init__(self, opened: CoordinatedGroups) -> None:
+        self.opened = opened
+        self.waits = False
+        self._held: list[Task] = []
+
+    def run(self, task: Task) -> None:
+        if self.waits:
+            self._held.append(task)
+        else:
+            task()
+
+    def work(self, *, once: bool = False) -> None:
+        """Does what waits; with ``once``, what that causes waits again."""
+        self.waits = once
+        held, self._held = self._held, []
+        for task in held:
+            task()
+
+
 class Bench:
-    """A coordinator with its answers. ``disk_waits`` holds up what is for the disk until :meth:`let_disk_work`."""
+    """A coordinator with its answers."""
 
     def __init__(
         self,
@@ -91,10 +113,9 @@ class Bench:
         if GROUP_METADATA_TOPIC not in self.manager.topics():
             self.manager.create_topic(GROUP_METADATA_TOPIC, partitions=1)
         self.groups = CoordinatedGroups(self.manager)
-        self.disk_waits = False
-        self._held: list[Callable[[CoordinatedGroups], None]] = []
+        self.disk_thread = DiskThread(self.groups)
         config = GatewayConfig(**{"group_initial_rebalance_delay_ms": 0, **settings})
-        self.store = GroupStore(self._on_disk, self.home, config.offsets_commit_timeout_ms)
+        self.store = GroupStore(self.disk_thread, self.home, config.offsets_commit_timeout_ms)
         self.ids: Iterator[object] = count(1)  # what makes ids of members unique
         self.coordinator = GroupCoordinator(config, self.clock, self.home, self.store, lambda: next(self.ids), homes)
         self.answers: dict[str, Any] = {}
@@ -106,19 +127,6 @@ class Bench:
     def restarted(self, **settings: Any) -> Bench:
         """Another coordinator over what is on the disk."""
         return Bench(self.disk, **settings).started()
-
-    def _on_disk(self, task: Callable[[CoordinatedGroups], None]) -> None:
-        if self.disk_waits:
-            self._held.append(task)
-        else:
-            task(self.groups)
-
-    def let_disk_work(self, *, once: bool = False) -> None:
-        """Does what waits for the disk; with ``once``, what that causes waits again."""
-        self.disk_waits = once
-        held, self._held = self._held, []
-        for task in held:
-            task(self.groups)
 
     # Requests; the name says whose answer it is
 

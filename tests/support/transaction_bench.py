@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_commitlog.gateway import GatewayConfig
 from pyspark_commitlog.gateway.cluster import Homes
@@ -46,6 +46,11 @@ class _Home:
     def later(self, delay_s: float, task: Task) -> None:
         """Nothing is done later, unless a test does it: most look themselves."""
         self.delayed.append(task)
+
+
+class _Disk(NamedTuple):
+    run: Callable[[Task], None]
+    opened: StoredStates
 
 
 class _Served:
@@ -100,7 +105,7 @@ class Bench:
         self._home = _Home()
         self._served = _Served(manager())
         self._states = StoredStates(manager())
-        store = TransactionStore(lambda task: self._home.run(lambda: task(self._states)), self._home)
+        store = TransactionStore(_Disk(self._home.run, self._states), self._home)
         ids = HeldIds(disk.clock, self._home, store, self.gate, homes)
         markers = Markers(self._served, self._served)  # type: ignore[arg-type]
         self.coordinator = TransactionCoordinator(GatewayConfig(**settings), ids, markers)

@@ -66,10 +66,10 @@ def test_a_group_is_stored_before_its_members_are_answered(bench: Bench) -> None
     a, s = bench.answers["a"], bench.answers["s"]
     since_ms = bench.clock.now_ms()
     bench.home.advance(5)
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.sync("a", a, {a.member_id: b"A", s.member_id: b"S"})
     assert (bench.answers["a"], bench.stored) == (None, None)
-    bench.let_disk_work()
+    bench.disk_thread.work()
     times = {"session_timeout": SESSION_MS, "rebalance_timeout": REBALANCE_MS, "subscription": b"subscription"}
     assert bench.stored == GroupMetadataValue(
         "consumer",
@@ -100,7 +100,7 @@ def test_after_a_restart_the_members_go_on_as_if_nothing_had_happened(bench: Ben
 def test_until_all_is_loaded_requests_are_told_so_and_heartbeats_are_accepted(bench: Bench) -> None:
     (a,) = bench.stable("a")
     after = Bench(bench.disk)
-    after.disk_waits = True
+    after.disk_thread.waits = True
     after.coordinator.load()
     assert after.join("a", a.member_id) == JoinResult(ErrorCode.coordinator_load_in_progress, a.member_id)
     answer = after.sync("a", a)
@@ -111,14 +111,14 @@ def test_until_all_is_loaded_requests_are_told_so_and_heartbeats_are_accepted(be
     assert after.fetched() is ErrorCode.coordinator_load_in_progress
     assert described(after).error is ErrorCode.coordinator_load_in_progress
     assert deleted(after) is ErrorCode.coordinator_load_in_progress
-    after.let_disk_work()
+    after.disk_thread.work()
     assert after.heartbeat(a) is ErrorCode.none
     assert after.commit(1, a) is ErrorCode.none
 
 
 def test_a_generation_that_was_not_stored_is_forgotten_by_a_restart_and_members_join_again(bench: Bench) -> None:
     (a,) = bench.stable("a")
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.join("a", a.member_id)
     after = bench.restarted()
     assert after.heartbeat(bench.answers["a"]) is ErrorCode.illegal_generation
@@ -209,13 +209,13 @@ def test_the_group_of_a_sink_is_not_deleted(bench: Bench) -> None:
 def test_nobody_joins_or_commits_while_a_group_is_being_deleted(bench: Bench) -> None:
     bench.commit(1)
     found: list[ErrorCode] = []
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.coordinator.delete(G, found.append)
-    bench.let_disk_work(once=True)
+    bench.disk_thread.work(once=True)
     assert bench.join("a") == JoinResult(ErrorCode.coordinator_not_available, "")
     assert bench.commit(2) is ErrorCode.coordinator_not_available
     assert described(bench).state == "Dead"
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert found == [ErrorCode.none]
     assert bench.records() == {}
     assert bench.commit(3) is ErrorCode.none

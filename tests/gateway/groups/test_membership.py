@@ -154,10 +154,10 @@ def test_followers_get_their_assignments_once_the_leaders_is_stored(bench: Bench
     bench.home.advance(0)
     a, b = bench.answers["a"], bench.answers["b"]
     assert bench.sync("b", b) is None
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     assert bench.sync("a", a, {a.member_id: b"A", b.member_id: b"B"}) is None
     assert bench.state == "CompletingRebalance"
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert [bench.answers[each].assignment for each in "ab"] == [b"A", b"B"]
     assert [bench.answers[each].protocol for each in "ab"] == ["range", "range"]
     again = bench.sync("b", b)
@@ -348,11 +348,11 @@ def test_a_static_member_that_is_silent_during_a_rebalance_stays(bench: Bench) -
 def test_members_hear_that_their_group_could_not_be_stored_in_time(bench: Bench) -> None:
     bench.join("a", session_timeout_ms=SESSION_MS)
     bench.home.advance(0)
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.sync("a", bench.answers["a"])
     bench.home.advance(5_000)
     assert error_of(bench, "a") is ErrorCode.rebalance_in_progress
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert bench.state == "PreparingRebalance"
 
 

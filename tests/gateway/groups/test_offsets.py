@@ -88,10 +88,10 @@ def test_metadata_that_is_too_long_is_refused_and_the_rest_committed(bench: Benc
 
 
 def test_commits_that_wait_share_one_batch(bench: Bench) -> None:
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     for number, group in enumerate(("a", "b", "c")):
         bench.commit(number, group=group)
-    bench.let_disk_work()
+    bench.disk_thread.work()
     reader = bench.manager.open_reader("__consumer_offsets", 0).read(0)
     assert reader is not None
     assert reader.window.headers.table["count"].tolist() == [3]
@@ -99,13 +99,13 @@ def test_commits_that_wait_share_one_batch(bench: Bench) -> None:
 
 
 def test_a_commit_is_answered_after_its_timeout_and_may_still_be_written(bench: Bench) -> None:
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     assert bench.commit(7) is None
     bench.home.advance(4_999)
     assert bench.answers["commit g"] is None
     bench.home.advance(1)
     assert bench.answers["commit g"] is ErrorCode.request_timed_out
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert bench.fetched() == 7
 
 
@@ -250,10 +250,10 @@ def test_a_commit_with_its_own_time_to_expire_keeps_to_that() -> None:
 def test_an_offset_that_was_committed_again_since_it_was_looked_at_stays() -> None:
     bench = expiring()
     bench.commit(1)
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.home.advance(RETENTION_MS)
     bench.commit(2)
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert bench.fetched() == 2
 
 

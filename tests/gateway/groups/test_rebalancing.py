@@ -182,7 +182,7 @@ def test_a_heartbeat_counts_though_the_timer_is_due_in_the_same_moment(bench: Be
 
 def test_heartbeats_are_answered_while_the_disk_is_slow(bench: Bench) -> None:
     (a,) = bench.stable("a")
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     assert bench.commit(1, a) is None
     assert bench.heartbeat(a) is ErrorCode.none
 
@@ -190,9 +190,9 @@ def test_heartbeats_are_answered_while_the_disk_is_slow(bench: Bench) -> None:
 def test_an_assignment_that_is_stored_after_another_member_joined_is_forgotten(bench: Bench) -> None:
     bench.join("a")
     bench.home.advance(0)
-    bench.disk_waits = True
+    bench.disk_thread.waits = True
     bench.sync("sync a", bench.answers["a"], {"a-1": b"old"})
     bench.join("b")
     assert bench.answers["sync a"].error is ErrorCode.rebalance_in_progress
-    bench.let_disk_work()
+    bench.disk_thread.work()
     assert bench.state == "PreparingRebalance"

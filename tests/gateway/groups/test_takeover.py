@@ -39,10 +39,10 @@ def test_members_of_a_group_that_moves_are_told_and_go_on_at_the_other_node() ->
     old.coordinator.reassign()
     assert old.answers["b"].error is ErrorCode.not_coordinator
     assert old.heartbeat(member) is ErrorCode.not_coordinator
-    new.disk_waits = True
+    new.disk_thread.waits = True
     new.coordinator.reassign()
     assert new.commit(7, member) is ErrorCode.coordinator_load_in_progress
-    new.let_disk_work()
+    new.disk_thread.work()
     assert new.heartbeat(member) is ErrorCode.none
     assert new.fetched() == 5
     assert new.commit(6, member) is ErrorCode.none
@@ -65,6 +65,25 @@ def test_a_group_that_moved_away_and_back_is_as_the_other_node_left_it() -> None
         each.coordinator.reassign()
     assert old.heartbeat(member) is ErrorCode.unknown_member_id
     assert old.coordinator.group(G).generation == 3
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_deletion_is_answered_if_the_group_moves_before_it_is_written(returns: bool) -> None:
+    leadership = Leadership(leads=True)
+    bench = Bench(homes=leadership.homes).started()
+    assert bench.commit(5) is ErrorCode.none
+    answers: list[ErrorCode] = []
+    bench.disk_thread.waits = True
+    bench.coordinator.delete(G, answers.append)
+    bench.disk_thread.work(once=True)  # looks its records up; the deletion waits
+    leadership.leads = False
+    bench.coordinator.reassign()
+    if returns:
+        leadership.leads = True
+        bench.coordinator.reassign()
+    bench.disk_thread.work()
+    assert answers == [ErrorCode.none]
+    assert bench.fetched() == (None if returns else ErrorCode.not_coordinator)
 
 
 @pytest.fixture

@@ -107,9 +107,9 @@ def walked(random: Random) -> tuple[Bench, list[Client]]:
     for _ in range(STEPS):
         kind = random.randrange(12)
         if kind == 0:
-            bench.disk_waits = True
+            bench.disk_thread.waits = True
         elif kind == 1:
-            bench.let_disk_work()
+            bench.disk_thread.work()
         elif kind == 2:
             bench.home.advance(random.choice((1, 100, 3_000, SESSION_MS)))
         elif kind == 3:
@@ -117,7 +117,7 @@ def walked(random: Random) -> tuple[Bench, list[Client]]:
                 client.behave(bench)
         else:
             random.choice(clients).misbehave(bench, random)
-    bench.let_disk_work()
+    bench.disk_thread.work()
     return bench, clients
 
 
