@@ -26,6 +26,7 @@ def test_both_notebooks_are_there() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 @of_each
 def test_notebook_runs_and_shows_what_is_kept_in_it(path: Path) -> None:
     kept = nbformat.read(path, as_version=4)

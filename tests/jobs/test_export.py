@@ -46,6 +46,7 @@ def values(folder: Path) -> list[int]:
     return sorted(v for file in folder.glob("part-*.parquet") for v in pq.read_table(file)["v"].to_pylist())
 
 
+@pytest.mark.only_all
 def test_each_topic_has_its_table_and_one_that_fails_stops_no_other(log_dir: str, tmp_path: Path) -> None:
     paths = ("--table", tmp_path / "{topic}", "--checkpoint", tmp_path / "checkpoints" / "{topic}")
     done = export(log_dir, *paths, delta=True)

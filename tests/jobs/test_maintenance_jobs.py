@@ -36,6 +36,7 @@ def execute(command: list[str], cwd: Path | None = None) -> subprocess.Completed
 
 
 @pytest.mark.parametrize("name", ["compaction/after-2/c-txn-0"])
+@pytest.mark.only_all
 def test_the_program_produces_what_the_real_cleaner_produced(name: str, tmp_path: Path) -> None:
     (each,) = (one for one in EXACT if str(one) == name)
     lay_out_directory(each, tmp_path / "log")
@@ -87,6 +88,7 @@ def test_a_policy_of_ones_own_deletes_what_it_says(tmp_path: Path) -> None:
         assert [int(path.stem) for path in sorted((directory / f"{topic}-0").glob("*.log"))] == [2, 3, 4]
 
 
+@pytest.mark.only_all
 def test_the_settings_for_all_topics_of_a_directory_reach_the_job(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     with LogManager.open(str(directory), create=True) as manager:
@@ -141,7 +143,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return str(directory), path
 
 
-@pytest.mark.parametrize("job", ["verify", "rebuild_index"])
+@pytest.mark.parametrize("job", ["verify", pytest.param("rebuild_index", marks=pytest.mark.only_all)])
 def test_damage_is_named_the_others_go_on_and_the_exit_code_is_3(job: str, damaged: tuple[str, Path]) -> None:
     log_dir, path = damaged
     before = tree(Path(log_dir))

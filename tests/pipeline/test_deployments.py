@@ -111,6 +111,7 @@ def on_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run(ON_A_CLUSTER, directory, json.dumps(spark_jvm.DEFAULTS))
 
 
+@pytest.mark.only_all
 def test_executors_in_separate_processes_write_and_read_one_log(on_a_cluster: Any) -> None:
     told = on_a_cluster["plain"]
     assert told["executors"] == 2
@@ -118,6 +119,7 @@ def test_executors_in_separate_processes_write_and_read_one_log(on_a_cluster: An
     assert told["found"] == list(range(1000))
 
 
+@pytest.mark.only_all
 def test_executor_lost_during_a_write_costs_an_attempt_but_no_row(on_a_cluster: Any) -> None:
     told = on_a_cluster["losing"]
     assert told["lost"]
@@ -190,7 +192,7 @@ def pack_environment(archive: Path, wheel: Path) -> None:
                     packed.write(str(file.locate()), packages.relative_to(folder) / file)
 
 
-@pytest.mark.slow
+@pytest.mark.only_all
 def test_executors_without_installation_work_with_a_packed_environment(tmp_path: Path, wheel: Path) -> None:
     pack_environment(tmp_path / "environment.zip", wheel)
     (tmp_path / "squares.py").write_text(HELPER)

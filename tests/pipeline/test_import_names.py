@@ -68,6 +68,7 @@ def test_wheel_contains_every_module_of_the_folders_and_the_settings(wheel: Path
     assert packed == ours | {"pyspark_commitlog/__init__.py", "pyspark_commitlog/py.typed"}
 
 
+@pytest.mark.only_all
 def test_sink_and_source_work_from_a_directory_with_its_own_pipeline_and_storage(foreign: Path) -> None:
     printed = run_in(foreign, Path(sys.executable))
     assert "READ True" in printed

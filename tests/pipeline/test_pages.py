@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sybil import Document, Example, Sybil
@@ -35,6 +36,7 @@ from tests.torture.kills.ingest import write_input
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LONGER = {"docs/cluster.md", "docs/scheduling.md", "docs/tables.md"}  # half a minute each
 TOPIC, PARTITIONS, FILES, ROWS = "flights", 4, 2, 200
 
 
@@ -127,9 +129,13 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     BASH.end()
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if list(parse(page).examples())], ids=lambda page: str(page.relative_to(ROOT))
-)
+def pages() -> Iterator[Any]:
+    for page in (page for page in PAGES if list(parse(page).examples())):
+        name = str(page.relative_to(ROOT))
+        yield pytest.param(page, id=name, marks=[pytest.mark.only_all] * (name in LONGER))
+
+
+@pytest.mark.parametrize("page", list(pages()))
 def test_every_command_of_the_page_runs(
     page: Path, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_the_console_tools_produce_and_consume(tools: Tools) -> None:
     ]
 
 
+@pytest.mark.only_all
 def test_topics_are_listed_described_enlarged_and_deleted(tools: Tools) -> None:
     tools.topics("--create", "--topic", "shop", "--partitions", "2", "--config", "retention.ms=-1")
     described = tools.topics("--describe", "--topic", "shop")
@@ -89,6 +90,7 @@ def test_topics_are_listed_described_enlarged_and_deleted(tools: Tools) -> None:
     assert "shop" not in tools.topics("--list").split()
 
 
+@pytest.mark.only_all
 def test_configs_offsets_sizes_and_versions_are_shown(tools: Tools, tmp_path: Path) -> None:
     tools.create("seen")
     of_topic = ["--entity-type", "topics", "--entity-name", "seen"]
@@ -105,6 +107,7 @@ def test_configs_offsets_sizes_and_versions_are_shown(tools: Tools, tmp_path: Pa
     assert "low_watermark: 0" in deleted
 
 
+@pytest.mark.only_all
 def test_the_perf_tools_produce_and_consume(tools: Tools) -> None:
     tools.create("perf")
     load = ["--topic", "perf", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"]
@@ -121,6 +124,7 @@ def test_the_perf_tools_produce_and_consume(tools: Tools) -> None:
     assert " 4000," in consumed
 
 
+@pytest.mark.only_all
 def test_the_verifiable_tools_produce_and_consume(tools: Tools) -> None:
     tools.create("verifiable")
     sent = tools(f"{TOOLS}.VerifiableProducer", "--topic", "verifiable", "--max-messages", "100", "--acks", "-1")
@@ -133,6 +137,7 @@ def test_the_verifiable_tools_produce_and_consume(tools: Tools) -> None:
     assert all(each["success"] for each in got if each["name"] == "offsets_committed")
 
 
+@pytest.mark.only_all
 def test_the_transactional_copier_copies_each_record_once_over_its_random_aborts(tools: Tools) -> None:
     tools.create("copied")
     tools.create("copies")

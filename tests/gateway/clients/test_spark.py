@@ -13,7 +13,7 @@ from tests.gateway.clients.programs import TIMEOUT_S
 from tests.support.gateway import serving
 from tests.support.kafka.broker import Topic, create_topics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
 ROOT = Path(__file__).parents[3]
 SAID_AT_START = ("WARNING: Using incubator modules", 'Setting default log level to "WARN"')

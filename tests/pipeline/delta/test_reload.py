@@ -55,7 +55,10 @@ def spoil(export: Export) -> None:
 FROM_TIME = ("--from-time", datetime.fromtimestamp((NOW_MS + 2) / 1000, UTC).isoformat())
 
 
-@pytest.mark.parametrize("point", [FROM_TIME, ("--from-offsets", '{"t": {"0": 2, "1": 2}}')])
+FROM_OFFSETS = ("--from-offsets", '{"t": {"0": 2, "1": 2}}')
+
+
+@pytest.mark.parametrize("point", [FROM_TIME, pytest.param(FROM_OFFSETS, marks=pytest.mark.only_all)])
 def test_a_second_load_from_a_point_leaves_the_table_as_the_first(
     topic: Topic, tmp_path: Path, point: tuple[str, str]
 ) -> None:
@@ -92,6 +95,7 @@ def test_a_new_table_begins_at_the_point(topic: Topic, tmp_path: Path) -> None:
         assert export.offsets() == [(0, 4), (0, 5), (1, 4), (1, 5)]
 
 
+@pytest.mark.only_all
 def test_a_crash_after_the_rows_were_replaced_or_before_neither_loses_nor_doubles_rows(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +114,7 @@ def test_a_crash_after_the_rows_were_replaced_or_before_neither_loses_nor_double
     assert content(export) == [*right, (1, 6, b"a", b"new")]
 
 
+@pytest.mark.only_all
 def test_bad_records_are_in_their_own_table_once_after_a_second_load(topic: Topic, tmp_path: Path) -> None:
     topic.append([(b"a", b'{"v":6}'), (b"a", b'{"v":7}')])  # the other values are no objects
     bad = str(tmp_path / "bad")

@@ -14,7 +14,7 @@ from pyspark_commitlog.pipeline.delta.tables import starting_offsets, table_sink
 from tests.pipeline.delta.table_topics import Pair, Topic, rows, run
 from tests.support.logs.directories import directory_with_internal_topics
 
-MODES = pytest.mark.parametrize("mode", ["append", "upsert"])
+MODES = pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def json_of(*fields: pa.Field) -> JsonSerde:
 
 
 @pytest.mark.parametrize("merges", ["true", "false"])
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
 def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: str, mode: str, merges: str) -> None:
     """Fields are added with either setting for merging schemas, also among old fields, and in structs and lists."""
     point, named = pa.struct(POINT), pa.struct([pa.field("name", pa.string()), *POINT])
@@ -56,7 +56,7 @@ def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: 
     assert found == [*before, *[(offset, "2", "x", 3, "n", [4], ["m"]) for offset in (2, 3)]]
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
 def test_field_that_is_dropped_or_has_another_type_is_refused_and_nothing_changes(
     topic: Topic, path: str, mode: str
 ) -> None:

@@ -133,6 +133,7 @@ class Model:
 
 
 class TestUpsert:
+    @pytest.mark.only_all
     def test_table_agrees_with_the_compacted_topic_after_every_micro_batch_whatever_is_replayed(
         self, spark: SparkSession, topic: Topic, path: str
     ) -> None:

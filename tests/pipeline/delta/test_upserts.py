@@ -49,6 +49,7 @@ def test_newer_record_counts_in_whatever_order_partitions_are_read(
     assert held(topic, path) == [(b"stays", b"2", 0), (b"at once", b"1", 1), (b"moved", b"new", 1)]
 
 
+@pytest.mark.only_all
 def test_deleted_key_does_not_come_back_when_records_are_read_again(topic: Topic, path: str) -> None:
     topic.append([(KEY, b"old"), (b"other", b"x"), (KEY, None)])
     for app_id, expected in (("export", [(KEY, b"old", 0)]), ("after the checkpoint was lost", [])):

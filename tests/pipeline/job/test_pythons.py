@@ -66,6 +66,7 @@ def test_nothing_is_said_of_this_python_or_of_one_on_other_machines(
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 def test_a_session_finds_the_data_source_whatever_python_is_on_the_path(another: str, tmp_path: Path) -> None:
     log_dir = directory_with_internal_topics(tmp_path / "log")
     with LogManager.open(log_dir) as manager:

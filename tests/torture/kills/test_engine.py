@@ -17,7 +17,7 @@ from tests.torture.kills.spark import torture
 
 # Each kind of kill, and a query that ends for it: three starts of Spark, if the machine is not too slow for the seed.
 KILLS, ROWS, SEED = 4, 3000, 33
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
 
 def line(number: int) -> str:
