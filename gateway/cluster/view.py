@@ -16,6 +16,7 @@ from ...registry import RegistryError
 
 VIEW = "/commitlog/view"
 HISTORY_MAX = 50  # views that are remembered, for the epochs of leaders
+REMEMBERED_MAX = 100_000  # leaders of partitions, found once
 NOBODY = -1
 
 
@@ -53,6 +54,8 @@ class View:
         """Returns who leads a partition, since which epoch. For any thread."""
         found = self._leaders.get((topic, partition))
         if found is None:
+            if len(self._leaders) >= REMEMBERED_MAX:  # clients may ask about any names
+                self._leaders.clear()
             found = self._leaders[topic, partition] = self._leader(topic, partition)
         return found
 

@@ -99,7 +99,7 @@ def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[M
     if asked.resource_type == Resource.TOPIC:
         topic = manager.topic(asked.resource_name)
         return described_topic_configs(topic.configs, topic.broker)
-    _check_broker(context, asked)
+    _check_this_broker(context, asked)
     for_all = [_one(name, text, Source.ALL_BROKERS) for name, text in manager.broker_settings().items()]
     return for_all if asked.resource_name == "" else [*for_all, *_of_node(context.config)]
 
@@ -263,10 +263,29 @@ def _apply(
 
 
 def _check_broker(context: Context, asked: Any) -> None:
-    """Raises RequestError for anything but the node, or all nodes; their settings are the directory's."""
+    """Raises RequestError for anything but a living node, or all nodes; their settings are the directory's.
+
+    The codes are those of Kafka's controller (``ConfigResourceExistenceChecker``).
+    """
     if asked.resource_type != Resource.BROKER:
         raise RequestError(
             ErrorCode.invalid_request, f"there are no configs of resources of kind {asked.resource_type}"
         )
-    if asked.resource_name not in ("", str(context.config.node_id)):
-        raise RequestError(ErrorCode.invalid_request, f"the one node is {context.config.node_id}")
+    name = asked.resource_name
+    if name == "":
+        return
+    if not (name.isascii() and name.isdigit()):
+        raise RequestError(ErrorCode.invalid_request, f"a node has a number, or no name for all nodes; not {name!r}")
+    nodes = [str(node) for node in sorted(context.cluster.view.nodes)]
+    if name not in nodes:
+        raise RequestError(ErrorCode.broker_id_not_registered, f"there is no node {name}, but {', '.join(nodes)}")
+
+
+def _check_this_broker(context: Context, asked: Any) -> None:
+    """As :meth:`_check_broker`, and another node is refused: only itself knows with which settings it was started."""
+    _check_broker(context, asked)
+    own = context.config.node_id
+    if asked.resource_name not in ("", str(own)):
+        raise RequestError(
+            ErrorCode.invalid_request, f"this is node {own}: ask node {asked.resource_name} for its configs"
+        )

@@ -14,7 +14,7 @@ from ..request import Request
 from ..security import Resource
 from .access import NOT_ASKED, authorized_operations
 from .cluster import nodes
-from .epochs import UNKNOWN_EPOCH
+from .epochs import leader_epoch
 
 IDS_FROM = 12  # the first version in which topics may be asked for by id
 
@@ -94,14 +94,13 @@ def _found(topic: TopicInfo, context: Context) -> Mapping[str, Any]:
 
 
 def _partition(topic: str, number: int, context: Context) -> Mapping[str, Any]:
-    node, since = context.cluster.leader(topic, number)
-    epoch = context.partitions.leader_epoch(topic, number)
+    node = context.cluster.leader(topic, number).node
     nodes = () if node == NOBODY else (node,)
     return {
         "error_code": ErrorCode.none if nodes else ErrorCode.leader_not_available,
         "partition_index": number,
         "leader_id": node,
-        "leader_epoch": UNKNOWN_EPOCH if epoch == UNKNOWN_EPOCH else epoch + since,
+        "leader_epoch": leader_epoch(topic, number, context),
         "replica_nodes": nodes,
         "isr_nodes": nodes,
     }

@@ -123,14 +123,15 @@ def _partitions(context: Context, asked: Any) -> int:
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
             raise RequestError(ErrorCode.invalid_request, "give assignments, or numbers of partitions and replicas")
-        check_replicas(context.config.node_id, [each.broker_ids for each in asked.assignments])
         if sorted(each.partition_index for each in asked.assignments) != list(range(len(asked.assignments))):
             raise RequestError(ErrorCode.invalid_replica_assignment, "partitions must count from 0 on without a gap")
+        given = [(each.partition_index, each.broker_ids) for each in asked.assignments]
+        check_replicas(context.cluster, asked.name, given)
         return len(asked.assignments)
     if asked.replication_factor not in (DEFAULT, 1):
         raise RequestError(
             ErrorCode.invalid_replication_factor,
-            f"a replication factor of {asked.replication_factor} needs as many nodes, but there is one: ask for 1",
+            f"a partition has one replica, and cannot have {asked.replication_factor}: ask for 1",
         )
     if asked.num_partitions != DEFAULT and asked.num_partitions < 1:
         raise RequestError(ErrorCode.invalid_partitions, "a topic has at least 1 partition")
@@ -225,7 +226,8 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
         if asked.assignments is not None:
             if len(asked.assignments) != asked.count - len(topic.partitions):
                 raise RequestError(ErrorCode.invalid_replica_assignment, "give one assignment for each new partition")
-            check_replicas(context.config.node_id, [each.broker_ids for each in asked.assignments])
+            given = enumerate((each.broker_ids for each in asked.assignments), len(topic.partitions))
+            check_replicas(context.cluster, asked.name, given)
         add_partitions(manager, asked.name, asked.count, dry_run=is_dry)
     except Exception as error:
         return {"name": asked.name, "error_code": code_of(error), "error_message": message_of(error)}

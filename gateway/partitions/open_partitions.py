@@ -69,7 +69,7 @@ class Partitions(Worker):
         if failure is not None and time.monotonic() < until_s:
             return failure
         found = self._unopened(wanted)
-        if not (by_any or self._leads(topic, partition)) and isinstance(found, NotOpenError):
+        if isinstance(found, NotOpenError) and not (by_any or self._leads(topic, partition)):
             return _led_elsewhere(wanted)
         return found
 

@@ -7,10 +7,11 @@ request (``ReplicationControlManager``, ``ReplicaManager``).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ....storage import TopicPartition
+from ...cluster import Cluster
 from ...context import Context
 from ...protocol import ErrorCode, RequestError, message_of
 from ...request import Request
@@ -58,7 +59,7 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
         if replicas is None:
             return ErrorCode.no_reassignment_in_progress, None
         try:
-            check_replicas(context.cluster.leader(*partition).node, [replicas])
+            check_replicas(context.cluster, partition.topic, [(partition.partition, replicas)])
         except RequestError as error:
             return error.code, message_of(error)
         return ErrorCode.none, None
@@ -66,12 +67,19 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
     return {"error_message": None, **_reassignments(request.body, told)}
 
 
-def check_replicas(node: int, assignments: Sequence[Sequence[int]]) -> None:
-    """Raises RequestError if replicas of a partition shall be elsewhere than on one node."""
-    if any(tuple(brokers) != (node,) for brokers in assignments):
-        raise RequestError(
-            ErrorCode.invalid_replica_assignment, f"a partition has one replica, which is on the one node, {node}"
-        )
+def check_replicas(cluster: Cluster, topic: str, assignments: Iterable[tuple[int, Sequence[int]]]) -> None:
+    """Raises RequestError if a partition shall be elsewhere than on the node that leads it, as Metadata shows it.
+
+    ``assignments``: numbers of partitions with the nodes that are asked for; they need not exist yet.
+    """
+    for partition, brokers in assignments:
+        node = cluster.leader(topic, partition).node
+        if tuple(brokers) != (node,):
+            raise RequestError(
+                ErrorCode.invalid_replica_assignment,
+                f"partition {partition} of topic {topic!r} has one replica, on node {node}, which leads it: "
+                f"assign it to {node}, or assign nothing",
+            )
 
 
 def refused_reassignments(body: Any, code: ErrorCode) -> Answer:

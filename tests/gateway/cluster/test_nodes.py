@@ -18,7 +18,8 @@ from tests.support.logs.building import batch
 from tests.support.waiting import soon
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND, HEARTBEAT, REASSIGN = 3, 0, 1, 2, 10, 12, 45
-NOT_LEADER, NOT_COORDINATOR, INVALID_ASSIGNMENT, FENCED = 6, 16, 39, 74
+CREATE_TOPICS, EPOCH_ENDS, DESCRIBE_CONFIGS, CREATE_PARTITIONS, ALTER_CONFIGS = 19, 23, 32, 37, 44
+NOT_LEADER, NOT_COORDINATOR, INVALID_ASSIGNMENT, INVALID, FENCED, UNKNOWN_EPOCH = 6, 16, 39, 42, 74, 75
 
 
 class Nodes:
@@ -121,6 +122,43 @@ def test_every_node_says_that_a_partition_is_where_it_is_led(nodes: Nodes) -> No
                 assert {part.error_code for part in found.partitions} == {code}
 
 
+def test_a_topic_is_made_and_enlarged_with_the_replicas_that_metadata_shows(nodes: Nodes) -> None:
+    def creates(client: WireClient, shift: int) -> int:
+        replicas = [(number, (nodes.leader("new", number) + shift) % 4) for number in range(4)]
+        assignments = [{"partition_index": number, "broker_ids": (node,)} for number, node in replicas]
+        asked = {"name": "new", "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+        return int(client.ask(CREATE_TOPICS, 7, topics=[asked], timeout=1000).topics[0].error_code)
+
+    def enlarges(client: WireClient, shift: int) -> int:
+        replicas = [((nodes.leader("new", number) + shift) % 4,) for number in (4, 5, 6)]
+        asked = {"name": "new", "count": 7, "assignments": [{"broker_ids": each} for each in replicas]}
+        answer = client.ask(CREATE_PARTITIONS, 1, topics=[asked], timeout=1000, validate_only=False)
+        return int(answer.results[0].error_code)
+
+    for change in (creates, enlarges):
+        with WireClient(nodes.by_id[2]) as client:
+            assert [change(client, shift) for shift in (1, 0)] == [INVALID_ASSIGNMENT, 0]
+    found = {topic.name: topic for topic in metadata(nodes.by_id[1]).topics}["new"]
+    assert [tuple(part.replica_nodes) for part in found.partitions] == [(nodes.leader("new", n),) for n in range(7)]
+
+
+def test_configs_of_any_node_are_changed_at_any_and_shown_by_itself(nodes: Nodes) -> None:
+    for each in nodes.by_id:
+        with WireClient(nodes.by_id[1]) as client:
+            resource = {"resource_type": 4, "resource_name": f"{each}"}
+            days = {"name": "log.retention.ms", "config_operation": 0, "value": f"{each}000"}
+            asked = [{**resource, "configs": [days]}]
+            answer = client.ask(ALTER_CONFIGS, 1, resources=asked, validate_only=False)
+            assert answer.responses[0].error_code == 0
+        for node, gateway in nodes.by_id.items():
+            with WireClient(gateway) as client:
+                asked = [{**resource, "configuration_keys": ("log.retention.ms", "node.id")}]
+                (found,) = client.ask(DESCRIBE_CONFIGS, 3, resources=asked).results
+                assert found.error_code == (0 if node == each else INVALID)
+                shown = {config.name: config.value for config in found.configs}
+                assert shown == ({"log.retention.ms": f"{each}000", "node.id": f"{each}"} if node == each else {})
+
+
 def test_a_node_whose_id_is_in_use_does_not_start(nodes: Nodes, tmp_path: Path) -> None:
     address = nodes.by_id[2].address
     with pytest.raises(NodeIdInUseError, match=rf"node.id = 2: in use by process .* at {address}; give each"):
@@ -167,6 +205,36 @@ def test_a_client_that_knows_an_older_leader_is_told(nodes: Nodes) -> None:
                 FETCH, 9, **fetch_fields("t", 0, topics=[{"topic": "t", "partitions": [asked]}]), **SESSIONLESS
             )
         assert answer.responses[0].partitions[0].error_code == said
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "0.10.0", "0.11.0"])
+def test_the_epoch_that_metadata_shows_counts_whatever_the_format_of_the_records(nodes: Nodes, version: str) -> None:
+    """A log of message sets has no epochs, and its partition has one all the same, as with a broker of Kafka 2."""
+    config = {"name": "message.format.version", "value": version}
+    with WireClient(nodes.by_id[1]) as client:
+        asked = {"name": "old", "num_partitions": 12, "replication_factor": 1, "configs": [config]}
+        assert client.ask(CREATE_TOPICS, 7, topics=[asked], timeout=1000).topics[0].error_code == 0
+    moved = next(number for number in range(12) if nodes.leader("old", number) == 3)
+    nodes.stop(3)
+    with WireClient(nodes.by_id[nodes.leader("old", moved)]) as client:
+        data = batch(b"a", b"b").tobytes()
+        written = client.ask(PRODUCE, 8, transactional_id=None, **produce_fields("old", data, partition=moved))
+        assert written.responses[0].partition_responses[0].error_code == 0
+        (topic,) = client.ask(METADATA, 9, topics=[{"name": "old"}]).topics
+        shown = topic.partitions[moved].leader_epoch
+        assert shown == nodes.by_id[1].context.cluster.leader("old", moved).epoch > 0
+        for known, code in ((shown - 1, FENCED), (shown, 0), (shown + 1, UNKNOWN_EPOCH), (-1, 0)):
+            partition = {"partition": moved, "partition_index": moved, "current_leader_epoch": known}
+            part = {**partition, "fetch_offset": 0, "partition_max_bytes": 1000}
+            fetch = fetch_fields("old", 0, topics=[{"topic": "old", "partitions": [part]}])
+            fetched = client.ask(FETCH, 9, **fetch, **SESSIONLESS).responses[0].partitions[0]
+            topics = [{"name": "old", "partitions": [{**partition, "timestamp": -1}]}]
+            listed = client.ask(LIST_OFFSETS, 5, replica_id=-1, topics=topics).topics[0].partitions[0]
+            topics = [{"topic": "old", "partitions": [{**partition, "leader_epoch": 0}]}]
+            ended = client.ask(EPOCH_ENDS, 3, replica_id=-1, topics=topics).topics[0].partitions[0]
+            assert [each.error_code for each in (fetched, listed, ended)] == [code] * 3
+        has_epochs = version == "0.11.0"
+        assert (ended.leader_epoch, ended.end_offset) == ((0, 2) if has_epochs else (-1, -1))
 
 
 SESSIONLESS = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": ()}

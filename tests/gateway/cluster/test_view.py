@@ -57,6 +57,13 @@ def test_an_epoch_never_falls_and_rises_with_each_other_leader() -> None:
     assert len(view.history) == HISTORY_MAX
 
 
+def test_leaders_of_any_names_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.gateway.cluster.view.REMEMBERED_MAX", 10)
+    view = View().changed([1, 2, 3])
+    assert leaders(view) == leaders(View().changed([1, 2, 3]))
+    assert len(view._leaders) <= 10
+
+
 def test_all_nodes_see_the_same_leaders() -> None:
     view = View().changed([1, 2, 3]).changed([2, 3])
     assert leaders(View.decode(view.encode())) == leaders(view)

@@ -42,7 +42,7 @@ def test_a_partition_stays_where_it_is(client: WireClient, topic: str) -> None:
     known, unknown = client.ask(45, 0, topics=asked).responses
     refused = [NO_REASSIGNMENT, *[INVALID_ASSIGNMENT] * 3]
     assert codes(known.partitions) == [0, INVALID_ASSIGNMENT, UNKNOWN, *refused]
-    assert "the one node, 1" in known.partitions[1].error_message
+    assert "on node 1, which leads it" in known.partitions[1].error_message
     assert codes(unknown.partitions) == [UNKNOWN]
     for topics in (None, [{"name": topic, "partition_indexes": (0, 1)}]):
         listed = client.ask(46, 0, topics=topics)
