@@ -43,8 +43,10 @@ def fetch_from_registry(request: Request, context: Context) -> None:
     """Answers with committed offsets; a partition without one is unknown, as with a broker."""
 
     def fetch(partition: TopicPartition) -> Mapping[str, Any]:
+        if not context.topics.has(partition):
+            return _UNKNOWN
         found = context.registry.find(kafka_nodes.offset_path(request.body.group_id, *partition))
-        if found is None or not found.data or not context.topics.has(partition):
+        if found is None or not found.data:
             return _UNKNOWN
         return {**_UNKNOWN, "committed_offset": int(found.data), "error_code": ErrorCode.none}
 

@@ -46,7 +46,8 @@ def test_what_a_zookeeper_consumer_committed_is_found(gateway: Gateway, client: 
 
 
 def test_partitions_that_do_not_exist_and_long_texts_are_refused(client: WireClient, topic: str) -> None:
-    assert commit(client, 0, "g", "nowhere", 1) == fetch(client, 0, "g", "nowhere")[0] == 3
+    for nowhere in ("nowhere", ""):
+        assert commit(client, 0, "g", nowhere, 1) == fetch(client, 0, "g", nowhere)[0] == 3
     assert commit(client, 0, "g", topic, 1, committed_metadata="x" * 5000) == 12
     assert commit(client, 1, "g", topic, 1, committed_metadata="x" * 5000) == 12
 
