@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..registry import Registry, open_registry
+from ..registry import Registry, SessionState, open_registry
 from ..registry.kafka_nodes import Endpoint
 from ..storage import (
     GROUP_METADATA_TOPIC,
@@ -18,7 +18,7 @@ from ..storage import (
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, TopicNodes, View, check_directory, find_cluster_id
+from .cluster import Cluster, Homes, TopicNodes, View, check_directory, claim_maintenance, find_cluster_id
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -103,7 +103,7 @@ class Gateway:
         }
         self._context = context = self._start_parts(starting, own, listening_on)
         if self.config.commitlog_maintenance_enable:
-            self._maintain(starting)
+            self._maintain(starting, context.registry)
         processors = self._processors()
         for processor in processors:
             processor.start()
@@ -198,13 +198,15 @@ class Gateway:
             check_directory(registry, own)
         return registry
 
-    def _maintain(self, starting: ExitStack) -> None:
+    def _maintain(self, starting: ExitStack, registry: Registry) -> None:
         maintenance = Maintenance(
             self._log_dir,
             self.config.log_retention_check_interval_ms,
             compacts=self.config.log_cleaner_enable,
             failed=self.figures.maintenance_failed,
+            claim=partial(claim_maintenance, registry, self.config.node_id),
         )
+        registry.listen(lambda state: maintenance.lose_claim() if state is SessionState.EXPIRED else None)
         maintenance.start()
         starting.callback(maintenance.stop)
 

@@ -1,7 +1,8 @@
 """Maintenance: retention and compaction of what a gateway serves, by ``commitlog maintain`` in a child process.
 
 The child opens the directory as any other process does, and takes the locks of the partitions, so requests do not wait
-for it. If it is ended during a run, the next run continues, as after a crash.
+for it. If it is ended during a run, the next run continues, as after a crash. Of several gateways over one directory,
+one maintains it; two at once do no harm.
 """
 
 from __future__ import annotations
@@ -30,10 +31,23 @@ logger = logging.getLogger(__name__)
 class Maintenance:
     """Keeps the child process running, in a thread; what fails is logged and counted."""
 
-    def __init__(self, log_dir: str, interval_ms: int, *, compacts: bool, failed: Callable[[], None]) -> None:
-        """``failed`` is called for each partition whose maintenance failed, and when the child itself does."""
+    def __init__(
+        self,
+        log_dir: str,
+        interval_ms: int,
+        *,
+        compacts: bool,
+        failed: Callable[[], None],
+        claim: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``failed`` is called for each partition whose maintenance failed, and when the child itself does.
+
+        ``claim``: whether this gateway maintains the directory, not another one; asked before a child is started.
+        """
         self._log_dir, self._interval_ms, self._compacts, self._failed = log_dir, interval_ms, compacts, failed
+        self._claim = claim
         self._stopped = Event()
+        self._has_lost = False  # the claim, since the child was started
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._run, name="gateway-maintenance", daemon=True)
 
@@ -44,19 +58,32 @@ class Maintenance:
     def stop(self) -> None:
         """Ends the child and the thread."""
         self._stopped.set()
+        self._kill()
+        self._thread.join()
+
+    def lose_claim(self) -> None:
+        """Ends the child, for another gateway may maintain the directory now. For any thread."""
+        self._has_lost = True
+        self._kill()
+
+    def _kill(self) -> None:
         if self._child is not None:
             self._child.kill()
-        self._thread.join()
 
     def _run(self) -> None:
         interval_s = self._interval_ms / 1000
-        pause_s = min(interval_s, FIRST_AFTER_S)
+        first_s = min(interval_s, FIRST_AFTER_S)
+        pause_s = first_s
         while not self._stopped.wait(pause_s):
+            self._has_lost = False
+            if not self._claim():
+                pause_s = first_s
+                continue
             try:
                 ended = self._maintain()
             except OSError as error:
                 ended = str(error)
-            if not self._stopped.is_set():
+            if not (self._stopped.is_set() or self._has_lost):
                 logger.error("maintenance of %s ended, and is started again later: %s", self._log_dir, ended)
                 self._failed()
             pause_s = max(interval_s, FIRST_AFTER_S)
@@ -72,7 +99,7 @@ class Maintenance:
             self._child = child = start_child(["-c", _PROGRAM, "maintain", *flags], **streams)
         finally:
             os.close(settings)
-        if self._stopped.is_set():
+        if self._stopped.is_set() or self._has_lost:
             child.kill()
         last = ""
         with child:

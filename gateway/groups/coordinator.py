@@ -124,7 +124,9 @@ class GroupCoordinator:
             self._loaded(came, {}, failures)
 
         self._groups.store.ask(
-            lambda store: store.contents(failures), lambda contents: self._loaded(came, contents, failures), failed
+            lambda store: store.contents(failures, partitions=came),
+            lambda contents: self._loaded(came, contents, failures),
+            failed,
         )
 
     def _leave(self, group: Group) -> None:
@@ -210,8 +212,11 @@ class GroupCoordinator:
             done(ErrorCode.none, [each for each in shown if not wanted or each.state.lower() in wanted])
 
         failures: list[LogStoreError] = []
+        own = self._groups.homes.own()
         self._groups.store.ask(
-            lambda store: store.contents(failures), listed, lambda failure: done(stored_offset_code(failure), ())
+            lambda store: store.contents(failures, partitions=own),
+            listed,
+            lambda failure: done(stored_offset_code(failure), ()),
         )
 
     def describe(self, name: str, done: Callable[[DescribedGroup], None]) -> None:

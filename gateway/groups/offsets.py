@@ -266,9 +266,11 @@ class Offsets:
     def expire(self) -> None:
         """Deletes what has expired, and groups that are empty and have no offsets."""
 
+        own = self._groups.homes.own()
+
         def question(store: CoordinatedGroups) -> tuple[Contents, bool]:
             failures: list[LogStoreError] = []
-            return store.contents(failures), not failures
+            return store.contents(failures, partitions=own), not failures
 
         self._groups.store.ask(question, lambda answer: self._expire(*answer), partial(_log_failure, "all groups"))
 

@@ -53,10 +53,16 @@ class CoordinatedGroups:
 
     # Reading
 
-    def contents(self, failures: list[LogStoreError] | None = None) -> dict[GroupKey, GroupValue]:
-        """As :meth:`GroupOffsets.contents`; cuts off what a power cut left damaged and nobody had synced."""
+    def contents(
+        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+    ) -> dict[GroupKey, GroupValue]:
+        """As :meth:`GroupOffsets.contents`; cuts off what a power cut left damaged and nobody had synced.
+
+        ``partitions``: those to read, and no others; None: all.
+        """
         found: dict[GroupKey, GroupValue] = {}
-        for partition in self._logs.here():
+        here = self._logs.here()
+        for partition in here if partitions is None else sorted(set(here).intersection(partitions)):
             with kept_in(failures):
                 found.update(self._logs.current_to_write(partition))
         return found

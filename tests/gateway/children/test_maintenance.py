@@ -7,10 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 
+from pyspark_commitlog.gateway.children import Maintenance
+from pyspark_commitlog.gateway.cluster import claim_maintenance
+from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.support.waiting import soon
@@ -81,6 +86,50 @@ def test_a_child_that_was_killed_is_logged_and_counted(tmp_path: Path, caplog: p
         os.kill(pid, 9)
         soon(lambda: gateway.figures.snapshot().failed_maintenance > 0)
     assert any("exit code -9" in each for each in caplog.messages)
+
+
+def test_one_of_several_gateways_maintains_and_another_when_it_ends(tmp_path: Path) -> None:
+    with ExitStack() as second:
+        with serving(tmp_path / "log", node_id=1, **SOON) as first:
+            soon(lambda: child_of(tmp_path / "log") is not None)
+            other = second.enter_context(serving(tmp_path / "log", node_id=2, **SOON))
+            second.enter_context(serving(tmp_path / "log", node_id=3, commitlog_maintenance_enable=False))
+            assert not claim_maintenance(other.context.registry, 2)
+            assert claim_maintenance(first.context.registry, 1)
+            before = child_of(tmp_path / "log")
+        soon(lambda: child_of(tmp_path / "log") not in (None, before))
+        assert claim_maintenance(other.context.registry, 2)
+        assert other.figures.snapshot().failed_maintenance == 0
+
+
+def test_a_child_ends_with_the_claim_and_none_is_started_until_it_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.gateway.children.maintenance.FIRST_AFTER_S", 0.01)
+    asked, failures = Semaphore(0), []
+    has_claim = [True]
+
+    def claim() -> bool:
+        asked.release()
+        return has_claim[0]
+
+    with LogManager.open(str(tmp_path / "log"), create=True):
+        pass
+    maintenance = Maintenance(str(tmp_path / "log"), 10, compacts=True, failed=lambda: failures.append(1), claim=claim)
+    maintenance.start()
+    try:
+        soon(lambda: child_of(tmp_path / "log") is not None)
+        has_claim[0] = False
+        maintenance.lose_claim()
+        for _ in range(4):
+            asked.acquire()
+        assert child_of(tmp_path / "log") is None
+        has_claim[0] = True
+        soon(lambda: child_of(tmp_path / "log") is not None)
+    finally:
+        maintenance.stop()
+    assert not failures
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("number", [9, 15])

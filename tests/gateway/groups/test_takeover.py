@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.groups import Commit
 from pyspark_commitlog.gateway.protocol import ErrorCode
-from pyspark_commitlog.storage import GroupOffsets, OffsetCommitValue, Producer, TopicPartition
+from pyspark_commitlog.storage import (
+    GROUP_METADATA_TOPIC,
+    GroupOffsets,
+    LogManager,
+    OffsetCommitValue,
+    Producer,
+    TopicPartition,
+)
+from pyspark_commitlog.storage.groups.coordinator_logs import CoordinatorLogs
+from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.groups import Bench, G
 
 
@@ -65,6 +76,32 @@ def test_a_group_that_moved_away_and_back_is_as_the_other_node_left_it() -> None
         each.coordinator.reassign()
     assert old.heartbeat(member) is ErrorCode.unknown_member_id
     assert old.coordinator.group(G).generation == 3
+
+
+def test_only_the_partitions_of_groups_that_came_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryFileSystem()
+    with LogManager.open("/logs", create=True, filesystem=disk) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=5)
+    own, read = {1, 4}, []
+    current = CoordinatorLogs.current_to_write
+
+    def noted(logs: CoordinatorLogs[Any, Any], partition: int) -> Any:
+        read.append(partition)
+        return current(logs, partition)
+
+    monkeypatch.setattr(CoordinatorLogs, "current_to_write", noted)
+    bench = Bench(disk, homes=Homes(lambda: 5, own.__contains__)).started()
+    for change, expected in (({1, 2, 4}, [2]), ({2, 4}, []), ({1, 3, 4}, [1, 3])):
+        assert read
+        read.clear()
+        own.clear()
+        own.update(change)
+        bench.coordinator.reassign()
+        assert read == expected
+        bench.coordinator.list(lambda *_: None)
+        assert read == [*expected, *sorted(own)]
+        bench.coordinator.offsets.expire()
+        assert read == [*expected, *sorted(own), *sorted(own)]
 
 
 @pytest.mark.parametrize("returns", [False, True])
