@@ -69,6 +69,7 @@ FLOORS = {
         errors
         """,
     "clients": """
+        brokers
         errors
         """,
     "cli": """
@@ -93,7 +94,7 @@ WITHOUT_FACE = {("storage", "format"), ("storage", "kernels")}
 # What a folder may import of the others: of storage only its face.
 ALLOWED = {
     "storage": {"storage"},
-    "pipeline": {"storage", "pipeline"},
+    "pipeline": {"storage", "clients", "pipeline"},
     "jobs": {"storage", "pipeline", "jobs"},
     "registry": {"storage", "registry"},
     "gateway": {"storage", "registry", "gateway"},

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ...clients.brokers import Cluster
 from ...storage import InvalidConfigError, Runner, parse_pairs
 from ..job import Parser
 from ..read import local_directory
 from ..write import ProducerSettings
-from .broker import Cluster
 from .from_kafka import Following, follow
 from .mirrored import Mirrored
 from .to_kafka import Sending, send

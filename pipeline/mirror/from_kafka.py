@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ...clients.brokers import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, PartitionLeader
+from ...clients.errors import MirrorError, OutsideLogError
 from ...storage import (
     Log,
     LogManager,
@@ -23,7 +25,6 @@ from ...storage import (
     begin_at,
     topic_id,
 )
-from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, MirrorError, OutsideLogError, PartitionLeader
 from .mirrored import Mirrored
 
 

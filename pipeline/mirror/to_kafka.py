@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from ...clients.brokers import FETCH_BYTES, NO_EPOCH, Admin, Cluster, PartitionLeader
+from ...clients.errors import MirrorError
 from ...storage import (
     BatchFields,
     CommittedOffset,
@@ -33,7 +35,6 @@ from ...storage import (
     fetched_records,
     producer_batches,
 )
-from .broker import FETCH_BYTES, NO_EPOCH, Admin, Cluster, MirrorError, PartitionLeader
 from .mirrored import Mirrored
 
 BATCH_BYTES = 256 << 10  # of records in a batch; the topic's max.message.bytes and segment.bytes may allow less

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import pytest
 from kafka import KafkaAdminClient
 
+from pyspark_commitlog.clients.brokers import Cluster, PartitionLeader
+from pyspark_commitlog.clients.errors import MirrorError
 from pyspark_commitlog.pipeline.mirror import Mirrored, command_line as arguments, from_kafka
-from pyspark_commitlog.pipeline.mirror.broker import Cluster, MirrorError, PartitionLeader
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
 from pyspark_commitlog.pipeline.mirror.to_kafka import Sending, send
 from pyspark_commitlog.pipeline.write.targets import ProducerSettings

@@ -10,9 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.clients.brokers import Admin, Cluster, PartitionLeader
+from pyspark_commitlog.clients.errors import MirrorError
 from pyspark_commitlog.pipeline.delta import export
 from pyspark_commitlog.pipeline.mirror import command_line as mirroring
-from pyspark_commitlog.pipeline.mirror.broker import Admin, Cluster, MirrorError, PartitionLeader
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following
 from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.pipeline.write.targets import ProducerSettings
@@ -86,7 +87,7 @@ class TestMirror:
     def test_unreachable_broker_is_reported_without_secrets_in_any_log(
         self, use: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyspark_commitlog.pipeline.mirror.broker.PATIENCE_S", 0.1)
+        monkeypatch.setattr("pyspark_commitlog.clients.brokers.leader.PATIENCE_S", 0.1)
         quick = {"request.timeout.ms": 200, "bootstrap.timeout.ms": 200}
         settings = {**CLIENT, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         cluster = Cluster.parse("127.0.0.1:1", settings)

@@ -1,31 +1,27 @@
-"""A mirror's requests to brokers: topics, their configs, and whole record batches as they are in a partition's log.
-
-A replica fetches batches. Kafka's clients return records, which lack gaps, markers and epochs. The protocol is
-implemented by kafka-python, which the extra ``kafka`` installs.
-"""
+"""PartitionLeader: requests to the leader of one partition, as a replica sends them."""
 
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from ...storage import InvalidConfigError, LogConfig, LogStoreError, did_you_mean, is_secret, masked
-
-try:
-    from kafka import KafkaAdminClient
-    from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType
-    from kafka.errors import KafkaError, NoError, OffsetOutOfRangeError, for_code
-    from kafka.net.compat import KafkaNetClient
-    from kafka.net.manager import KafkaConnectionManager
-    from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-    from kafka.protocol.metadata import MetadataRequest
-    from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("mirroring needs kafka-python: pip install 'spark-commitlog[kafka]'") from missing
+from ...storage import masked
+from ..errors import MirrorError, OutsideLogError
+from .cluster import Cluster, masking_errors
+from .kafka_python import (
+    FetchRequest,
+    InitProducerIdRequest,
+    KafkaError,
+    KafkaNetClient,
+    ListOffsetsRequest,
+    MetadataRequest,
+    NoError,
+    OffsetOutOfRangeError,
+    ProduceRequest,
+    for_code,
+)
 
 FETCH_BYTES = 8 << 20  # per fetch of a partition, and so in a task's memory, unless one batch is larger
 PATIENCE_S = 60.0  # how long to retry while a leader moves or does not answer
@@ -33,98 +29,7 @@ NO_EPOCH = -1  # stands for an unknown leader epoch
 _PAUSE_S = 0.2
 _FETCH_VERSION_MIN = 13  # the first version with topic ids, which tell a recreated topic from the deleted one
 _PRODUCE_VERSION_MAX = 12  # the last version with topic names
-_EARLIEST, _LATEST = -2, -1  # ListOffsetsRequest
-
-
-class MirrorError(LogStoreError):
-    """A log cannot be mirrored; the message says what to do."""
-
-
-class OutsideLogError(MirrorError):
-    """The log of a partition in Kafka does not have the requested offset."""
-
-
-class Secret(str):
-    """Text whose ``repr`` is ``'***'``: kafka-python logs the ``repr`` of its settings for debugging."""
-
-    def __repr__(self) -> str:
-        return "'***'"
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The settings of a client of brokers; sent to the workers. No ``repr`` and no error shows secrets among them."""
-
-    settings: dict[str, Any]  # by kafka-python's names
-
-    @classmethod
-    def parse(cls, bootstrap_servers: str, settings: Mapping[str, str]) -> Self:
-        """Returns the settings of a client; names are kafka-python's, or Kafka's with dots: ``security.protocol``.
-
-        Raises InvalidConfigError, which names it, for an unknown setting.
-        """
-        known = KafkaConnectionManager.DEFAULT_CONFIG
-        given = {name.replace(".", "_"): value for name, value in settings.items()}
-        for name in given:
-            if name not in known:
-                raise InvalidConfigError(f"unknown client setting {name!r}{did_you_mean(name, known)}")
-        hidden = {name: Secret(value) if is_secret(name) else value for name, value in given.items()}
-        return cls({"bootstrap_servers": bootstrap_servers} | hidden)
-
-    def __str__(self) -> str:
-        return f"Kafka at {self.settings['bootstrap_servers']}"
-
-
-class KafkaTopic(NamedTuple):
-    """A topic as brokers describe it."""
-
-    name: str
-    id: str  # encoded as in partition.metadata
-    partitions: int
-    configs: dict[str, str]  # the topic's effective settings, if they differ from Kafka's defaults
-
-
-class Admin:
-    """Reads and creates topics of a cluster; a context manager. Methods raise MirrorError if a request fails."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        """Connects to the cluster. Raises MirrorError if no broker answers."""
-        self._cluster = cluster
-        self._client = _masking_errors(cluster, lambda: KafkaAdminClient(**cluster.settings))
-
-    def names(self) -> list[str]:
-        """Returns the names of all topics except internal ones, sorted."""
-        topics = _masking_errors(self._cluster, self._client.describe_topics)
-        return sorted(each["name"] for each in topics if not each["is_internal"])
-
-    def topic(self, name: str) -> KafkaTopic | None:
-        """Returns a topic, or None if it does not exist."""
-        (found,) = _masking_errors(self._cluster, lambda: self._client.describe_topics([name]))
-        if not found["partitions"]:
-            return None
-        topic_id = urlsafe_b64encode(UUID(found["topic_id"]).bytes).rstrip(b"=").decode()
-        return KafkaTopic(name, topic_id, len(found["partitions"]), self._configs(name))
-
-    def _configs(self, name: str) -> dict[str, str]:
-        resource = [ConfigResource(ConfigResourceType.TOPIC, name)]
-        found = _masking_errors(
-            self._cluster, lambda: self._client.describe_configs(resource, config_filter=ConfigFilterType.ALL)
-        )
-        defaults = LogConfig().to_mapping()
-        values = {key: config["value"] for key, config in found["topic"][name].items() if key in defaults}
-        in_force = LogConfig.from_mapping(values).to_mapping()
-        return {key: value for key, value in in_force.items() if value != defaults[key]}
-
-    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders."""
-        wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
-        _masking_errors(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._client.close()
+EARLIEST, LATEST = -2, -1  # ListOffsetsRequest
 
 
 class Fetched(NamedTuple):
@@ -147,7 +52,7 @@ class PartitionLeader:
         self._partition = partition
         self._topic_id: UUID | None = None
         self._node: int | None = None
-        self._client = _masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
+        self._client = masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
         """Returns batches from the one that contains ``offset`` on, up to about ``bytes_max`` bytes.
@@ -165,7 +70,7 @@ class PartitionLeader:
 
     def bounds(self) -> tuple[int, int]:
         """Returns the log start offset and the high watermark."""
-        return self._offset(_EARLIEST), self._offset(_LATEST)
+        return self._offset(EARLIEST), self._offset(LATEST)
 
     def producer_id(self) -> tuple[int, int]:
         """Returns the id and epoch of a new producer."""
@@ -266,10 +171,3 @@ class PartitionLeader:
 
     def __exit__(self, *exc: object) -> None:
         self._client.close()
-
-
-def _masking_errors(cluster: Cluster, ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except KafkaError as error:
-        raise MirrorError(f"{cluster}: {masked(str(error))}") from error

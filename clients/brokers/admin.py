@@ -1,0 +1,64 @@
+"""Admin: topics of a cluster and their settings."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+from uuid import UUID
+
+from ...storage import LogConfig
+from .cluster import Cluster, masking_errors
+from .kafka_python import ConfigFilterType, ConfigResource, ConfigResourceType, KafkaAdminClient
+
+
+class KafkaTopic(NamedTuple):
+    """A topic as brokers describe it."""
+
+    name: str
+    id: str  # encoded as in partition.metadata
+    partitions: int
+    configs: dict[str, str]  # the topic's effective settings, if they differ from Kafka's defaults
+
+
+class Admin:
+    """Reads and creates topics of a cluster; a context manager. Methods raise MirrorError if a request fails."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Connects to the cluster. Raises MirrorError if no broker answers."""
+        self._cluster = cluster
+        self._client = masking_errors(cluster, lambda: KafkaAdminClient(**cluster.settings))
+
+    def names(self) -> list[str]:
+        """Returns the names of all topics except internal ones, sorted."""
+        topics = masking_errors(self._cluster, self._client.describe_topics)
+        return sorted(each["name"] for each in topics if not each["is_internal"])
+
+    def topic(self, name: str) -> KafkaTopic | None:
+        """Returns a topic, or None if it does not exist."""
+        (found,) = masking_errors(self._cluster, lambda: self._client.describe_topics([name]))
+        if not found["partitions"]:
+            return None
+        topic_id = urlsafe_b64encode(UUID(found["topic_id"]).bytes).rstrip(b"=").decode()
+        return KafkaTopic(name, topic_id, len(found["partitions"]), self._configs(name))
+
+    def _configs(self, name: str) -> dict[str, str]:
+        resource = [ConfigResource(ConfigResourceType.TOPIC, name)]
+        found = masking_errors(
+            self._cluster, lambda: self._client.describe_configs(resource, config_filter=ConfigFilterType.ALL)
+        )
+        defaults = LogConfig().to_mapping()
+        values = {key: config["value"] for key, config in found["topic"][name].items() if key in defaults}
+        in_force = LogConfig.from_mapping(values).to_mapping()
+        return {key: value for key, value in in_force.items() if value != defaults[key]}
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders."""
+        wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
+        masking_errors(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._client.close()

@@ -1,0 +1,59 @@
+"""What is used of kafka-python, which implements the protocol and comes with the extra ``kafka``.
+
+Its consumer and producer return and take records. Mirrors need whole record batches, so they use its connections and
+the requests themselves.
+"""
+
+from __future__ import annotations
+
+try:
+    from kafka import KafkaAdminClient
+    from kafka.admin import (
+        ConfigFilterType,
+        ConfigResource,
+        ConfigResourceType,
+    )
+    from kafka.errors import (
+        KafkaError,
+        NoError,
+        OffsetOutOfRangeError,
+        TopicAlreadyExistsError,
+        for_code,
+    )
+    from kafka.net.compat import KafkaNetClient
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+    from kafka.protocol.metadata import (
+        FindCoordinatorRequest,
+        MetadataRequest,
+    )
+    from kafka.protocol.producer import (
+        AddPartitionsToTxnRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ProduceRequest,
+    )
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError("mirroring needs kafka-python: pip install 'spark-commitlog[kafka]'") from missing
+
+__all__ = [
+    "AddPartitionsToTxnRequest",
+    "ConfigFilterType",
+    "ConfigResource",
+    "ConfigResourceType",
+    "EndTxnRequest",
+    "FetchRequest",
+    "FindCoordinatorRequest",
+    "InitProducerIdRequest",
+    "KafkaAdminClient",
+    "KafkaConnectionManager",
+    "KafkaError",
+    "KafkaNetClient",
+    "ListOffsetsRequest",
+    "MetadataRequest",
+    "NoError",
+    "OffsetOutOfRangeError",
+    "ProduceRequest",
+    "TopicAlreadyExistsError",
+    "for_code",
+]
