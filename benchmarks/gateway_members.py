@@ -11,7 +11,7 @@ import multiprocessing
 import time
 from typing import Any
 
-from pyspark_commitlog.gateway.protocol import read_answer, request_header, write_request
+from pyspark_commitlog.protocol import read_answer, request_header, write_request
 
 GROUPS, MEMBERS = 100, 10
 HEARTBEAT_S = 0.1

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
+from ..protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
 from .config import GatewayConfig
 from .listeners import Address, Listener
-from .protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
 from .security import HASHES
 
 TIMEOUT_S = 10.0

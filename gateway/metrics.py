@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from ..protocol import ApiKey
 from .figures import Figures, OfTopic
-from .protocol import ApiKey
 
 _TOPICS = "kafka_server_brokertopicmetrics"
 _OF_TOPIC = {  # the fields of OfTopic

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from ..protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
 from .figures import Figures
 from .network import Exchange, Part
-from .protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
 from .security import Session
 
 C = TypeVar("C")

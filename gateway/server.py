@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from ..protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from ..registry import Registry, SessionState, open_registry
 from ..registry.kafka_nodes import Endpoint
 from ..storage import (
@@ -27,7 +28,6 @@ from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .listeners import EVERYWHERE, Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
 from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
-from .protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
 from .request import Request
 from .security import Security, Stage, made_security
 from .threads import Worker

@@ -62,7 +62,7 @@ def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
     told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - FROM_ELSEWHERE
     written = [
         text
-        for folder in ("storage", "pipeline", "registry", "gateway", "clients", "cli", "jobs")
+        for folder in ("storage", "pipeline", "registry", "gateway", "clients", "protocol", "cli", "jobs")
         for text in texts(ROOT / folder)
     ]
     assert len(told) > 15

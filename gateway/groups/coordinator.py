@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
+from ...protocol import ErrorCode
 from ...storage import (
     Clock,
     GroupChange,
@@ -26,7 +27,6 @@ from ...storage import (
 )
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..protocol import ErrorCode
 from ..threads import Home
 from .expiry import is_of_sink
 from .group import Group, State

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
+from ...protocol import ErrorCode
 from ...storage import (
     CONSUMER,
     Clock,
@@ -19,7 +20,6 @@ from ...storage import (
     MemberMetadata,
     decode_subscription,
 )
-from ..protocol import ErrorCode
 from ..threads import Timer
 from .member import JoinResult, Member, Protocols, SyncResult
 

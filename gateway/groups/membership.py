@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..protocol import ErrorCode
+from ...protocol import ErrorCode
 from .group import Group, State
 from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
 from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from ...protocol import ErrorCode
 from ...storage import (
     CONSUMER,
     CoordinatedGroups,
@@ -24,7 +25,6 @@ from ...storage import (
     Producer,
     TopicPartition,
 )
-from ..protocol import ErrorCode
 from .expiry import expired_offsets, is_of_sink
 from .group import Group, State
 from .rebalancing import Groups, Rebalancing

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from ...protocol import ErrorCode
 from ...storage import (
     Clock,
     GroupChange,
@@ -23,7 +24,6 @@ from ...storage import (
 )
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..protocol import ErrorCode
 from ..threads import Home, Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...protocol import ErrorCode, RequestError, code_of
 from ...storage import CoordinatedGroups, GroupChange, GroupFence
-from ..protocol import ErrorCode, RequestError, code_of
 from ..threads import Disk, Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ...protocol import ErrorCode, RequestError
 from ...storage import Codec
-from ..protocol import ErrorCode, RequestError
 
 _SIZE_AT, _MAGIC_AT = 8, 16
 _HEADER_BYTES = 61  # of a batch of magic 2

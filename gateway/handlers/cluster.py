@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ...protocol import APIS, ErrorCode, MalformedRequestError
 from ...storage import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, LogManager, LogStoreError
 from ..context import Context
-from ..protocol import APIS, ErrorCode, MalformedRequestError
 from ..request import Request
 from ..security import Resource
 from .access import authorized_operations

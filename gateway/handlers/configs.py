@@ -8,6 +8,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Any
 
+from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
     InvalidConfigError,
     Key,
@@ -19,7 +20,6 @@ from ...storage import (
 )
 from ..config import SECRETS, GatewayConfig, keys_of_gateway
 from ..context import Context
-from ..protocol import ErrorCode, RequestError, code_of, message_of
 from ..request import Request
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...protocol import ErrorCode, RequestError
 from ..context import Context
 from ..partitions import LedPartition
-from ..protocol import ErrorCode, RequestError
 
 UNKNOWN_EPOCH = -1
 

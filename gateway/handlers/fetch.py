@@ -6,11 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from ...storage import Isolation, TopicPartition
-from ..context import Context
-from ..network import release
-from ..partitions import LedPartition, NotOpenError
-from ..protocol import (
+from ...protocol import (
     ErrorCode,
     Fetched,
     FetchPartition,
@@ -20,6 +16,10 @@ from ..protocol import (
     encode_fetched,
     parse_fetch,
 )
+from ...storage import Isolation, TopicPartition
+from ..context import Context
+from ..network import Part, release
+from ..partitions import LedPartition, NotOpenError
 from ..request import Request
 from ..security import Operation
 from .access import check_topic
@@ -94,7 +94,7 @@ class _Fetching:
             _release(answers)
             self._wait(answers, left_s)
 
-    def _count(self, answers: Sequence[Fetched]) -> None:
+    def _count(self, answers: Sequence[Fetched[Part]]) -> None:
         sizes: dict[str, int] = {}
         for each in answers:
             name = self._names[each.topic]
@@ -103,7 +103,7 @@ class _Fetching:
         self._context.figures.fetched(sizes)
         self._context.figures.failed(fetches=sum(1 for each in answers if each.error))
 
-    def _wait(self, answers: Sequence[Fetched], left_s: float) -> None:
+    def _wait(self, answers: Sequence[Fetched[Part]], left_s: float) -> None:
         self._request.exchange.park()
         if not self._has_timer:
             self._has_timer = True
@@ -134,8 +134,8 @@ class _Fetching:
             return error
         return self._context.partitions.look(name, each.partition)
 
-    def _read(self) -> list[Fetched]:
-        left, answers = self._max_bytes, list[Fetched]()
+    def _read(self) -> list[Fetched[Part]]:
+        left, answers = self._max_bytes, list[Fetched[Part]]()
         has_records = False
         for each in self._asked.partitions:
             try:
@@ -150,7 +150,7 @@ class _Fetching:
             answers.append(answer)
         return answers
 
-    def _read_one(self, each: FetchPartition, left: int, *, min_one_batch: bool) -> Fetched:
+    def _read_one(self, each: FetchPartition, left: int, *, min_one_batch: bool) -> Fetched[Part]:
         led = self._led(each)
         if isinstance(led, Exception):
             raise led
@@ -172,7 +172,7 @@ class _Fetching:
         )
 
 
-def _release(answers: Sequence[Fetched]) -> None:
+def _release(answers: Sequence[Fetched[Part]]) -> None:
     """Ends the use of what was found, since it is not sent."""
     for each in answers:
         if each.records is not None:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...protocol import ApiKey, ErrorCode, MalformedRequestError
 from ..context import Context
 from ..network import Exchange
-from ..protocol import ApiKey, ErrorCode, MalformedRequestError
 from ..request import Request
 from ..security import LoginError, Session, Stage
 

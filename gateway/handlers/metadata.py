@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...protocol import ErrorCode, MalformedRequestError, code_of
 from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
 from ..cluster import NOBODY
 from ..context import Context
 from ..partitions import TopicInfo
-from ..protocol import ErrorCode, MalformedRequestError, code_of
 from ..request import Request
 from ..security import Resource
 from .access import NOT_ASKED, authorized_operations

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ...protocol import ErrorCode, RequestError, code_of
 from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
-from ..protocol import ErrorCode, RequestError, code_of
 from ..request import Request
 from ..threads import gathering
 from .epochs import check_leader_epoch

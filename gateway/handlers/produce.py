@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ...storage import (
-    INTERNAL_TOPICS,
-    AppendInfo,
-    Producer,
-    RecordValidationError,
-    TopicPartition,
-    check_batch,
-)
-from ..context import Context
-from ..partitions import Append, LedPartition
-from ..protocol import (
+from ...protocol import (
     ErrorCode,
     Produced,
     ProducePartition,
@@ -26,6 +16,16 @@ from ..protocol import (
     message_of,
     parse_produce,
 )
+from ...storage import (
+    INTERNAL_TOPICS,
+    AppendInfo,
+    Producer,
+    RecordValidationError,
+    TopicPartition,
+    check_batch,
+)
+from ..context import Context
+from ..partitions import Append, LedPartition
 from ..request import Request
 from ..security import Operation
 from ..threads import gathering

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from ...protocol import code_of, message_of
 from ...storage import Log, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
-from ..protocol import code_of, message_of
 from ..request import Request
 from .transactions import init_transactions
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...protocol import ApiKey
 from ..context import Handler
-from ..protocol import ApiKey
 from .brokers import (
     alter_reassignments,
     alter_replica_log_dirs,

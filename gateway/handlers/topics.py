@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
     INTERNAL_TOPICS,
     InvalidConfigError,
@@ -18,7 +19,6 @@ from ...storage import (
 )
 from ..context import Context, ManagerWorker
 from ..partitions import LedPartition, TopicInfo
-from ..protocol import ErrorCode, RequestError, code_of, message_of
 from ..request import Request
 from .brokers import check_replicas
 from .configs import described_topic_configs

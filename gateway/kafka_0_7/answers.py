@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from ...protocol.kafka_0_7 import HEAD, RANDOM_PARTITION, Code, Fetch, FrameReader, Key, Offsets, Produce
 from ...storage import (
     InvalidTopicError,
     OffsetOutOfRangeError,
@@ -21,10 +22,6 @@ from ...storage import (
     offsets_without_log,
 )
 from ..network import FileSlice, Part, release
-from .requests import RANDOM_PARTITION, Fetch, FrameReader, Key, Offsets, Produce
-
-NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, UNKNOWN = 0, 1, 3, -1
-HEAD = struct.Struct(">ih")  # length, error code
 
 logger = logging.getLogger(__name__)
 
@@ -83,19 +80,21 @@ class Answers:
         try:
             log = self._logs.log(asked.topic, asked.partition)
             if log is None:
-                return MessageSet(NONE, 0)
+                return MessageSet(Code.NONE, 0)
             chunk = log.read(asked.position, asked.size)
             if chunk.segment is None or chunk.length <= 0:
-                return MessageSet(NONE, chunk.length)
+                return MessageSet(Code.NONE, chunk.length)
             held = chunk.segment.file.hold()
         except OffsetOutOfRangeError:
-            return MessageSet(OFFSET_OUT_OF_RANGE, 0)
+            return MessageSet(Code.OFFSET_OUT_OF_RANGE, 0)
         except UnknownTopicOrPartitionError:
-            return MessageSet(WRONG_PARTITION, 0)
+            return MessageSet(Code.WRONG_PARTITION, 0)
         except (InvalidTopicError, OSError) as error:
             logger.warning("a fetch from %s-%d: %s", asked.topic, asked.partition, error)
-            return MessageSet(UNKNOWN, 0)
-        return MessageSet(NONE, chunk.length, FileSlice(held.descriptor, chunk.position, chunk.length, held.release))
+            return MessageSet(Code.UNKNOWN, 0)
+        return MessageSet(
+            Code.NONE, chunk.length, FileSlice(held.descriptor, chunk.position, chunk.length, held.release)
+        )
 
     def _multi_fetch(self, asked: Sequence[Fetch]) -> Answer:
         with ExitStack() as undo:
@@ -108,13 +107,13 @@ class Answers:
             undo.pop_all()
         length = sum(len(each.head) + each.length for each in sets)
         whole = _sent(sets)
-        return whole._replace(parts=[MessageSet(NONE, length).head, *whole.parts])
+        return whole._replace(parts=[MessageSet(Code.NONE, length).head, *whole.parts])
 
     def _offsets(self, asked: Offsets) -> Answer:
         log = self._logs.log(asked.topic, asked.partition)
         found = offsets_without_log(asked.time_ms) if log is None else log.offsets_before(asked.time_ms, asked.most)
         body = struct.pack(f">i{len(found)}q", len(found), *found)
-        return Answer([MessageSet(NONE, len(body)).head + body])
+        return Answer([MessageSet(Code.NONE, len(body)).head + body])
 
 
 def _sent(sets: Sequence[MessageSet]) -> Answer:

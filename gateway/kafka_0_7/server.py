@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from ...protocol.kafka_0_7 import MalformedFrameError
 from ...registry import Registry, open_registry
 from ...storage import Clock, LogStoreError, PositionLogDirectory
 from ..listeners import Address
@@ -15,7 +16,6 @@ from ..threads import Worker
 from .answers import Answers
 from .config import PositionGatewayConfig
 from .registrations import LOOK_S, Registrations
-from .requests import MalformedFrameError
 
 # 0.7 has no limits of these.
 REQUESTS_MAX = 500  # in progress together

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
+from ...protocol import RequestError
 from ...storage import (
     AppendInfo,
     CheckedBatch,
@@ -20,7 +21,6 @@ from ...storage import (
     UnknownTopicOrPartitionError,
 )
 from ..network import FileSlice
-from ..protocol import RequestError
 
 NEVER = 2**63 - 1  # of flush settings
 

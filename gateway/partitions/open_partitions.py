@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from threading import Lock
 
+from ...protocol import ErrorCode, RequestError
 from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
-from ..protocol import ErrorCode, RequestError
 from ..threads import Worker
 from .led_partition import LedPartition
 from .topics import Topics

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
+from ...protocol import ErrorCode
 from ...storage import (
     PREPARED,
     UNDECIDED,
@@ -23,7 +24,6 @@ from ...storage import (
     ungrouped,
 )
 from ..config import GatewayConfig
-from ..protocol import ErrorCode
 from .endings import Endings, is_repeated_end
 from .held import EPOCH_MAX, HeldId
 from .ids import HeldIds, coordinator_code

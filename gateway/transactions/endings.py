@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from ...protocol import ErrorCode
 from ...storage import PREPARED, LogStoreError, TransactionState, completed_state, prepared_state, ungrouped
-from ..protocol import ErrorCode
 from .held import HeldId
 from .ids import HeldIds
 from .markers import Markers

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...protocol import ErrorCode, RequestError
 from ...storage import PREPARED, Producer, TopicPartition, TransactionLogValue, TransactionState, ungrouped
 from ..cluster import Homes
-from ..protocol import ErrorCode, RequestError
 
 
 class _Shown(NamedTuple):

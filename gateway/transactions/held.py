@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...protocol import ErrorCode
 from ...storage import PREPARED, UNDECIDED, Producer, TransactionalIdLock, TransactionLogValue, TransactionState
-from ..protocol import ErrorCode
 
 EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
+from ...protocol import ErrorCode, code_of
 from ...storage import Clock, TransactionLogValue
 from ..cluster import Homes
-from ..protocol import ErrorCode, code_of
 from ..threads import Home
 from .gate import Gate
 from .held import HeldId, Opened

@@ -13,8 +13,8 @@ from typing import Any, Protocol, Self
 from kio.serial import entity_writer
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.protocol.apis import APIS
-from pyspark_commitlog.gateway.protocol.bodies import made
+from pyspark_commitlog.protocol.apis import APIS
+from pyspark_commitlog.protocol.bodies import made
 from tests.support.recorded_wire import layouts, whole_answer
 
 LOCAL = "PLAINTEXT://127.0.0.1:0"

@@ -18,8 +18,8 @@ from pyspark_commitlog.gateway.groups import (
     Sync,
     SyncResult,
 )
-from pyspark_commitlog.gateway.protocol import ErrorCode
 from pyspark_commitlog.gateway.threads import Task, Timer
+from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     CoordinatedGroups,

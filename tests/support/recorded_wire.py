@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from kio.serial import entity_reader
 
-from pyspark_commitlog.gateway.protocol.apis import APIS
-from pyspark_commitlog.gateway.protocol.bodies import answer_class, request_class
-from pyspark_commitlog.gateway.protocol.decoding import decode
-from pyspark_commitlog.gateway.protocol.old.shapes import ERROR, INT16, INT32, INT64, MS, STRING, Kind, struct
+from pyspark_commitlog.protocol.apis import APIS
+from pyspark_commitlog.protocol.bodies import answer_class, request_class
+from pyspark_commitlog.protocol.decoding import decode
 from pyspark_commitlog.storage import format as formats
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "old-wire"
@@ -29,7 +28,6 @@ CONTROLLER = (4, 5, 6, 7)  # what a controller of the ZooKeeper era asks of its 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP, API_VERSIONS = 0, 1, 3, 10, 11, 18
 CREATE_TOPICS, CREATE_PARTITIONS, LIST_PARTITION_REASSIGNMENTS = 19, 37, 46
 LEADER_NOT_AVAILABLE, COORDINATOR_NOT_AVAILABLE, NO_SUCH_SESSION = 5, 15, 70
-BYTES = Kind("bytes", bytes | None)
 
 
 class Event(NamedTuple):
@@ -67,38 +65,8 @@ def head_of(frame: bytes) -> Head:
     return Head(key, version, correlation_id, at + 1 if is_flexible else at)
 
 
-# Bodies that the gateway reads and writes by hand, and kio does not have.
-
-
-def _produce(version: int) -> tuple[Any, Any]:
-    partition = struct("Partition", index=INT32, records=BYTES)
-    request = struct(
-        "Produce", acks=INT16, timeout=MS, topic_data=[struct("Topic", name=STRING, partition_data=[partition])]
-    )
-    fields: dict[str, Any] = {"index": INT32, "error_code": ERROR, "base_offset": INT64}
-    fields |= {"log_append_time": INT64} if version >= 2 else {}
-    topic = struct("Answered", name=STRING, partition_responses=[struct("Part", **fields)])
-    answer = struct("Produced", responses=[topic], **({"throttle_time": MS} if version >= 1 else {}))
-    return request, answer
-
-
-def _fetch(version: int) -> tuple[Any, Any]:
-    asked = struct("Asked", partition=INT32, fetch_offset=INT64, partition_max_bytes=INT32)
-    fields: dict[str, Any] = {"replica_id": INT32, "max_wait": MS, "min_bytes": INT32}
-    fields |= {"max_bytes": INT32} if version >= 3 else {}
-    request = struct("Fetch", **fields, topics=[struct("Topic", topic=STRING, partitions=[asked])])
-    part = struct("Part", partition_index=INT32, error_code=ERROR, high_watermark=INT64, records=BYTES)
-    topic = struct("Fetched", topic=STRING, partitions=[part])
-    answer = struct("Answer", **({"throttle_time": MS} if version >= 1 else {}), responses=[topic])
-    return request, answer
-
-
 def layouts(key: int, version: int) -> tuple[Any, Any]:
     """The classes of a request and its answer."""
-    if key == PRODUCE and version < 3:
-        return _produce(version)
-    if key == FETCH and version < 4:
-        return _fetch(version)
     return request_class(key, version), answer_class(key, version)
 
 

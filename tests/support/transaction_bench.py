@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pyspark_commitlog.gateway import GatewayConfig
 from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.partitions import LedPartition
-from pyspark_commitlog.gateway.protocol import ErrorCode, RequestError
 from pyspark_commitlog.gateway.threads import Task
 from pyspark_commitlog.gateway.transactions import (
     Gate,
@@ -20,6 +19,7 @@ from pyspark_commitlog.gateway.transactions import (
     TransactionCoordinator,
     TransactionStore,
 )
+from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import (
     AppendInfo,
     FileSystem,

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_commitlog.gateway.handlers.batches import check_batch_set
-from pyspark_commitlog.gateway.protocol import (
+from pyspark_commitlog.protocol import (
     ApiKey,
     MalformedRequestError,
     RequestError,
@@ -27,7 +27,7 @@ from pyspark_commitlog.gateway.protocol import (
     parse_header,
     parse_produce,
 )
-from pyspark_commitlog.gateway.protocol.bodies import read_request
+from pyspark_commitlog.protocol.bodies import read_request
 from pyspark_commitlog.storage import LogConfig, check_batch
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
@@ -36,7 +36,7 @@ from pyspark_commitlog.storage.format.files import checkpoints
 from pyspark_commitlog.storage.format.internal import group_records, internal_topics
 from pyspark_commitlog.storage.format.internal.messages import Messages
 from pyspark_commitlog.storage.format.legacy import v0, v1
-from tests.gateway.protocol.test_damaged_requests import requests
+from tests.gateway.test_damaged_requests import requests
 from tests.support.logs.building import records
 from tests.torture.damage import files
 from tests.torture.damage.damaging import sign_batches, sign_messages, sign_snapshot

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ....protocol import ErrorCode
 from ...context import Context
-from ...protocol import ErrorCode
 from ...request import Request
 from ...security import CLUSTER_NAME, Operation, Resource, Rules
 

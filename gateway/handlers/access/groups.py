@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...protocol import ErrorCode
+from ....protocol import ErrorCode
 from ...security import Operation, Resource
 from .asking import DENIED, Asking, Body, parted
 from .topics import all_partitions, partitions

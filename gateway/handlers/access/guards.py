@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ....protocol import ApiKey, ErrorCode, RequestError
 from ...context import Context
-from ...protocol import ApiKey, ErrorCode, RequestError
 from ...request import Request
 from ...security import Operation, Resource
 from ..brokers import (

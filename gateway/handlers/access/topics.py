@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...protocol import ErrorCode
+from ....protocol import ErrorCode
 from ...security import Operation, Resource
 from ..configs import Resource as ConfigResource
 from .asking import DENIED, Asking, Body, parted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol import ErrorCode
+from ....protocol import ErrorCode
 from ...security import Operation, Resource
 from . import groups
 from .asking import DENIED, Asking, Body, parted

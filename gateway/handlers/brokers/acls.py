@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....protocol import ErrorCode
 from ...context import Context
-from ...protocol import ErrorCode
 from ...request import Request
 
 _WHY = "no ACLs are kept: who may do what is in the gateway's commitlog.rules.file"

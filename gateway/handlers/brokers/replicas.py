@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ....protocol import ErrorCode, RequestError, message_of
 from ....storage import TopicPartition
 from ...cluster import Cluster
 from ...context import Context
-from ...protocol import ErrorCode, RequestError, message_of
 from ...request import Request
 
 _ELECTION_TYPES = (0, 1)  # of the preferred replica, and of any

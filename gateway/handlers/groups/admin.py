@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ....protocol import ErrorCode
 from ....storage import SINK_PREFIX, TopicPartition
 from ...context import Context
 from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
-from ...protocol import ErrorCode
 from ...request import Request
 from ...security import Resource
 from ...threads import gathering

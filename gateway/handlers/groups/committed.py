@@ -7,10 +7,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from ....protocol import ErrorCode
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
 from ...groups import Commit, Fetched, GroupCoordinator
-from ...protocol import ErrorCode
 from ...request import Request
 from ...threads import gathering
 from ..old import commit_to_registry, fetch_from_registry

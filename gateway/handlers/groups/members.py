@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from ....protocol import ErrorCode
 from ...context import Context
 from ...groups import GroupCoordinator, Join, JoinResult, Leaving, Sync, SyncResult
-from ...protocol import ErrorCode
 from ...request import Request
 from .asking import ask
 

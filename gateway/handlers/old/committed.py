@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ....protocol import ErrorCode, code_of
 from ....registry import kafka_nodes, put
 from ....storage import TopicPartition
 from ...context import Context
-from ...protocol import ErrorCode, code_of
 from ...request import Request
 from ..groups import by_topic
 

@@ -7,10 +7,10 @@ import os
 import numpy as np
 import numpy.typing as npt
 
+from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
 from ....storage import Isolation, begins_whole, to_older_format
 from ...network import FileSlice, Part
 from ...partitions import LedPartition
-from ...protocol import ErrorCode, Fetched, FetchPartition, RequestError
 
 OLD_FORMATS_BELOW = 4  # the first version of Fetch whose answers may have record batches
 _TIMES_FROM = 2  # the first version whose answers may have messages of magic 1
@@ -19,7 +19,7 @@ _WHOLE_FROM = 3  # the first version whose answers begin with a whole message in
 
 def fetch_old_format(
     led: LedPartition, asked: FetchPartition, left: int, version: int, *, min_one_batch: bool
-) -> Fetched:
+) -> Fetched[Part]:
     """Returns the answer for one partition. Its last message may be cut off: such clients pass over it.
 
     Before version 3 that may be the first one: the client then asks for more bytes. In version 3 there are no records

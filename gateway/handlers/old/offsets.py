@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....protocol import code_of
 from ....storage import TopicPartition, offsets_before as before
 from ...context import Context
 from ...partitions import LedPartition
-from ...protocol import code_of
 from ...request import Request
 
 

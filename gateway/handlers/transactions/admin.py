@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ....protocol import ErrorCode, RequestError, code_of
 from ....storage import (
     Log,
     Producer,
@@ -16,7 +17,6 @@ from ....storage import (
     ungrouped,
 )
 from ...context import Context
-from ...protocol import ErrorCode, RequestError, code_of
 from ...request import Request
 from ...threads import gathering
 from ...transactions import TransactionCoordinator

@@ -7,9 +7,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from ....protocol import ErrorCode
 from ....storage import Producer, TopicPartition
 from ...context import Context
-from ...protocol import ErrorCode
 from ...request import Request
 from ...transactions import TransactionCoordinator
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from ....protocol import ErrorCode, RequestError
 from ....storage import GROUP_METADATA_TOPIC, Producer, TopicPartition
 from ...context import Context
 from ...groups import Commit
-from ...protocol import ErrorCode, RequestError
 from ...request import Request
 from ...transactions import known_before
 from ..groups import asked_offsets, by_topic

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.listeners import parse_address
-from pyspark_commitlog.gateway.protocol import APIS, ApiKey
+from pyspark_commitlog.protocol import APIS, ApiKey
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.groups import DescribedGroup, DescribedMember, JoinResult, ListedGroup
-from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     SINK_PREFIX,

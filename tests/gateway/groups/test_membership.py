@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.groups import JoinResult, Leaving
-from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.protocol import ErrorCode
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench
 
 OTHER = (("roundrobin", b""),)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.groups import Commit, JoinResult
-from pyspark_commitlog.gateway.protocol import ErrorCode, RequestError
+from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
     CommittedOffset,

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_commitlog.gateway.cluster import Homes
 from pyspark_commitlog.gateway.groups import Commit
-from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     GroupOffsets,

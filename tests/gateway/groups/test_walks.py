@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.gateway.groups import JoinResult, Leaving, SyncResult
 from pyspark_commitlog.gateway.groups.group import State
-from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.protocol import ErrorCode
 from tests.support.groups import PROTOCOLS, SESSION_MS, Bench, G
 
 STEPS = 150

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.gateway.groups import Commit, JoinResult
 from pyspark_commitlog.gateway.partitions import LedPartition
-from pyspark_commitlog.gateway.protocol import ErrorCode
+from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     AppendInfo,

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.support.recorded_wire import whole_answer

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kio.serial import entity_writer
 
 from pyspark_commitlog.gateway.network.frames import FrameReader
-from pyspark_commitlog.gateway.protocol.apis import APIS, ApiKey
-from pyspark_commitlog.gateway.protocol.decoding import shape_of
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.decoding import shape_of
 from tests.support.gateway import request_head, serving
 from tests.support.logs.building import batch
 from tests.support.recorded_wire import layouts

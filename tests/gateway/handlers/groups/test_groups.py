@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.protocol import APIS, ApiKey, ErrorCode
+from pyspark_commitlog.protocol import APIS, ApiKey, ErrorCode
 from pyspark_commitlog.storage import SINK_PREFIX, CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from tests.support.gateway import WireClient, serving
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.protocol import APIS, ApiKey
+from pyspark_commitlog.protocol import APIS, ApiKey
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import OLD_CODECS, batch, records
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving

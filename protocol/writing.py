@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-from ...storage import unsigned_varint
+from ..storage import unsigned_varint
 
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")

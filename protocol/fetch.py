@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from itertools import groupby
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from ..network import Part
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
 from .reading import RequestReader
@@ -26,6 +25,9 @@ _PARTITION_0 = struct.Struct(">ihq")  # without the last stable offset, which ol
 _FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
 COMMITTED_FROM = 4  # the first version that knows transactions, and so the first with record batches
 _BY_ID_FROM = 13  # topics have ids in place of names
+
+
+P = TypeVar("P", bound=Sized)  # what holds the records of an answer: bytes, or a part of a file
 
 
 class FetchPartition(NamedTuple):
@@ -50,7 +52,7 @@ class FetchRequest(NamedTuple):
     partitions: Sequence[FetchPartition]
 
 
-class Fetched(NamedTuple):
+class Fetched(NamedTuple, Generic[P]):
     """The answer for one partition. ``aborted``: None for readers of uncommitted records."""
 
     topic: str | UUID
@@ -60,7 +62,7 @@ class Fetched(NamedTuple):
     last_stable_offset: int = -1
     log_start_offset: int = -1
     aborted: Sequence[tuple[int, int]] | None = None  # producer id, first offset
-    records: Part | None = None
+    records: P | None = None
 
     @property
     def size(self) -> int:
@@ -99,13 +101,13 @@ def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
     return FetchRequest(max_wait_ms, min_bytes, max_bytes, is_committed_only, session_id, session_epoch, found)
 
 
-def encode_fetched(answers: Iterable[Fetched], version: int, error: ErrorCode = ErrorCode.none) -> list[Part]:
+def encode_fetched(answers: Iterable[Fetched[P]], version: int, error: ErrorCode = ErrorCode.none) -> list[bytes | P]:
     """Returns the parts of the body: bytes, and between them the records as they are. ``error``: of the whole."""
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
     by_topic = [
         (topic, list(group)) for topic, group in groupby(answers, lambda answer: answer.topic)
     ]  # in their order
-    parts: list[Part] = []
+    parts: list[bytes | P] = []
     if version >= 1:
         writer.pack(_THROTTLE, 0)
     if version >= 7:
@@ -127,7 +129,7 @@ def encode_fetched(answers: Iterable[Fetched], version: int, error: ErrorCode = 
     return parts
 
 
-def _write_partition(writer: AnswerWriter, answer: Fetched, version: int) -> None:
+def _write_partition(writer: AnswerWriter, answer: Fetched[P], version: int) -> None:
     if version < COMMITTED_FROM:
         writer.pack(_PARTITION_0, answer.partition, answer.error, answer.high_watermark)
         return
@@ -144,13 +146,13 @@ def _write_partition(writer: AnswerWriter, answer: Fetched, version: int) -> Non
         writer.pack(_INT32, -1)  # no other replica to read from
 
 
-def _write_records(writer: AnswerWriter, answer: Fetched, parts: list[Part]) -> None:
+def _write_records(writer: AnswerWriter, answer: Fetched[P], parts: list[bytes | P]) -> None:
     writer.length(answer.size)
     if answer.records is not None:
         _end_part(writer, parts)
         parts.append(answer.records)
 
 
-def _end_part(writer: AnswerWriter, parts: list[Part]) -> None:
+def _end_part(writer: AnswerWriter, parts: list[bytes | P]) -> None:
     parts.append(bytes(writer.data))
     writer.data.clear()

@@ -22,6 +22,7 @@ class Nullable(NamedTuple):
 INT8, INT16, INT32, INT64 = (Kind(name, int) for name in ("int8", "int16", "int32", "int64"))
 BOOL = Kind("bool", bool)
 STRING, NULLABLE_STRING = Kind("string", str), Kind("string", str | None)
+BYTES = Kind("bytes", bytes | None)
 ERROR = Kind("error_code", int)
 MS = Kind("timedelta_i32", int)
 

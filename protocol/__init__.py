@@ -1,8 +1,9 @@
-"""Kafka's protocol: which requests are served, how bytes become requests, and answers bytes.
+"""Kafka's protocol: the bytes of requests and answers, for both ends of a connection. It knows no sockets.
 
 ``apis`` is the table of requests and versions. ``bodies`` reads and writes them by kio, the only module that imports
-it; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so ``produce`` and ``fetch`` read and
-write them by hand. ``errors`` has Kafka's codes for the errors of ``storage``.
+it; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so for the gateway ``produce`` and
+``fetch`` read and write them by hand. ``errors`` has Kafka's codes for the errors of ``storage``. ``kafka_0_7`` is the
+protocol of Kafka 0.7, whose names are imported from it.
 """
 
 from __future__ import annotations

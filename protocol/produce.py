@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ...storage import unsigned_varint
+from ..storage import unsigned_varint
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
 from .reading import RequestReader

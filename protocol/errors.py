@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import storage
+from .. import storage
 from .bodies import ErrorCode
 
 MESSAGE_CHARACTERS_MAX = 8_000  # of 4 bytes at most each: older versions have room for 32767 bytes

@@ -1,7 +1,6 @@
 """Bodies of requests and answers in the versions before kio's first: what clients of Kafka 0.8 to 0.10 send.
 
-``shapes`` makes their classes; ``offsets``, ``admin`` and ``acls`` have them by subject. Produce and Fetch are
-elsewhere: all their versions are read and written by hand.
+``shapes`` makes their classes; ``records``, ``offsets``, ``admin`` and ``acls`` have them by subject.
 """
 
 from __future__ import annotations

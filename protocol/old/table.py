@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..apis import ApiKey
-from . import acls, admin, offsets
+from . import acls, admin, offsets, records
 
 
 class Layouts(NamedTuple):
@@ -17,6 +17,8 @@ class Layouts(NamedTuple):
 
 
 OLD: Mapping[tuple[int, int], Layouts] = {
+    **{(ApiKey.PRODUCE, each): Layouts(records.PRODUCE_REQUEST, records.produce_answer(each)) for each in range(3)},
+    **{(ApiKey.FETCH, each): Layouts(records.fetch_request(each), records.fetch_answer(each)) for each in range(4)},
     (ApiKey.LIST_OFFSETS, 0): Layouts(offsets.LIST_OFFSETS_REQUEST_0, offsets.LIST_OFFSETS_ANSWER_0),
     (ApiKey.OFFSET_COMMIT, 0): Layouts(offsets.OFFSET_COMMIT_REQUEST_0, 2),
     (ApiKey.OFFSET_COMMIT, 1): Layouts(offsets.OFFSET_COMMIT_REQUEST_1, 2),
