@@ -1,0 +1,58 @@
+"""The old wires from the side of a client: a connection to one broker, and requests on it.
+
+:class:`Connection` sends frames and receives answers. :class:`PositionBroker` makes the requests of Kafka 0.7 on it,
+:class:`Broker` those of Kafka 0.8 and later, :mod:`calls` gives what a broker answers to the frequent ones its types.
+They keep no state but the connection. Security is for today's clients: these connections have neither TLS nor logins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .broker import Broker as Broker
+    from .calls import (
+        Cluster as Cluster,
+        Fetched as Fetched,
+        FetchFrom as FetchFrom,
+        Leader as Leader,
+        Produced as Produced,
+        check as check,
+        cluster as cluster,
+        commit as commit,
+        committed as committed,
+        coordinator as coordinator,
+        fetch as fetch,
+        offset_at as offset_at,
+        offsets_before as offsets_before,
+        produce as produce,
+    )
+    from .connection import Address as Address, Connection as Connection, Terms as Terms
+    from .kafka_0_7 import PositionBroker as PositionBroker, PositionSet as PositionSet
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={
+            "broker": ["Broker"],
+            "calls": [
+                "Cluster",
+                "FetchFrom",
+                "Fetched",
+                "Leader",
+                "Produced",
+                "check",
+                "cluster",
+                "commit",
+                "committed",
+                "coordinator",
+                "fetch",
+                "offset_at",
+                "offsets_before",
+                "produce",
+            ],
+            "connection": ["Address", "Connection", "Terms"],
+            "kafka_0_7": ["PositionBroker", "PositionSet"],
+        },
+    )

@@ -1,0 +1,279 @@
+"""The frequent requests of Kafka 0.8 and later, with types of our own for what a broker answers.
+
+``version`` is that of the request. The defaults are those of Kafka 0.8, which brokers have up to 3.9; Kafka 4 begins
+at Produce 3, Fetch 4, ListOffsets 1, OffsetCommit 2, OffsetFetch 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ...protocol import ApiKey, ErrorCode
+from ...storage import (
+    CorruptRecordError,
+    LogStoreError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from ..errors import BrokerError
+from .broker import Broker
+from .connection import Address
+
+T = TypeVar("T")
+
+_ERRORS: Mapping[int, type[LogStoreError]] = {
+    ErrorCode.offset_out_of_range: OffsetOutOfRangeError,
+    ErrorCode.corrupt_message: CorruptRecordError,
+    ErrorCode.unknown_topic_or_partition: UnknownTopicOrPartitionError,
+    ErrorCode.message_too_large: RecordTooLargeError,
+}
+
+
+def error_of(code: int, what: str) -> LogStoreError | None:
+    """Returns the error that a broker's code stands for; None for code 0. ``what`` was asked of it."""
+    if code == ErrorCode.none:
+        return None
+    name = ErrorCode(code).name
+    kind = _ERRORS.get(code)
+    return BrokerError(what, code, name) if kind is None else kind(f"{what}: the broker answered {name} ({code})")
+
+
+def check(code: int, what: str) -> None:
+    """Raises the error that a broker's code stands for, if it is one; ``what`` was asked of it."""
+    if (error := error_of(code, what)) is not None:
+        raise error
+
+
+# Who is there
+
+
+class Leader(NamedTuple):
+    """A partition as a broker knows it."""
+
+    leader: int  # id of a broker; -1: none
+    replicas: Sequence[int]
+    error: int
+
+
+class Cluster(NamedTuple):
+    """Brokers and topics as one broker knows them."""
+
+    brokers: Mapping[int, Address]
+    partitions: Mapping[TopicPartition, Leader]
+    errors: Mapping[str, int]  # by topic, of those that have an error
+
+
+def cluster(broker: Broker, topics: Sequence[str] | None = None, *, version: int = 0) -> Cluster:
+    """Returns what a broker knows of topics; None: of all. Old brokers create those that are missing, if they may."""
+    names = None if topics is None and version >= 1 else [{"name": each} for each in topics or ()]
+    answer = broker.ask(ApiKey.METADATA, version, topics=names)
+    return Cluster(
+        {each.node_id: Address(each.host, each.port) for each in answer.brokers},
+        {
+            TopicPartition(topic.name, each.partition_index): Leader(
+                each.leader_id, tuple(each.replica_nodes), each.error_code
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        },
+        {topic.name: topic.error_code for topic in answer.topics if topic.error_code},
+    )
+
+
+def coordinator(broker: Broker, group: str) -> Address:
+    """Returns where the coordinator of a group is. Raises BrokerError, which may be one that a later try does not."""
+    answer = broker.ask(ApiKey.FIND_COORDINATOR, 0, key=group)
+    check(answer.error_code, f"the coordinator of group {group}")
+    return Address(answer.host, answer.port)
+
+
+# Records
+
+
+class Produced(NamedTuple):
+    """What became of one message set."""
+
+    error: int
+    offset: int  # of its first message
+
+
+def produce(
+    broker: Broker, sets: Mapping[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 10_000, version: int = 0
+) -> dict[TopicPartition, Produced]:
+    """Sends message sets, and returns what became of each; {} with ``acks`` 0, which has no answer.
+
+    It is not repeated if the connection breaks: the sets may be there. Raises as :class:`Broker`.
+    """
+    data = [
+        {"name": topic, "partition_data": [{"index": partition, "records": records} for partition, records in group]}
+        for topic, group in _by_topic(sets.items())
+    ]
+    fields = {"acks": acks, "timeout": timeout_ms, "topic_data": data}
+    if not acks:
+        broker.tell(ApiKey.PRODUCE, version, **fields)
+        return {}
+    answer = broker.ask(ApiKey.PRODUCE, version, again=False, **fields)
+    return {
+        TopicPartition(topic.name, each.index): Produced(each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    }
+
+
+class FetchFrom(NamedTuple):
+    """Where to fetch from, and how many bytes at most."""
+
+    offset: int
+    size: int
+
+
+class Fetched(NamedTuple):
+    """The answer for one partition."""
+
+    error: int
+    high_watermark: int
+    records: bytes  # whole message sets or batches; the last may be cut off
+    aborted: Sequence[tuple[int, int]] = ()  # producer id and first offset, for readers of committed records
+
+
+def fetch(
+    broker: Broker,
+    asked: Mapping[TopicPartition, FetchFrom],
+    *,
+    wait_ms: int = 100,
+    bytes_min: int = 1,
+    bytes_max: int = 2**31 - 1,
+    is_committed_only: bool = False,
+    version: int = 0,
+) -> dict[TopicPartition, Fetched]:
+    """Returns what a broker has of partitions, once it is ``bytes_min`` together or ``wait_ms`` are over.
+
+    ``version``: up to 11, the last with names of topics and without tagged fields. An answer has an error by partition.
+    """
+    topics = [
+        {
+            "topic": topic,
+            "partitions": [
+                {"partition": partition, "fetch_offset": each.offset, "partition_max_bytes": each.size}
+                for partition, each in group
+            ],
+        }
+        for topic, group in _by_topic(asked.items())
+    ]
+    answer = broker.ask(
+        ApiKey.FETCH,
+        version,
+        replica_id=-1,
+        max_wait=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        isolation_level=int(is_committed_only),
+        session_epoch=-1,
+        topics=topics,
+    )
+    return {
+        TopicPartition(topic.topic, each.partition_index): Fetched(
+            each.error_code,
+            each.high_watermark,
+            each.records or b"",
+            tuple((one.producer_id, one.first_offset) for one in getattr(each, "aborted_transactions", None) or ()),
+        )
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+
+
+# Offsets
+
+_NO_LIMIT = 2**31 - 1
+
+
+def offsets_before(broker: Broker, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
+    """Returns where segments begin that are not newer than a time, the newest first (ListOffsets 0).
+
+    -1, the latest time, also has the end of the log; -2 is the earliest. Raises as :func:`check`.
+    """
+    asked = {"partition_index": partition.partition, "timestamp": time_ms, "max_num_offsets": most}
+    found = _listed(broker, 0, partition, asked)
+    return list(found.old_style_offsets)
+
+
+def offset_at(broker: Broker, partition: TopicPartition, time_ms: int, *, version: int = 1) -> int:
+    """Returns the offset of the first record that is not older than a time, -1 if there is none (ListOffsets 1 to 5).
+
+    -1 is the end of the log, -2 its beginning. Raises as :func:`check`.
+    """
+    asked = {"partition_index": partition.partition, "timestamp": time_ms, "current_leader_epoch": -1}
+    return int(_listed(broker, version, partition, asked).offset)
+
+
+def _listed(broker: Broker, version: int, partition: TopicPartition, asked: Mapping[str, int]) -> Any:
+    topics = [{"name": partition.topic, "partitions": [asked]}]
+    answer = broker.ask(ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=topics)
+    found = answer.topics[0].partitions[0]
+    check(found.error_code, f"offsets of {partition}")
+    return found
+
+
+def commit(
+    broker: Broker,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    version: int = 1,
+    metadata: str = "",
+) -> dict[TopicPartition, int]:
+    """Commits offsets, and returns the codes. Version 0 goes to ZooKeeper, later ones to the coordinator's log."""
+    topics = [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": partition,
+                    "committed_offset": offset,
+                    "commit_timestamp": -1,
+                    "committed_metadata": metadata,
+                }
+                for partition, offset in chosen
+            ],
+        }
+        for topic, chosen in _by_topic(offsets.items())
+    ]
+    answer = broker.ask(
+        ApiKey.OFFSET_COMMIT, version, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
+    )
+    return {
+        TopicPartition(topic.name, each.partition_index): each.error_code
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def committed(
+    broker: Broker, group: str, partitions: Iterable[TopicPartition], *, version: int = 1
+) -> dict[TopicPartition, int | None]:
+    """Returns the committed offsets of a group; None: there is none. Version 0 reads ZooKeeper. Raises BrokerError."""
+    topics = [
+        {"name": topic, "partition_indexes": [partition for partition, _ in chosen]}
+        for topic, chosen in _by_topic((each, None) for each in partitions)
+    ]
+    answer = broker.ask(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics)
+    found: dict[TopicPartition, int | None] = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            place = TopicPartition(topic.name, each.partition_index)
+            if each.error_code != ErrorCode.unknown_topic_or_partition:  # what has no offset in ZooKeeper
+                check(each.error_code, f"the committed offset of group {group} for {place}")
+            found[place] = each.committed_offset if each.committed_offset >= 0 else None
+    return found
+
+
+def _by_topic(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, list[tuple[int, T]]]]:
+    """Returns partitions and what belongs to them, by topic, both in the order in which they come."""
+    found: dict[str, list[tuple[int, T]]] = {}
+    for (topic, partition), each in pairs:
+        found.setdefault(topic, []).append((partition, each))
+    return list(found.items())
