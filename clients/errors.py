@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..storage import LogStoreError
 
 
@@ -38,3 +40,43 @@ class BrokerError(ClientError):
 
     def __str__(self) -> str:
         return f"{self.what}: the broker answered {self.name} ({self.code})"
+
+
+class QueueFullError(ClientError):
+    """The queue of an asynchronous producer has no room; ``accepted`` messages of the same call are in it."""
+
+    def __init__(self, message: str, accepted: int = 0) -> None:
+        super().__init__(message)
+        self.accepted = accepted
+
+
+class QueueClosedError(ClientError):
+    """The producer is closed; ``accepted`` messages of the same call are in its queue."""
+
+    def __init__(self, message: str, accepted: int = 0) -> None:
+        super().__init__(message)
+        self.accepted = accepted
+
+
+class InvalidMessageError(ClientError):
+    """A message that cannot be sent: its encoder refuses it, or the target has no place for what it holds."""
+
+
+class MessageSizeTooLargeError(ClientError):
+    """A message is larger than ``max.message.size``."""
+
+
+class InvalidPartitionError(ClientError):
+    """A partitioner chose a partition that the topic does not have."""
+
+
+class NoBrokersForPartitionError(ClientError):
+    """No broker that is there has the partition."""
+
+
+class NotSentError(ClientError):
+    """Some messages of a call or of a batch were not sent; the others were. ``items``: those that were not."""
+
+    def __init__(self, message: str, items: Sequence[object]) -> None:
+        super().__init__(message)
+        self.items = tuple(items)

@@ -69,6 +69,7 @@ FLOORS = {
         errors
         """,
     "clients": """
+        producer
         brokers wire
         errors
         """,
@@ -131,6 +132,7 @@ PLACES = {
     "delta": SPARK,
     "obstore": ("storage/bucket/stores/remote.py", "tests/storage/bucket/"),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
+    "confluent_kafka": ("clients/producer/targets/todays_wire.py", "tests/", "benchmarks/"),
     "kio": ("protocol/bodies.py", "tests/gateway/", *KIO_SUPPORT, "tests/torture/gateway/"),
 }
 

@@ -15,6 +15,11 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._now_ms
 
+    @property
+    def alarms(self) -> int:
+        """How many are set."""
+        return len(self._alarms)
+
     def sleep_ms(self, duration_ms: int) -> None:
         self.advance(duration_ms)
 

@@ -1,0 +1,97 @@
+"""AsyncProducer: puts messages into a queue, from which a background thread sends them in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...storage import Clock
+from ..errors import QueueClosedError, QueueFullError
+from .encoders import Encoder
+from .event_queue import EventQueue
+from .figures import Counters
+from .handlers import CallbackHandler, EventHandler, Sender
+from .messages import QueueItem
+from .send_thread import SendThread
+from .settings import ProducerConfig
+
+
+class AsyncProducer:
+    """For any threads."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        sender: Sender,
+        counters: Counters,
+        *,
+        clock: Clock,
+        encoder: Encoder,
+        event_handler: EventHandler,
+        callbacks: CallbackHandler | None,
+    ) -> None:
+        self._timeout_ms = config.enqueue_timeout_ms or 0
+        self._counters, self._callbacks, self._event_handler = counters, callbacks, event_handler
+        self._queue = EventQueue(config.queue_size, clock)
+        self._thread = SendThread(
+            self._queue,
+            lambda events: event_handler.handle(events, sender, encoder),
+            counters,
+            clock=clock,
+            batch_size=config.batch_size,
+            queue_time_ms=config.queue_time_ms,
+            callbacks=callbacks,
+        )
+
+    @property
+    def queue_size(self) -> int:
+        """Messages that wait in the queue."""
+        return len(self._queue)
+
+    def enqueue(self, items: Sequence[QueueItem]) -> None:
+        """Puts messages into the queue, in their order.
+
+        At the first for which there is no room, in time, raises QueueFullError; that one is dropped, and those after it
+        are not offered. Raises QueueClosedError once the producer is closed.
+        """
+        if self._callbacks is None:
+            self._enqueue(items, 0, len(items))
+            return
+        for number, item in enumerate(items):
+            if self._queue.is_closed:
+                raise self._closed(number)
+            put = self._callbacks.before_enqueue(item)
+            try:
+                self._enqueue([put], number, len(items))
+            except QueueFullError:
+                self._callbacks.after_enqueue(put, False)
+                raise
+            self._callbacks.after_enqueue(put, True)
+
+    def _enqueue(self, items: Sequence[QueueItem], before: int, total: int) -> None:
+        accepted = self._queue.put(items, self._timeout_ms)
+        if accepted == len(items):
+            self._counters.count_events(accepted, 0)
+            return
+        if self._queue.is_closed:
+            self._counters.count_events(accepted, 0)
+            raise self._closed(before + accepted)
+        self._counters.count_events(accepted + 1, 1)
+        raise QueueFullError(
+            f"the queue of the producer is full, after {before + accepted} of {total} messages of this call: send "
+            "less, or raise queue.size or queue.enqueueTimeout.ms",
+            before + accepted,
+        )
+
+    @staticmethod
+    def _closed(accepted: int) -> QueueClosedError:
+        return QueueClosedError(f"the producer is closed; {accepted} messages of this call were accepted", accepted)
+
+    def close(self) -> bool:
+        """Returns once all accepted messages were given to the event handler. False: it was closed already."""
+        if self._callbacks and not self._queue.is_closed:
+            self._callbacks.close()
+        is_first = self._queue.close()
+        self._thread.join()
+        if is_first:
+            self._event_handler.close()
+        return is_first

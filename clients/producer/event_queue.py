@@ -1,0 +1,112 @@
+"""EventQueue: the bounded queue between a program's threads and the one that sends."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from threading import Condition, Lock
+
+from ...storage import Clock
+from .messages import QueueItem
+
+
+class EventQueue:
+    """A queue of at most ``capacity`` items, for any threads. Waits end by the clock's alarms."""
+
+    def __init__(self, capacity: int, clock: Clock) -> None:
+        self._capacity = capacity
+        self._clock = clock
+        self._items: deque[QueueItem] = deque()
+        self._lock = Lock()
+        self._is_filled, self._has_room = Condition(self._lock), Condition(self._lock)
+        self._wanted = 0  # how many items the taker waits for; 0: it does not wait
+        self._waiting = 0  # threads that wait for room
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def put(self, items: Sequence[QueueItem], timeout_ms: int) -> int:
+        """Puts items in, in order, and returns how many were: fewer if there was no room, or the queue is closed.
+
+        ``timeout_ms``: how long to wait for room, for all of them together. 0: not at all; negative: without limit.
+        """
+        with self._lock:
+            put = self._put(items)
+            if put == len(items) or timeout_ms == 0 or self._closed:
+                return put
+            is_over = _Alarm(self._clock, timeout_ms, self._has_room) if timeout_ms > 0 else None
+            self._waiting += 1
+            try:
+                while put < len(items) and not self._closed and not (is_over and is_over.rang):
+                    self._has_room.wait()
+                    put += self._put(items[put:])
+            finally:
+                self._waiting -= 1
+                if is_over:
+                    is_over.drop()
+            return put
+
+    def _put(self, items: Sequence[QueueItem]) -> int:
+        room = 0 if self._closed else self._capacity - len(self._items)
+        self._items.extend(items if len(items) <= room else items[:room])
+        if self._wanted and len(self._items) >= self._wanted:
+            self._is_filled.notify()
+        return min(room, len(items))
+
+    def take(self, most: int, timeout_ms: int) -> list[QueueItem] | None:
+        """Takes ``most`` items out, or what is there after ``timeout_ms``, or once the queue is closed.
+
+        None: the queue is closed and empty. Only one thread may take.
+        """
+        with self._lock:
+            if len(self._items) < most and not self._closed and timeout_ms > 0:
+                self._await(most, timeout_ms)
+            if self._closed and not self._items:
+                return None
+            taken = list(islice(self._items, most))
+            if len(taken) == len(self._items):
+                self._items.clear()
+            else:
+                for _ in taken:
+                    self._items.popleft()
+            if self._waiting:
+                self._has_room.notify_all()
+            return taken
+
+    def _await(self, wanted: int, timeout_ms: int) -> None:
+        is_over = _Alarm(self._clock, timeout_ms, self._is_filled)
+        self._wanted = wanted
+        try:
+            while len(self._items) < wanted and not self._closed and not is_over.rang:
+                self._is_filled.wait()
+        finally:
+            self._wanted = 0
+            is_over.drop()
+
+    def close(self) -> bool:
+        """Accepts nothing more; what is in the queue can still be taken. Returns False if it was closed already."""
+        with self._lock:
+            was_open, self._closed = not self._closed, True
+            self._is_filled.notify_all()
+            self._has_room.notify_all()
+            return was_open
+
+
+class _Alarm:
+    """Wakes the threads that wait for a condition once a time is over."""
+
+    def __init__(self, clock: Clock, duration_ms: int, condition: Condition) -> None:
+        self.rang = False
+        self._condition = condition
+        self.drop: Callable[[], None] = clock.set_alarm(duration_ms, self._ring)
+
+    def _ring(self) -> None:
+        with self._condition:
+            self.rang = True
+            self._condition.notify_all()

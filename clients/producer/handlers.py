@@ -1,0 +1,109 @@
+"""CallbackHandler and EventHandler: where a program's own code runs in the queue's pipeline.
+
+``callback.handler`` and ``event.handler`` name classes that are created without arguments, then ``init`` is called with
+``callback.handler.props`` or ``event.handler.props``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from .encoders import DefaultEncoder, Encoder
+from .lost import Lost
+from .messages import Message, QueueItem
+
+
+class CallbackHandler:
+    """Called at each stage of an asynchronous producer's queue, in this order; changes nothing as it stands.
+
+    ``before_enqueue`` and ``after_enqueue`` run in the thread that sends, the others in the background thread.
+    """
+
+    def init(self, props: Mapping[str, str]) -> None:
+        """Called once, before anything is sent."""
+
+    def before_enqueue(self, item: QueueItem) -> QueueItem:
+        """Returns the item that is put into the queue."""
+        return item
+
+    def after_enqueue(self, item: QueueItem, added: bool) -> None:
+        """Called once the item is in the queue, or was dropped (``added`` is False)."""
+
+    def after_dequeuing_existing_data(self, item: QueueItem | None) -> Sequence[QueueItem]:
+        """Returns what joins the batch. ``item``: taken from the queue; None: ``queue.time`` is over."""
+        return [] if item is None else [item]
+
+    def before_sending_data(self, items: Sequence[QueueItem]) -> Sequence[QueueItem]:
+        """Returns what is sent in place of a batch."""
+        return items
+
+    def last_batch_before_close(self) -> Sequence[QueueItem]:
+        """Returns what joins the last batch. Called after :meth:`close`."""
+        return []
+
+    def close(self) -> None:
+        """Called first when the producer is closed; what is in the queue is sent afterwards."""
+
+
+class Sender(Protocol):
+    """What an event handler sends with: the producer's SyncProducer."""
+
+    def send(self, topic: str, partition: int | None, messages: Sequence[Message]) -> None: ...
+
+    def multi_send(self, items: Sequence[QueueItem]) -> None: ...
+
+
+class EventHandler(Protocol):
+    """Encodes and sends the batches of an asynchronous producer, in its background thread."""
+
+    def init(self, props: Mapping[str, str]) -> None:
+        """Called once, before anything is sent."""
+        ...
+
+    def handle(self, events: Sequence[QueueItem], sync_producer: Sender, encoder: Encoder) -> None:
+        """Sends a batch. An error is logged, and counted for the batch, or for the items of a NotSentError."""
+        ...
+
+    def close(self) -> None:
+        """Called after the last batch."""
+        ...
+
+
+class DefaultEventHandler:
+    """What sends batches unless ``event.handler`` names another class."""
+
+    def __init__(self, callbacks: CallbackHandler | None = None) -> None:
+        self._callbacks = callbacks
+
+    def init(self, props: Mapping[str, str]) -> None:
+        """Needs nothing."""
+
+    def handle(self, events: Sequence[QueueItem], sync_producer: Sender, encoder: Encoder) -> None:
+        """Sends what can be encoded. Raises as :meth:`SyncProducer.multi_send`."""
+        if self._callbacks:
+            events = self._callbacks.before_sending_data(events)
+        lost = Lost()
+        encoded = encoded_items(events, encoder, lost)
+        if encoded:
+            try:
+                sync_producer.multi_send(encoded)
+            except Exception as error:
+                lost.add_error(encoded, error)
+        lost.raise_any(len(events))
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+def encoded_items(items: Sequence[QueueItem], encoder: Encoder, lost: Lost) -> Sequence[QueueItem]:
+    """Returns messages whose ``data`` are encoded; without those that the encoder refuses."""
+    if type(encoder) is DefaultEncoder and all(type(item.data) is bytes for item in items):
+        return items
+    encoded = []
+    for item in items:
+        try:
+            encoded.append(item._replace(data=encoder.to_message(item.data)))
+        except Exception as error:
+            lost.add([item], error)
+    return encoded

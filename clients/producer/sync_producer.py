@@ -1,0 +1,206 @@
+"""SyncProducer: chooses partitions, collates messages by them, compresses them together, sends, and tries again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from ...storage import Clock
+from ..errors import (
+    BrokerUnreachableError,
+    InvalidMessageError,
+    InvalidPartitionError,
+    MessageSizeTooLargeError,
+    NoBrokersForPartitionError,
+)
+from .encoders import Encoder
+from .figures import Counters
+from .lost import Lost
+from .messages import Message, QueueItem, Record
+from .partitioners import Partitioner
+from .settings import ProducerConfig
+from .targets import ANY, BrokerPartition, RecordSet, Target
+
+_ANYWHERE = BrokerPartition(ANY, ANY)
+_REPEATED = (BrokerUnreachableError, NoBrokersForPartitionError)  # errors after which another try may succeed
+
+Collated = dict[tuple[str, BrokerPartition], list[QueueItem]]
+
+
+class SyncProducer:
+    """Sends messages that are encoded. For any thread; one sends at a time.
+
+    Where the settings ask for no acknowledgement (``request.required.acks`` 0, and always with Kafka 0.7) sent means
+    written to the connection.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        target: Target,
+        counters: Counters,
+        *,
+        clock: Clock,
+        partitioner: Partitioner | None,
+        key_encoder: Encoder,
+    ) -> None:
+        """``partitioner``: None where the target chooses, or any partition is as good."""
+        self._config, self._target, self._counters, self._clock = config, target, counters, clock
+        self._partitioner, self._key_encoder = partitioner, key_encoder
+        self._random = random.Random()
+        self._lock = Lock()
+
+    def send(self, topic: str, partition: int | None, messages: Sequence[Message]) -> None:
+        """Sends messages to one partition of a topic, an index into its sorted partitions; None: any.
+
+        Raises as :meth:`multi_send`.
+        """
+        self.multi_send([QueueItem(each, topic, partition) for each in messages])
+
+    def multi_send(self, items: Sequence[QueueItem]) -> None:
+        """Sends messages, whose ``data`` are encoded, with one request to each broker that gets some.
+
+        Raises the error if it is the only one and no message was sent, else NotSentError if some were not sent.
+        """
+        lost = Lost()
+        with self._lock:
+            unsent = self._checked(items, lost)
+            for tries_left in reversed(range((self._config.num_retries or 0) + 1)):
+                failed = self._try(unsent, lost, is_last=not tries_left)
+                unsent = [item for group in failed for item in group]
+                if not unsent:
+                    break
+                self._prepare_retry({item.topic for item in unsent})
+        lost.raise_any(len(items))
+
+    def close(self) -> None:
+        """Closes the target, once a send that is under way has ended."""
+        with self._lock:
+            self._target.close()
+
+    def _checked(self, items: Sequence[QueueItem], lost: Lost) -> list[QueueItem]:
+        """Returns the messages with their keys; without those that cannot be sent."""
+        checked, largest = [], self._config.max_message_size
+        for item in items:
+            data, key = item.data, item.key
+            if key is None and isinstance(data, bytes) and len(data) <= largest:  # as most are
+                checked.append(item)
+                continue
+            try:
+                checked.append(self._complete(item, largest))
+            except Exception as error:
+                lost.add([item], error)
+        return checked
+
+    def _complete(self, item: QueueItem, largest: int) -> QueueItem:
+        """Returns a message with its key. Raises InvalidMessageError, MessageSizeTooLargeError, and the encoder's."""
+        data = item.data
+        if not (data is None or isinstance(data, bytes | Record)):
+            raise InvalidMessageError(f"an encoder returned {type(data).__name__}: bytes or a Record can be sent")
+        record = data if isinstance(data, Record) else Record(data)
+        if item.key is not None and record.key is None and self._target.has_keys:
+            record = record._replace(key=self._encoded_key(item.key))
+        if _size_of(record) > largest:
+            raise MessageSizeTooLargeError(
+                f"topic {item.topic}: a message has {_size_of(record)} bytes, but max.message.size allows {largest}"
+            )
+        return item._replace(data=record)
+
+    def _encoded_key(self, key: object) -> bytes | None:
+        encoded = self._key_encoder.to_message(key)
+        return encoded.value if isinstance(encoded, Record) else encoded
+
+    def _try(self, items: list[QueueItem], lost: Lost, *, is_last: bool) -> list[list[QueueItem]]:
+        """Sends once. Returns what is to be sent again, after a failure that may pass."""
+        again: list[list[QueueItem]] = []
+
+        def fail(group: list[QueueItem], error: Exception) -> None:
+            if is_last or not isinstance(error, _REPEATED):
+                lost.add(group, error)
+            else:
+                again.append(group)
+
+        collated = self._collated(items, fail)
+        groups = list(collated.values())
+        sets = [
+            RecordSet(topic, place, [_message(item) for item in group], self._config.codec_of(topic))
+            for (topic, place), group in collated.items()
+        ]
+        if sets:
+            self._send(sets, groups, fail)
+        return again
+
+    def _send(
+        self,
+        sets: Sequence[RecordSet],
+        groups: Sequence[list[QueueItem]],
+        fail: Callable[[list[QueueItem], Exception], None],
+    ) -> None:
+        began_ms = self._clock.now_ms()
+        failed = {each.number: each.error for each in self._target.send(sets, wait=not self._config.is_async)}
+        sent = sum(len(group) for number, group in enumerate(groups) if number not in failed)
+        self._counters.count_request(sent, self._clock.now_ms() - began_ms)
+        for number, error in failed.items():
+            fail(groups[number], error)
+
+    def _collated(self, items: Sequence[QueueItem], fail: Callable[[list[QueueItem], Exception], None]) -> Collated:
+        """Groups messages by topic and partition, in their order."""
+        collated: Collated = {}
+        choosers: dict[str, _Chooser] = {}
+        for item in items:
+            topic = item.topic
+            try:
+                if topic not in choosers:
+                    choosers[topic] = _Chooser(topic, self._target, self._partitioner, self._random)
+                place = choosers[topic].place_of(item)
+            except Exception as error:
+                fail([item], error)
+                continue
+            group = collated.get((topic, place))
+            if group is None:
+                collated[topic, place] = [item]
+            else:
+                group.append(item)
+        return collated
+
+    def _prepare_retry(self, topics: set[str]) -> None:
+        self._clock.sleep_ms(self._config.retry_backoff_ms)
+        for topic in topics:
+            self._target.refresh(topic)
+
+
+class _Chooser:
+    """Chooses partitions of one topic for the messages of one request."""
+
+    def __init__(self, topic: str, target: Target, partitioner: Partitioner | None, chance: random.Random) -> None:
+        self._topic, self._target, self._partitioner = topic, target, partitioner
+        self._places = None if partitioner is None and target.places_keys else target.partitions(topic)
+        self._any = _ANYWHERE if self._places is None else chance.choice(self._places)
+
+    def place_of(self, item: QueueItem) -> BrokerPartition:
+        """Without a key: one partition for all of the request. Raises InvalidPartitionError."""
+        if item.partition is not None:
+            return self._indexed(item.partition)
+        if item.key is None or self._partitioner is None or self._places is None:
+            return self._any
+        return self._indexed(self._partitioner.partition(item.key, len(self._places)))
+
+    def _indexed(self, index: int) -> BrokerPartition:
+        places = self._target.partitions(self._topic) if self._places is None else self._places
+        if not 0 <= index < len(places):
+            raise InvalidPartitionError(
+                f"partition {index} was chosen for a message of topic {self._topic}, which has {len(places)}, from 0 on"
+            )
+        return places[index]
+
+
+def _message(item: QueueItem) -> Message:
+    data = item.data
+    assert data is None or isinstance(data, bytes | Record)
+    return data
+
+
+def _size_of(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
