@@ -4,6 +4,7 @@
 and :func:`check_store` tests whether it can hold a log. ``commits/`` has what a commit says and the state that commits
 make. :class:`CommitLog` reads them and adds to them, ``proposals`` and ``topics`` decide what may be added, and
 :class:`Stager` puts records before the commit that names them. :func:`open_root` opens a log, or makes one.
+:func:`collect` deletes objects that no commit needs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
     from .commit_log import CommitLog as CommitLog
     from .proposals import (
         Claim as Claim,
@@ -32,6 +34,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "collecting": ["CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
             "proposals": ["Claim", "StagedWrite", "commit_write", "open_app"],
             "root": ["open_root"],

@@ -59,7 +59,7 @@ class CommitLog:
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
         self._patience, self._background = patience or Patience(), background
         self._lock, self._by = RLock(), this_process()
-        self._state = load_state(store, log_id, self._attempts)
+        self._state = load_state(store, log_id, self.attempts)
 
     @property
     def state(self) -> State:
@@ -69,7 +69,7 @@ class CommitLog:
     def catch_up(self) -> State:
         """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""
         with self._lock:
-            while (commit := read_commit(self.store, self._state.number + 1, self._attempts())) is not None:
+            while (commit := read_commit(self.store, self._state.number + 1, self.attempts())) is not None:
                 apply(self._state, commit)
             return self._state
 
@@ -80,7 +80,7 @@ class CommitLog:
         deadline, so that the commit may be there or come later; StorageError if others' commits came first until then.
         """
         with self._lock:
-            attempts = self._attempts()
+            attempts = self.attempts()
             while (change := propose(self._state)) is not None:
                 commit = self._signed(change)
                 if self._is_written(commit, encode_commit(commit), attempts):
@@ -149,7 +149,7 @@ class CommitLog:
 
         self._background(write)
 
-    def _attempts(self) -> Attempts:
+    def attempts(self) -> Attempts:
         return Attempts(self._patience, self._clock, self._random)
 
     def _once(self) -> Attempts:

@@ -16,6 +16,7 @@ from .commit import (
     OpenChange,
     PartitionSlices,
     RetainChange,
+    Segment,
     SwapChange,
     TopicChange,
     VoidChange,
@@ -39,11 +40,11 @@ def apply(state: State, commit: Commit) -> None:
             last = state.apps.get(app)
             state.apps[app] = App(epoch, last.version if last else None, query, run)
         case SwapChange() as change:
-            _swap(_partition(state, change), change)
+            _swap(state, _partition(state, change), change.segment)
         case RetainChange() as change:
-            _retain(_partition(state, change), change.log_start)
+            _retain(state, _partition(state, change), change.log_start)
         case VoidChange(writes):
-            state.void.update(writes)
+            state.void.update([each for each in writes if state.dropped.pop(each, None) is None])
     state.number, state.uid = commit.number, commit.uid
 
 
@@ -60,13 +61,13 @@ def check(state: State, commit: Commit) -> None:
                 last = state.apps.get(app)
                 _expect(epoch == (last.epoch if last else 0) + 1, f"epoch {epoch} of app {app!r} does not follow")
             case SwapChange() as change:
-                _check_swap(_partition(state, change), change)
+                _check_swap(state, _partition(state, change), change)
             case RetainChange() as change:
                 partition = _partition(state, change)
                 is_inside = partition.log_start < change.log_start <= partition.end
                 _expect(is_inside, f"log start {change.log_start} is not between the old one and the end")
             case VoidChange(writes):
-                _expect(not state.named_writes().intersection(writes), "a committed write is made void")
+                _expect(not state.uses.keys() & set(writes), "a write or a segment that the log needs is made void")
     except CorruptionError as error:
         raise CorruptionError(error.reason, path=commit_key(commit.number)) from None
 
@@ -114,7 +115,10 @@ def _check_topic(state: State, change: TopicChange) -> None:
         _expect(change.partitions > topic.partitions, f"topic {change.name} has {topic.partitions} partitions already")
 
 
-def _check_swap(partition: Partition, change: SwapChange) -> None:
+def _check_swap(state: State, partition: Partition, change: SwapChange) -> None:
+    uuid = change.segment.uuid
+    _expect(uuid not in state.void, f"segment {uuid} was void: its objects may be deleted")
+    _expect(uuid not in state.uses, f"segment {uuid} is in the log already")
     for offset in (change.segment.base, change.segment.end):
         _expect(partition.is_boundary(offset), f"replaces a part that does not begin or end at offset {offset}")
     _expect(change.segment.end <= partition.end, f"replaces offsets up to {change.segment.end}, which are not there")
@@ -142,6 +146,7 @@ def _add_data(state: State, change: DataChange) -> None:
         state.writes.append(change.write)
     for part in change.parts:
         _add_slices(_partition(state, part), part, first)
+        state.uses[change.write] += len(part.slices)
     if change.app is not None:
         epoch = state.apps[change.app].epoch
         state.apps[change.app] = App(epoch, change.version, change.query, change.run)
@@ -187,23 +192,28 @@ def _delete_topic(state: State, topic: Topic) -> None:
     """Deletes a topic and, as Kafka does, the offsets that groups committed for it."""
     names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
     for number in range(topic.partitions):
-        del state.partitions[topic.topic_id, number]
+        partition = state.partitions.pop((topic.topic_id, number))
+        state.release(partition.slices.table, partition.segments)
     del state.topics[topic.topic_id], state.topic_ids[topic.name]
     deleted = {group: dict.fromkeys(names.intersection(offsets)) for group, offsets in state.groups.items()}
     _set_offsets(state, deleted)
 
 
-def _swap(partition: Partition, change: SwapChange) -> None:
-    segment = change.segment
-    partition.slices.cut(*partition.slice_range(segment.base, segment.end))
+def _swap(state: State, partition: Partition, segment: Segment) -> None:
+    start, end = partition.slice_range(segment.base, segment.end)
     first, last = partition.segment_range(segment.base, segment.end)
+    state.release(partition.slices.table[start:end], partition.segments[first:last])
+    partition.slices.cut(start, end)
     partition.segments[first:last] = [segment]
+    state.uses[segment.uuid] = 1
 
 
-def _retain(partition: Partition, log_start: int) -> None:
+def _retain(state: State, partition: Partition, log_start: int) -> None:
     """Moves the log start; drops what ends at or below it."""
     partition.log_start = log_start
     table = partition.slices.table
-    ends = table[:, 0] + table[:, 4]
-    partition.slices.cut(0, int(np.searchsorted(ends, log_start, side="right")))
-    partition.segments = [segment for segment in partition.segments if segment.end > log_start]
+    end = int(np.searchsorted(table[:, 0] + table[:, 4], log_start, side="right"))
+    gone = [segment for segment in partition.segments if segment.end <= log_start]
+    state.release(table[:end], gone)
+    partition.slices.cut(0, end)
+    partition.segments = partition.segments[len(gone) :]

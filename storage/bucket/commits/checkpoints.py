@@ -29,7 +29,7 @@ NEWEST = "checkpoints/newest"  # a hint: may be missing, old or wrong
 CHECKPOINT_BYTES_MAX = 1 << 30
 PAYLOAD_BYTES_MAX = 2 << 30  # 37,000,000 slices
 
-_SEGMENT_COLUMNS = 5  # base, end, size, records, max timestamp
+_SEGMENT_COLUMNS = 6  # base, end, size, records, max timestamp, whether compacted
 _UIDS = 16 + 32  # bytes of a segment's uuid and SHA-256
 
 
@@ -58,7 +58,7 @@ def encode_checkpoint(state: State) -> bytes:
 
 
 def _numbers(segment: Segment) -> tuple[int, ...]:
-    return segment.base, segment.end, segment.size, segment.records, segment.max_timestamp
+    return segment.base, segment.end, segment.size, segment.records, segment.max_timestamp, segment.is_compacted
 
 
 def _head(state: State) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def _head(state: State) -> dict[str, Any]:
         "apps": {app: list(each) for app, each in state.apps.items()},
         "groups": {group: {name: list(each) for name, each in found.items()} for group, found in state.groups.items()},
         "void": sorted(state.void),
+        "dropped": dict(sorted(state.dropped.items())),
         "writes": len(state.writes),
         "objects": len(state.objects),
         "partitions": [
@@ -128,6 +129,9 @@ def _read_progress(state: State, fields: Fields) -> None:
                 case _:
                     raise fields.wrong("groups", "groups with their offsets")
     state.void = set(fields.uids("void"))
+    dropped = fields.inside("dropped")
+    Fields({"ids": [each for each, _ in dropped.items()]}).uids("ids")
+    state.dropped = {each: dropped.integer(each, 1) for each, _ in dropped.items()}
 
 
 def _read_tables(state: State, fields: Fields, rest: memoryview) -> None:
@@ -148,6 +152,7 @@ def _read_tables(state: State, fields: Fields, rest: memoryview) -> None:
     found = [_segment(row, parts[4][_UIDS * at : _UIDS * (at + 1)]) for at, row in enumerate(numbers.tolist())]
     _fill(state, listed, decode_rows(parts[2], slices, SLICE_COLUMNS), found)
     _check_tables(state)
+    state.count_uses()
 
 
 def _divided(data: memoryview, sizes: list[int]) -> Iterator[memoryview]:
@@ -157,8 +162,9 @@ def _divided(data: memoryview, sizes: list[int]) -> Iterator[memoryview]:
 
 
 def _segment(row: list[int], uids: memoryview) -> Segment:
-    base, end, size, records, max_timestamp = row
-    return Segment(base, end, bytes(uids[:16]).hex(), size, records, max_timestamp, bytes(uids[16:]).hex())
+    base, end, size, records, max_timestamp, is_compacted = row
+    uuid, sha256 = bytes(uids[:16]).hex(), bytes(uids[16:]).hex()
+    return Segment(base, end, uuid, size, records, max_timestamp, sha256, bool(is_compacted))
 
 
 def _fill(state: State, listed: list[Any], slices: Int64s, segments: list[Segment]) -> None:

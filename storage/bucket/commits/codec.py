@@ -136,8 +136,15 @@ def _topic_content(change: TopicChange) -> dict[str, Any]:
 
 
 def _swap_content(change: SwapChange) -> dict[str, Any]:
-    base, end, uuid, size, records, max_timestamp, sha256 = change.segment
-    segment = {"uuid": uuid, "bytes": size, "records": records, "maxTs": max_timestamp, "sha256": sha256}
+    base, end, uuid, size, records, max_timestamp, sha256, is_compacted = change.segment
+    segment: dict[str, Any] = {
+        "uuid": uuid,
+        "bytes": size,
+        "records": records,
+        "maxTs": max_timestamp,
+        "sha256": sha256,
+    }
+    segment["compacted"] = int(is_compacted)
     return {"topicId": change.topic_id, "p": change.partition, "from": base, "to": end, "segment": segment}
 
 
@@ -246,6 +253,7 @@ def read_segment(fields: Fields, base: int, end: int) -> Segment:
         records=fields.integer("records", most=end - base),
         max_timestamp=fields.integer("maxTs", TIME_MIN),
         sha256=fields.sha256("sha256"),
+        is_compacted=bool(fields.integer("compacted", most=1)),
     )
 
 

@@ -107,6 +107,7 @@ class Segment(NamedTuple):
     records: int
     max_timestamp: int
     sha256: str  # of the .log, 64 hex digits
+    is_compacted: bool = False  # compaction reads it as clean
 
     def key(self, topic_id: str, partition: int) -> str:
         """Returns the name of its objects without their suffixes."""
@@ -133,9 +134,12 @@ class RetainChange:
 
 @dataclass(frozen=True)
 class VoidChange:
-    """Writes that shall never be committed: their objects are about to be deleted."""
+    """Writes and segments whose objects are about to be deleted.
 
-    writes: Sequence[str]
+    They shall never be committed. Those that the log had and dropped are forgotten: nothing is committed twice.
+    """
+
+    writes: Sequence[str]  # ids of writes and segments
 
 
 Change = DataChange | OffsetsChange | TopicChange | OpenChange | SwapChange | RetainChange | VoidChange

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -93,9 +94,11 @@ class State:
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
     groups: dict[str, dict[str, GroupOffset]] = field(default_factory=dict)
-    void: set[str] = field(default_factory=set)
+    void: set[str] = field(default_factory=set)  # writes and segments that shall never be committed
+    dropped: dict[str, int] = field(default_factory=dict)  # writes and segments, by the commit that needed them last
     writes: list[str] = field(default_factory=list)
     objects: Rows = field(default_factory=lambda: Rows(OBJECT_COLUMNS))
+    uses: Counter[str] = field(default_factory=Counter)  # slices of each write in the log; 1 for a segment in it
 
     def __post_init__(self) -> None:
         self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
@@ -121,10 +124,21 @@ class State:
         }
         return {self._key(number) for number in numbers.tolist()} | segments
 
-    def named_writes(self) -> set[str]:
-        """Returns the writes of which the log has records."""
-        objects = self.objects.table[np.unique(self._slice_numbers())]
-        return {self.writes[number] for number in np.unique(objects[:, 0]).tolist()}
+    def release(self, slices: Int64s, segments: Iterable[Segment]) -> None:
+        """Notes, for the next commit, that these do not belong to the log any more."""
+        writes, counts = np.unique(self.objects.table[slices[:, OBJECT], 0], return_counts=True)
+        released = [(self.writes[write], count) for write, count in zip(writes.tolist(), counts.tolist(), strict=True)]
+        for each, count in [*released, *((segment.uuid, 1) for segment in segments)]:
+            self.uses[each] -= count
+            if not self.uses[each]:
+                del self.uses[each]
+                self.dropped[each] = self.number + 1
+
+    def count_uses(self) -> None:
+        """Finds ``uses`` from slices and segments."""
+        counts = np.bincount(self.objects.table[self._slice_numbers(), 0], minlength=len(self.writes)).tolist()
+        self.uses = Counter({write: count for write, count in zip(self.writes, counts, strict=True) if count})
+        self.uses.update(segment.uuid for each in self.partitions.values() for segment in each.segments)
 
     def forget_unnamed(self) -> None:
         """Drops objects and writes that no slice names any more; keeps the order of the others."""

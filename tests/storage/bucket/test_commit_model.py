@@ -1,11 +1,12 @@
 """A random model of the whole protocol: nothing is lost and nothing doubled; with any one rule left out, something is.
 
-Two drivers of one app, a collector without patience, answers that are lost, puts that arrive late and kills: at every
-request, another actor may act first. The code under test is the product's own.
+Two drivers of one app, consolidation, retention, a collector without patience, answers that are lost, puts that arrive
+late and kills: at every request, another actor may act first. The code under test is the product's own.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from random import Random
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.bucket import (
+    CollectLimits,
     CommitLog,
     StagedWrite,
+    collect,
     commit_log as commit_log_module,
     commit_write,
     loading,
@@ -27,12 +30,13 @@ from pyspark_commitlog.storage.bucket.commits.codec import decode_commit, encode
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
     Commit,
+    Segment,
     StagedObject,
-    VoidChange,
     commit_key,
 )
-from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.commits.state import Slice, State
 from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.bucket.upkeep import Part, parts_of, raise_log_start, swap_in
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     LogStoreError,
@@ -118,17 +122,26 @@ class Model:
         """Returns the batches in the log, by their offsets. Raises CorruptionError if an object of one is missing."""
         self.open(faults=False).commit(lambda _: create_topic(partitions=1))
         while self.done < BATCHES - 1 and self.steps < STEPS_MAX:
-            self.act(self.random.choice((self.drive, self.drive, self.collect)))
+            self.act(self.random.choice((self.drive, self.drive, *self.others)))
         self.store.rate, self.steps = 0.0, STEPS_MAX
         self.drive()
         self.store.land_late(1.0)
         return self.batches()
 
     def batches(self) -> list[int]:
-        found = self.open(faults=False).state.slices(TOPIC_ID, 0)
-        for one in found:
-            self.memory.get(one.key, limit=1 << 20)
-        return [self.batch_of[one.key.split("/")[1]] for one in found]
+        """Returns the batches that the log has or had: retention takes the first ones."""
+        state = self.open(faults=False).state
+        found = [batch for part in parts_of(state, TOPIC_ID, 0) for batch in self.batches_in(part)]
+        return [*range(state.partitions[TOPIC_ID, 0].end - len(found)), *found]
+
+    def batches_in(self, part: Part) -> list[int]:
+        """Reads the objects of a part as a reader does. Raises ObjectMissingError."""
+        if isinstance(part, Slice):
+            self.memory.get(part.key, limit=1 << 20)
+            return [self.batch_of[part.key.split("/")[1]]]
+        data = self.memory.get(f"{part.key(TOPIC_ID, 0)}.log", limit=1 << 20)
+        assert hashlib.sha256(data).hexdigest() == part.sha256
+        return [int(batch) for batch in data.split()]
 
     def between(self) -> None:
         """What may happen at any instant."""
@@ -138,7 +151,7 @@ class Model:
         if chance < 0.04:
             raise Killed
         if chance < 0.3 and self.depth < 3:
-            self.act(self.random.choice((self.drive, self.collect)))
+            self.act(self.random.choice((self.drive, *self.others)))
         if 0.25 < chance < 0.45:
             self.store.land_late()
 
@@ -182,23 +195,42 @@ class Model:
         staged = StagedWrite(write, [staged_object], {(TOPIC_ID, 0): rows}, claim, batch)
         log.commit(lambda state: self.propose(state, staged))
 
+    @property
+    def others(self) -> tuple[Callable[[], None], ...]:
+        return self.collect, self.consolidate, self.retain
+
     def collect(self) -> None:
         """A collector that thinks everything old enough to be deleted."""
         log = self.open()
-        listed = list(self.store.list("staged"))
-        found: set[str] = set()
-
-        def propose(state: State) -> VoidChange | None:
-            nonlocal found
-            found = {facts.key.split("/")[1] for facts in listed} - state.named_writes()
-            new = found - state.void
-            return VoidChange(sorted(new)) if new else None
-
         if self.voids:
-            log.commit(propose)
+            collect(log, CollectLimits(0, 0))
         else:
-            propose(log.state)
-        self.store.delete([facts.key for facts in listed if facts.key.split("/")[1] in found])
+            listed = [facts.key for folder in ("staged", "segments") for facts in self.store.list(folder)]
+            kept = log.state.uses
+            self.store.delete([key for key in listed if not any(each in key for each in kept)])
+
+    def consolidate(self) -> None:
+        """Puts a segment in the place of some slices and segments."""
+        log = self.open()
+        parts = parts_of(log.state, TOPIC_ID, 0)
+        start = self.random.randrange(len(parts) + 1)
+        if not (replaced := parts[start : self.random.randrange(len(parts) + 1)]):
+            return
+        try:
+            data = " ".join(str(batch) for part in replaced for batch in self.batches_in(part)).encode()
+        except ObjectMissingError:
+            return  # another replaced them meanwhile, and a collector without patience deleted them
+        records, sha256 = len(data.split()), hashlib.sha256(data).hexdigest()
+        uuid = f"{self.random.getrandbits(128):032x}"
+        segment = Segment(replaced[0].base, replaced[-1].end, uuid, len(data), records, 5, sha256)
+        self.store.put_new(f"{segment.key(TOPIC_ID, 0)}.log", data)
+        self.between()
+        log.commit(lambda state: swap_in(state, TOPIC_ID, 0, segment, replaced))
+
+    def retain(self) -> None:
+        """Takes the first batch, once the query's checkpoint has it."""
+        if self.done >= 0:
+            self.open().commit(lambda state: raise_log_start(state, TOPIC_ID, 0, 1))
 
 
 def is_wrong(model: Model) -> bool:
@@ -319,4 +351,6 @@ def test_the_model_tries_what_it_should() -> None:
         kinds |= {"void"} if state.void else set()
         kinds |= {"several drivers"} if state.apps["app"].epoch > 2 else set()
         kinds |= {"staged again"} if len(model.batch_of) > BATCHES else set()
-    assert kinds == {"void", "several drivers", "staged again"}
+        kinds |= {"a segment"} if state.partitions[TOPIC_ID, 0].segments else set()
+        kinds |= {"retention"} if state.partitions[TOPIC_ID, 0].log_start else set()
+    assert kinds == {"void", "several drivers", "staged again", "a segment", "retention"}

@@ -49,7 +49,8 @@ def data(
 
 
 def segment(base: int, end: int, number: int = 1) -> Segment:
-    return Segment(base, end, hex_id(number), 100 * (end - base), end - base, 1000, "a" * 64)
+    """A segment whose id says its offsets; ``number`` tells two with the same ones apart."""
+    return Segment(base, end, f"5e{number:06x}{base:012x}{end:012x}", 100 * (end - base), end - base, 1000, "a" * 64)
 
 
 def follow(state: State, change: Change) -> Commit:

@@ -79,7 +79,7 @@ def test_a_segment_takes_the_place_of_slices_and_segments() -> None:
     apply(state, follow(state, SwapChange(TOPIC_ID, 0, segment(0, 12, 2))))
     assert state.partitions[TOPIC_ID, 0].segments == [segment(0, 12, 2)]
     assert state.slices(TOPIC_ID, 0) == []
-    assert state.named_objects() == {f"segments/{TOPIC_ID}/0/{0:020}-{hex_id(2)}"}
+    assert state.named_objects() == {f"segments/{TOPIC_ID}/0/{0:020}-{segment(0, 12, 2).uuid}"}
     apply(state, follow(state, data(3, 1, base=12)))
     assert state.partitions[TOPIC_ID, 0].end == 13
 
@@ -91,6 +91,26 @@ def test_retention_drops_what_ends_below_the_log_start() -> None:
         partition = state.partitions[TOPIC_ID, 0]
         assert (partition.log_start, len(partition.segments), len(partition.slices)) == (log_start, segments, slices)
     apply(state, follow(state, data(3, 1, base=12)))
+
+
+def test_the_commit_that_drops_the_last_slice_of_a_write_is_remembered() -> None:
+    state = state_of(create_topic(), data(1, 3, 4), data(2, 5, base=7), data(3, 5, partition=1))
+    assert set(state.uses) == {hex_id(1), hex_id(2), hex_id(3)}
+    seven = segment(3, 12)
+    for change, dropped in (
+        (RetainChange(TOPIC_ID, 0, 3), {}),  # a slice of the first write is left
+        (SwapChange(TOPIC_ID, 0, seven), {hex_id(1): 6, hex_id(2): 6}),
+        (RetainChange(TOPIC_ID, 0, 12), {hex_id(1): 6, hex_id(2): 6, seven.uuid: 7}),
+        (TopicChange("delete", "t", TOPIC_ID), {hex_id(1): 6, hex_id(2): 6, seven.uuid: 7, hex_id(3): 8}),
+    ):
+        apply(state, follow(state, change))
+        assert state.dropped == dropped
+    assert not state.uses
+
+
+def test_what_was_dropped_is_forgotten_and_what_was_never_committed_is_void() -> None:
+    state = state_of(create_topic(), data(1, 3), RetainChange(TOPIC_ID, 0, 3), VoidChange([hex_id(1), hex_id(2)]))
+    assert (state.dropped, state.void) == ({}, {hex_id(2)})
 
 
 REFUSED: dict[str, tuple[Change, str]] = {
@@ -143,6 +163,12 @@ def test_a_void_write_cannot_be_committed() -> None:
     state = state_of(create_topic(), VoidChange([hex_id(1)]))
     with pytest.raises(CorruptionError, match="void"):
         apply(state, follow(state, data(1, 3)))
+
+
+def test_a_segment_that_was_given_up_cannot_be_committed() -> None:
+    state = state_of(create_topic(), data(1, 3), VoidChange([segment(0, 3).uuid]))
+    with pytest.raises(CorruptionError, match="was void"):
+        apply(state, follow(state, SwapChange(TOPIC_ID, 0, segment(0, 3))))
 
 
 def test_a_write_whose_records_were_retained_away_can_be_made_void() -> None:

@@ -49,8 +49,9 @@ def test_a_state_is_read_as_it_was_written() -> None:
     state = full_state()
     read = decode_checkpoint(encode_checkpoint(state))
     assert encode_checkpoint(read) == encode_checkpoint(state)
-    for field in ("log_id", "number", "uid", "topics", "topic_ids", "apps", "groups", "void", "writes"):
+    for field in ("log_id", "number", "uid", "topics", "topic_ids", "apps", "groups", "void", "dropped", "uses"):
         assert getattr(read, field) == getattr(state, field), field
+    assert read.dropped
     assert read.named_objects() == state.named_objects()
     for key, partition in state.partitions.items():
         assert read.slices(*key) == state.slices(*key)

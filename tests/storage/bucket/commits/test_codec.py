@@ -43,6 +43,7 @@ CHANGES: dict[str, Change] = {
     "delete": TopicChange("delete", "t", TOPIC_ID),
     "open": OpenChange("app", 1, "q", None),
     "swap": SwapChange(TOPIC_ID, 0, segment(5, 9)),
+    "swap of a compacted segment": SwapChange(TOPIC_ID, 0, segment(5, 9)._replace(is_compacted=True)),
     "retain": RetainChange(TOPIC_ID, 0, 7),
     "void": VoidChange([hex_id(1), hex_id(2)]),
 }

@@ -1,0 +1,200 @@
+"""The collector: deletes objects that the log does not need, and says so in the log before it does.
+
+An object goes if the log does not name it, and
+
+- its write or segment was never committed, and is older than ``staged_retention_ms``; or
+- a swap, retention or the deletion of a topic dropped the last of its write or segment, longer ago than
+  ``delete_grace_ms``, so that readers of an older state are done.
+
+Ages are by the store's clock alone. They concern slow writers and readers, never what is right: a ``void`` commit names
+what is about to be deleted, and what is void is never committed. So a writer that was too slow fails, and writes again.
+
+==================================  =====================================================================
+Killed after                        What is there
+==================================  =====================================================================
+listing                             nothing has changed
+the ``void`` commit was sent        garbage that no commit can name; the next run deletes it
+some objects were deleted           the rest is such garbage
+==================================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from ..errors import ObjectMissingError
+from .commit_log import CommitLog
+from .commits.checkpoints import EVERY
+from .commits.commit import VoidChange, commit_key
+from .commits.state import State
+from .stores.patience import patiently
+from .stores.port import ObjectFacts, ObjectStore
+
+DAY_MS = 86_400_000
+CLOCK = "collector/clock"  # written to learn the store's time
+IDS_AT_ONCE = 20_000  # of a commit
+KEYS_AT_ONCE = 1000  # of a request
+CHECKPOINTS_KEPT = 10
+
+_Item = TypeVar("_Item")
+_NAME = re.compile(
+    r"staged/(?P<write>[0-9a-f]{32})/[^/]+\.data|segments/[^/]+/[0-9]+/[0-9]{20}-(?P<segment>[0-9a-f]{32})\.[a-z_]+"
+)
+
+
+class CollectLimits(NamedTuple):
+    """How long objects are kept that the log does not name, in ms."""
+
+    staged_retention_ms: int = DAY_MS
+    delete_grace_ms: int = DAY_MS
+
+
+class Collected(NamedTuple):
+    """What a run deleted, or would delete."""
+
+    uncommitted: int = 0  # writes and segments that nobody committed
+    dropped: int = 0  # writes and segments that the log had
+    objects: int = 0
+    bytes: int = 0
+    checkpoints: int = 0  # old ones
+    waiting: int = 0  # bytes that the log does not name, and that are too young
+
+    def __str__(self) -> str:
+        return (
+            f"{self.objects:,} objects with {self.bytes:,} bytes, of {self.uncommitted:,} writes and segments that "
+            f"nobody committed and {self.dropped:,} that the log no longer has; {self.checkpoints:,} old checkpoints; "
+            f"{self.waiting:,} bytes wait"
+        )
+
+
+class _Candidates(NamedTuple):
+    """Writes and segments that the log did not name when their objects were listed."""
+
+    objects: Mapping[str, Sequence[ObjectFacts]]  # by id; none: only to be forgotten
+    now_ms: int
+    limits: CollectLimits
+    old_commit: int  # what this commit or an earlier one dropped was dropped long enough ago
+
+    def doomed(self, state: State) -> dict[str, bool]:
+        """Returns the ids to delete now, and of each whether it was in the log."""
+        return {each: each in state.dropped for each in self.objects if self._is_doomed(state, each)}
+
+    def _is_doomed(self, state: State, each: str) -> bool:
+        if each in state.uses:
+            return False
+        if each in state.void:
+            return True
+        if (dropped := state.dropped.get(each)) is not None:
+            return dropped <= self.old_commit
+        newest_ms = max((facts.modified_ms for facts in self.objects[each]), default=self.now_ms)
+        return self.now_ms - newest_ms >= self.limits.staged_retention_ms
+
+
+def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: bool = False) -> Collected:
+    """Deletes what the log does not need. Several may run at once.
+
+    Raises as :meth:`CommitLog.commit`, and ObjectStoreError; run it again then.
+    """
+    limits, store = limits or CollectLimits(), log.store
+    state = log.catch_up()
+    now_ms = _store_time(log)
+    found = _listed(store, state)
+    old_commit = _newest_older(log, now_ms - limits.delete_grace_ms) if state.dropped else 0
+    found = {**{each: [] for each, number in state.dropped.items() if number <= old_commit}, **found}
+    total = Collected(checkpoints=_drop_checkpoints(log, dry_run=dry_run))
+    for ids in _divided(sorted(found), IDS_AT_ONCE):
+        candidates = _Candidates({each: found[each] for each in ids}, now_ms, limits, old_commit)
+        doomed = candidates.doomed(log.state) if dry_run else _give_up(log, candidates)
+        objects = [facts for each in doomed for facts in candidates.objects[each]]
+        if not dry_run:
+            _delete(store, [facts.key for facts in objects])
+        total = _added(total, candidates, doomed, objects)
+    return total
+
+
+def _give_up(log: CommitLog, candidates: _Candidates) -> dict[str, bool]:
+    """Commits that the objects go; returns the ids whose objects may be deleted."""
+    doomed: dict[str, bool] = {}
+
+    def propose(state: State) -> VoidChange | None:
+        nonlocal doomed
+        doomed = candidates.doomed(state)
+        new = sorted(doomed.keys() - state.void)
+        return VoidChange(new) if new else None
+
+    log.commit(propose)
+    return doomed
+
+
+def _added(
+    total: Collected, candidates: _Candidates, doomed: Mapping[str, bool], objects: Sequence[ObjectFacts]
+) -> Collected:
+    there = [each for each in doomed if candidates.objects[each]]
+    of_log = sum(doomed[each] for each in there)
+    size, listed = sum(facts.size for facts in objects), candidates.objects.values()
+    return total._replace(
+        uncommitted=total.uncommitted + len(there) - of_log,
+        dropped=total.dropped + of_log,
+        objects=total.objects + len(objects),
+        bytes=total.bytes + size,
+        waiting=total.waiting + sum(facts.size for each in listed for facts in each) - size,
+    )
+
+
+def _store_time(log: CommitLog) -> int:
+    """Returns the store's time, in ms since the epoch: that of an object which was just written."""
+    patiently(log.attempts(), lambda: log.store.put(CLOCK, b""))
+    facts = patiently(log.attempts(), lambda: log.store.head(CLOCK))
+    if facts is None:
+        raise ObjectMissingError(f"{log.store.url}/{CLOCK}: was just written, and is not there")
+    return facts.modified_ms
+
+
+def _listed(store: ObjectStore, state: State) -> dict[str, list[ObjectFacts]]:
+    """Returns the objects of writes and segments that the log does not name, by their ids."""
+    found: dict[str, list[ObjectFacts]] = {}
+    for folder in ("staged", "segments"):
+        for facts in store.list(folder):
+            name = _NAME.fullmatch(facts.key)
+            if name is not None and (each := name["write"] or name["segment"]) not in state.uses:
+                found.setdefault(each, []).append(facts)
+    return found
+
+
+def _newest_older(log: CommitLog, than_ms: int) -> int:
+    """Returns the last commit that is older, by the store's clock; 0 if none is."""
+
+    def is_older(number: int) -> bool:
+        facts = patiently(log.attempts(), lambda: log.store.head(commit_key(number)))
+        return facts is not None and facts.modified_ms <= than_ms
+
+    low, high = 0, log.state.number + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_older(middle) else (low, middle)
+    return low
+
+
+def _drop_checkpoints(log: CommitLog, *, dry_run: bool) -> int:
+    """Deletes checkpoints but the newest ones. A reader whose hint names one of them finds a newer one."""
+    last = log.state.number - CHECKPOINTS_KEPT * EVERY
+    keys = [facts.key for facts in log.store.list("checkpoints") if 0 < _number(facts.key) <= last]
+    if not dry_run:
+        _delete(log.store, keys)
+    return len(keys)
+
+
+def _number(key: str) -> int:
+    number = key.rpartition("/")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _delete(store: ObjectStore, keys: Sequence[str]) -> None:
+    for some in _divided(keys, KEYS_AT_ONCE):
+        store.delete(some)
+
+
+def _divided(items: Sequence[_Item], count: int) -> Iterator[Sequence[_Item]]:
+    yield from (items[start : start + count] for start in range(0, len(items), count))
