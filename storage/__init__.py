@@ -11,7 +11,25 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .bucket import check_store as check_store, is_store_url as is_store_url
+    from .bucket import (
+        Claim as Claim,
+        CommitLog as CommitLog,
+        DataChange as DataChange,
+        GroupOffset as GroupOffset,
+        Staged as Staged,
+        StagedTopic as StagedTopic,
+        StagedWrite as StagedWrite,
+        Stager as Stager,
+        check_store as check_store,
+        claim_app as claim_app,
+        combined as combined,
+        commit_write as commit_write,
+        ensure_topic as ensure_topic,
+        is_store_url as is_store_url,
+        open_root as open_root,
+        open_store as open_store,
+        store_url as store_url,
+    )
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
     from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
     from .config import (
@@ -299,7 +317,25 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "bucket": ["check_store", "is_store_url"],
+            "bucket": [
+                "Claim",
+                "CommitLog",
+                "DataChange",
+                "GroupOffset",
+                "Staged",
+                "StagedTopic",
+                "StagedWrite",
+                "Stager",
+                "check_store",
+                "claim_app",
+                "combined",
+                "commit_write",
+                "ensure_topic",
+                "is_store_url",
+                "open_root",
+                "open_store",
+                "store_url",
+            ],
             "classes": ["Option", "create_by_name", "number_or_text"],
             "clock": ["Clock", "SystemClock", "instant", "when_due"],
             "config": [

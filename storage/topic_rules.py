@@ -51,3 +51,14 @@ def changed_configs(
     changed = {key: value for key, value in {**configs, **changes}.items() if value is not None}
     LogConfig.from_mapping(changed, broker=broker)
     return changed
+
+
+def check_requested(
+    name: str, requested: Mapping[str, str], configs: Mapping[str, str], broker: Mapping[str, str] | None = None
+) -> None:
+    """Raises TopicExistsError if a topic with ``configs`` has another value of a requested setting."""
+    asked = LogConfig.from_mapping(requested).to_mapping()
+    found = LogConfig.from_mapping(configs, broker=broker).to_mapping()
+    for key in requested:
+        if asked[key] != found[key]:
+            raise TopicExistsError(f"topic {name!r} has {key} = {found[key]}, but {asked[key]} was requested")

@@ -16,9 +16,11 @@ import lazy_loader
 if TYPE_CHECKING:
     from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
     from .commit_log import CommitLog as CommitLog
+    from .commits.commit import DataChange as DataChange, GroupOffset as GroupOffset
     from .proposals import (
         Claim as Claim,
         StagedWrite as StagedWrite,
+        claim_app as claim_app,
         commit_write as commit_write,
         open_app as open_app,
     )
@@ -29,14 +31,16 @@ if TYPE_CHECKING:
     from .stores.probe import check_store as check_store
     from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
-    from .stores.urls import is_store_url as is_store_url
+    from .stores.urls import is_store_url as is_store_url, store_url as store_url
+    from .topics import ensure_topic as ensure_topic
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "collecting": ["CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
-            "proposals": ["Claim", "StagedWrite", "commit_write", "open_app"],
+            "commits.commit": ["DataChange", "GroupOffset"],
+            "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "root": ["open_root"],
             "staging": ["Staged", "StagedTopic", "Stager", "combined"],
             "stores.patience": ["Patience"],
@@ -44,6 +48,7 @@ else:
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
-            "stores.urls": ["is_store_url"],
+            "stores.urls": ["is_store_url", "store_url"],
+            "topics": ["ensure_topic"],
         },
     )

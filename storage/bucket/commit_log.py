@@ -73,6 +73,18 @@ class CommitLog:
                 apply(self._state, commit)
             return self._state
 
+    def is_current(self) -> bool:
+        """Whether the store has the state's last commit; if not, the log was replaced, or set back to a copy.
+
+        One request. Raises as :meth:`catch_up`.
+        """
+        with self._lock:
+            number, uid = self._state.number, self._state.uid
+            if number == 0:
+                return True  # whatever comes first follows from nothing, or is refused when it is read
+            commit = read_commit(self.store, number, self._attempts())
+            return commit is not None and commit.uid == uid
+
     def commit(self, propose: Proposal) -> Commit | None:
         """Adds a commit with what ``propose`` returns; returns it once all readers can see it, or None.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import ProducerFencedError, ProgressMismatchError, TransactionAbortedError, UnknownTopicOrPartitionError
 from ..format.tables import Int64s
+from .commit_log import CommitLog
 from .commits.commit import DataChange, GroupOffsets, OpenChange, PartitionSlices, StagedObject
 from .commits.state import State
 
@@ -25,13 +26,16 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class StagedWrite:
-    """What the tasks of a micro-batch put, to be committed as a whole."""
+    """What the tasks of a micro-batch put, to be committed as a whole.
+
+    The progress of the claim's app is ``version``, or the offsets of the group that has the app's name.
+    """
 
     write: str
     objects: Sequence[StagedObject]
     slices: Mapping[tuple[str, int], Int64s]  # by topic id and partition; columns as in a commit
     claim: Claim | None = None
-    version: int | None = None  # of the claim's app: the batch id
+    version: int | None = None  # of the claim's app
     offsets: GroupOffsets = field(default_factory=dict)
 
 
@@ -47,8 +51,16 @@ def open_app(state: State, app: str, query: str | None, run: str | None) -> Open
     return OpenChange(app, (last.epoch if last else 0) + 1, query, run)
 
 
+def claim_app(log: CommitLog, app: str, query: str | None, run: str | None) -> Claim:
+    """Takes over an app: what others write for it from now on is refused. Raises as :func:`open_app`."""
+    commit = log.commit(lambda state: open_app(state, app, query, run))
+    assert commit is not None
+    assert isinstance(commit.change, OpenChange)
+    return Claim(app, commit.change.epoch, query, run)
+
+
 def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
-    """Proposes a write; None if its version is committed already.
+    """Proposes a write; None if the app has its version, or its offsets, already.
 
     Raises UnknownTopicOrPartitionError if a topic was deleted, perhaps made again, since the tasks wrote for it;
     ProducerFencedError if another writer opened the app; TransactionAbortedError if the write's objects may be deleted:
@@ -63,11 +75,30 @@ def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
         app = state.apps.get(claim.app)
         if app is None or app.epoch != claim.epoch:
             raise ProducerFencedError(f"app {claim.app!r}: another writer took over; this one had epoch {claim.epoch}")
-        if app.version is not None and (staged.version or 0) <= app.version:
+        if _is_committed(state, staged, claim.app):
             return None
     if staged.write in state.void:
         raise TransactionAbortedError(f"write {staged.write} took too long, and its objects were given up: write again")
     return _data(state, staged)
+
+
+def _is_committed(state: State, staged: StagedWrite, app: str) -> bool:
+    """Whether the app has the write's progress, or more. Raises ProgressMismatchError if it has a part of it."""
+    last = state.apps[app].version
+    if staged.version is not None and last is not None and staged.version <= last:
+        return True
+    wanted, kept = staged.offsets.get(app, {}), state.groups.get(app, {})
+    reached = {
+        partition
+        for partition, offset in wanted.items()
+        if offset is not None and partition in kept and kept[partition].offset >= offset.offset
+    }
+    if reached and reached != wanted.keys():
+        raise ProgressMismatchError(
+            f"app {app!r} has offsets of write {staged.write} for {', '.join(sorted(reached))}, but not for "
+            f"{', '.join(sorted(wanted.keys() - reached))}: another writer uses its name"
+        )
+    return bool(reached)
 
 
 def _data(state: State, staged: StagedWrite) -> DataChange:

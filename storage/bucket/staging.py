@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from random import SystemRandom
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..format.tables import BatchHeaders, Bytes, Int64s
 from ..writing import AppendInfo, check_batch_sizes
 from .commits.commit import OBJECT, StagedObject
 from .staged_objects import TAIL, FilledSlice, encode_object
-from .stores.patience import Attempts
+from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 
 STAGED_BYTES_MAX = 32 << 20  # of an object's slices
@@ -65,14 +66,15 @@ class Stager:
         task: int,
         attempt: int,
         topics: Mapping[str, StagedTopic],
-        attempts: Callable[[], Attempts],
+        attempts: Callable[[], Attempts] | None = None,
         *,
         clock: Clock | None = None,
         limit: int = STAGED_BYTES_MAX,
     ) -> None:
         """``write``: 32 hex digits that all tasks of a commit share. ``attempts``: limits the repetitions of a put."""
         self._store, self._write, self._task, self._attempt = store, write, task, attempt
-        self._topics, self._attempts, self._clock, self._limit = topics, attempts, clock or SystemClock(), limit
+        self._topics, self._clock, self._limit = topics, clock or SystemClock(), limit
+        self._attempts = attempts or self._patient
         self._filling: dict[tuple[str, int], FilledSlice] = {}
         self._filled = 0  # bytes
         self._appended: dict[tuple[str, int], int] = defaultdict(int)  # records
@@ -86,6 +88,9 @@ class Stager:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _patient(self) -> Attempts:
+        return Attempts(Patience(), self._clock, SystemRandom())
 
     def append(self, topic: str, partition: int, batches: v2.EncodedBatches) -> AppendInfo:
         """Adds batches of validated records. Changes their buffer: offsets, epoch, producer, checksum.

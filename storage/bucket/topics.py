@@ -8,7 +8,7 @@ from uuid import uuid4
 from ..config import LogConfig
 from ..errors import TopicExistsError, UnknownTopicOrPartitionError
 from ..format.files import checkpoints, file_names
-from ..topic_rules import changed_configs, check_free, check_more_partitions, check_partitions
+from ..topic_rules import changed_configs, check_free, check_more_partitions, check_partitions, check_requested
 from .commits.commit import TopicChange
 from .commits.state import State, Topic
 
@@ -38,15 +38,14 @@ def ensure_topic(
 ) -> TopicChange | None:
     """Proposes a topic if it is missing, with one partition by default; None if it is there.
 
-    Raises TopicExistsError if the topic has another number of partitions or other ``configs``; None: any.
+    Raises TopicExistsError if the topic has another number of partitions, or other values of ``configs``; None: any.
     """
     if name not in state.topic_ids:
         return create_topic(state, name, partitions or 1, configs)
     topic = find_topic(state, name)
     if partitions not in (None, topic.partitions):
-        raise TopicExistsError(f"topic {name!r} exists with {topic.partitions} partitions, not {partitions}")
-    if configs is not None and dict(configs) != dict(topic.configs):
-        raise TopicExistsError(f"topic {name!r} exists with the settings {dict(topic.configs)}, not {dict(configs)}")
+        raise TopicExistsError(f"topic {name!r} has {topic.partitions} partitions, but {partitions} were requested")
+    check_requested(name, configs or {}, topic.configs)
     return None
 
 

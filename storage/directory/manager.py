@@ -24,7 +24,7 @@ from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
-from ..topic_rules import check_free, check_partitions
+from ..topic_rules import check_free, check_partitions, check_requested
 from ..writing import Log
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
@@ -144,7 +144,7 @@ class LogManager(LogDirectory):
                 f"topic {name!r} has {len(topic.partitions)} partitions, but {partitions} were requested"
             )
         if configs:
-            _check_configs(topic, configs)
+            check_requested(name, configs, topic.configs, topic.broker)
         return topic
 
     @contextmanager
@@ -294,12 +294,3 @@ class LogManager(LogDirectory):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _check_configs(topic: TopicDescription, configs: Mapping[str, str]) -> None:
-    """Raises TopicExistsError if a topic has other values than ``configs``; ignores settings that are not in it."""
-    asked = LogConfig.from_mapping(configs).to_mapping()
-    found = LogConfig.from_mapping(topic.configs, broker=topic.broker).to_mapping()
-    for key in configs:
-        if asked[key] != found[key]:
-            raise TopicExistsError(f"topic {topic.name!r} has {key} = {found[key]}, but {asked[key]} was requested")

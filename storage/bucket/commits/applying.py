@@ -92,7 +92,7 @@ def _check_data(state: State, change: DataChange) -> None:
         _expect(
             app is not None and change.epoch == app.epoch, f"app {change.app!r} is not open in epoch {change.epoch}"
         )
-        is_later = app is None or app.version is None or (change.version or 0) > app.version
+        is_later = change.version is None or app is None or app.version is None or change.version > app.version
         _expect(is_later, f"version {change.version} of app {change.app!r} is committed already")
     for part in change.parts:
         partition = _partition(state, part)
@@ -148,8 +148,9 @@ def _add_data(state: State, change: DataChange) -> None:
         _add_slices(_partition(state, part), part, first)
         state.uses[change.write] += len(part.slices)
     if change.app is not None:
-        epoch = state.apps[change.app].epoch
-        state.apps[change.app] = App(epoch, change.version, change.query, change.run)
+        last = state.apps[change.app]
+        version = last.version if change.version is None else change.version
+        state.apps[change.app] = App(last.epoch, version, change.query, change.run)
     _set_offsets(state, change.offsets or {})
 
 

@@ -161,7 +161,7 @@ def _read_data(fields: Fields) -> DataChange:
         objects=objects,
         parts=parts,
         app=fields.optional("app", fields.text),
-        version=fields.integer("version") if has_app else None,
+        version=fields.optional("version", fields.integer) if has_app else None,
         epoch=fields.integer("epoch", 1) if has_app else None,
         query=fields.optional("query", fields.text),
         run=fields.optional("run", fields.text),

@@ -62,7 +62,7 @@ class DataChange:
     objects: Sequence[StagedObject] = ()
     parts: Sequence[PartitionSlices] = ()
     app: str | None = None
-    version: int | None = None  # larger than the app's last one
+    version: int | None = None  # larger than the app's last one; None: ``offsets`` have the app's progress
     epoch: int | None = None  # the app's current one
     query: str | None = None
     run: str | None = None

@@ -149,6 +149,21 @@ def test_a_late_commit_that_was_given_up_is_found_by_the_next_one(store: MemoryS
     assert keys(store) == [hex_id(1), hex_id(2)]
 
 
+def test_a_log_that_was_replaced_or_set_back_is_no_longer_current(store: MemoryStore) -> None:
+    log = commit_log(store)
+    assert log.is_current()
+    older = dict(store.objects)
+    log.commit(add(1))
+    newer = dict(store.objects)
+    assert log.is_current()
+    store.objects = older
+    assert not log.is_current()
+    commit_log(store, seed=1).commit(add(2))
+    assert not log.is_current()
+    store.objects = newer
+    assert log.is_current()
+
+
 def test_a_damaged_commit_of_another_ends_the_loop(store: MemoryStore) -> None:
     log = commit_log(store)
     store.put_new(commit_key(2), b"damaged")

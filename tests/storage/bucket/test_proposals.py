@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.bucket import StagedWrite, commit_write, open_app
+from pyspark_commitlog.storage.bucket import StagedWrite, claim_app, commit_write, open_app
 from pyspark_commitlog.storage.bucket.commits.commit import (
     GroupOffset,
     OpenChange,
@@ -13,6 +15,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     TopicChange,
     VoidChange,
 )
+from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.bucket.proposals import Claim
 from pyspark_commitlog.storage.errors import (
     ProducerFencedError,
@@ -20,7 +23,8 @@ from pyspark_commitlog.storage.errors import (
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from tests.support.stores.commits import TOPIC_ID, create_topic, data, hex_id, state_of
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, state_of
+from tests.support.stores.memory_store import MemoryStore
 
 ROWS = np.array([(0, 0, 100, 1, 1, 5)], np.int64)
 BEGUN = (create_topic(), OpenChange("app", 1, "q"), data(1, 3, app="app", version=5, epoch=1, query="q"))
@@ -80,3 +84,43 @@ def test_a_write_without_an_app_has_no_version() -> None:
     change = commit_write(state_of(*BEGUN), StagedWrite(hex_id(2), [StagedObject(0, 0, 0, 100)], {(TOPIC_ID, 0): ROWS}))
     assert change is not None
     assert (change.app, change.version, change.epoch, change.offsets) == (None, None, None, None)
+
+
+# --- progress as offsets of the group that has the app's name
+
+
+def with_progress(**offsets: int) -> StagedWrite:
+    own = {f"__sink.{topic}-0": GroupOffset(offset, "") for topic, offset in offsets.items()}
+    claim = Claim("other", 1, "q", "run")
+    return StagedWrite(hex_id(3), [StagedObject(0, 0, 0, 100)], {(TOPIC_ID, 0): ROWS}, claim, offsets={"other": own})
+
+
+def progressed(**offsets: int) -> State:
+    state = state_of(create_topic(), OpenChange("other", 1, "q"))
+    change = commit_write(state, with_progress(**offsets))
+    assert change is not None
+    assert change.version is None
+    return state_of(create_topic(), OpenChange("other", 1, "q"), replace(change, write=hex_id(1)))
+
+
+def test_offsets_that_are_committed_are_skipped() -> None:
+    state = progressed(t=5, u=5)
+    assert state.apps["other"].version is None
+    for offset in (0, 4, 5):
+        assert commit_write(state, with_progress(t=offset, u=offset)) is None
+    assert commit_write(state, with_progress(t=6, u=6)) is not None
+    assert commit_write(state, with_progress(v=1)) is not None
+
+
+def test_offsets_of_which_a_part_is_committed_are_refused() -> None:
+    with pytest.raises(ProgressMismatchError, match=r"__sink\.t-0, but not for __sink\.u-0"):
+        commit_write(progressed(t=5, u=4), with_progress(t=5, u=5))
+
+
+def test_a_claim_fences_the_one_before() -> None:
+    log = commit_log(MemoryStore())
+    log.commit(lambda _: create_topic())
+    assert claim_app(log, "other", "q", None) == Claim("other", 1, "q", None)
+    assert claim_app(log, "other", "q", None).epoch == 2
+    with pytest.raises(ProducerFencedError):
+        log.commit(lambda state: commit_write(state, with_progress(t=1)))

@@ -63,7 +63,7 @@ def test_a_missing_topic_is_made_and_one_that_fits_is_used(state: State) -> None
     made = ensure_topic(state, "other")
     assert made is not None
     assert made.partitions == 1
-    for partitions, configs in ((None, None), (2, None), (None, {"retention.ms": "5"})):
+    for partitions, configs in ((None, None), (2, None), (None, {}), (None, {"retention.ms": "5"})):
         assert ensure_topic(state, "t", partitions, configs) is None
 
 
@@ -75,8 +75,8 @@ def test_a_missing_topic_is_made_and_one_that_fits_is_used(state: State) -> None
         (lambda state: create_topic(state, "u", 0), InvalidConfigError, "from 1"),
         (lambda state: create_topic(state, "u", 10**6), InvalidConfigError, "from 1"),
         (lambda state: create_topic(state, "u", 1, {"retention": "5"}), InvalidConfigError, "did you mean"),
-        (lambda state: ensure_topic(state, "t", 3), TopicExistsError, "2 partitions, not 3"),
-        (lambda state: ensure_topic(state, "t", configs={}), TopicExistsError, "settings"),
+        (lambda state: ensure_topic(state, "t", 3), TopicExistsError, "2 partitions, but 3"),
+        (lambda state: ensure_topic(state, "t", configs={"retention.ms": "6"}), TopicExistsError, "= 5, but 6"),
         (lambda state: alter_configs(state, "none", {}), UnknownTopicOrPartitionError, "'none'"),
         (lambda state: alter_configs(state, "t", {"cleanup.policy": None}), InvalidConfigError, "to reset"),
         (lambda state: alter_configs(state, "t", {"retention.ms": "x"}), InvalidConfigError, "retention.ms"),

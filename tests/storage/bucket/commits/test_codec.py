@@ -36,6 +36,7 @@ CHANGES: dict[str, Change] = {
     "data": data(1, 3, 4, app="app", version=0, epoch=1, query="q", run="r", offsets=OFFSETS),
     "data without an app": data(1, 3),
     "data without records": DataChange(hex_id(1)),
+    "data without a version": data(1, 3, app="app", epoch=1, offsets=OFFSETS),
     "offsets": OffsetsChange(OFFSETS),
     "create": create_topic(),
     "alter": TopicChange("alter", "t", TOPIC_ID, configs={"retention.ms": "1"}),
