@@ -66,7 +66,9 @@ class CommitLogDataSource(DataSource):
         return write.BatchWrite(schema, write.WriteOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
-        raise write.refuse_stream()
+        if overwrite:
+            raise write.refuse_overwrite()
+        return write.StreamWrite(schema, self.options)
 
 
 DefaultSource = CommitLogDataSource

@@ -1,7 +1,8 @@
-"""Writing from Spark: the foreachBatch sink and ``df.write``, each write one transaction.
+"""Writing from Spark: the foreachBatch sink, ``df.write`` and ``writeStream``, each write visible as a whole or not.
 
-``targets`` has the topics that are written, ``task`` what a worker does, ``kept_writers`` the driver's writers, and
-``exactly_once/`` the progress of queries, compared with their checkpoints.
+``targets`` has the topics that are written, ``task`` what a worker does, ``kept_writers`` the driver's writers,
+``exactly_once/`` the progress of queries, compared with their checkpoints, and ``publication/`` how rows become visible
+in a log directory or on an object store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         BatchWrite as BatchWrite,
         WriteOptions as WriteOptions,
         refuse_overwrite as refuse_overwrite,
-        refuse_stream as refuse_stream,
     )
     from .exactly_once.checkpoint import check_readable as check_readable
     from .exactly_once.progress import Run as Run
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Partitioner as Partitioner,
         RowPartitioner as RowPartitioner,
     )
+    from .stream import StreamWrite as StreamWrite
     from .targets import ProducerSettings as ProducerSettings
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -36,7 +37,8 @@ else:
         submod_attrs={
             "answers": ["Written"],
             "classic_session": ["committed_version"],
-            "dataframe": ["BatchWrite", "WriteOptions", "refuse_overwrite", "refuse_stream"],
+            "dataframe": ["BatchWrite", "WriteOptions", "refuse_overwrite"],
+            "stream": ["StreamWrite"],
             "exactly_once.checkpoint": ["check_readable"],
             "exactly_once.progress": ["Run"],
             "foreach_batch": ["commitlog_sink"],

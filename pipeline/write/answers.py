@@ -7,6 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+Blob = bytes  # below, the name is that of a field
+
 
 class Written(NamedTuple):
     """What one task wrote to one partition."""
@@ -41,6 +43,7 @@ class Answer(NamedTuple):
     refused: str | None = None  # the task must not write: it is late, or a second attempt
     unwritable: str | None = None  # names a row of the task's input that no topic accepts, with the reason
     misplaced: str | None = None  # what is wrong with the user's partitioner
+    staged: Blob | None = None  # what the task put in an object store, for the commit
 
 
 ARROW_ANSWER = pa.schema(
@@ -51,6 +54,7 @@ ARROW_ANSWER = pa.schema(
         ("refused", pa.string()),
         ("unwritable", pa.string()),
         ("misplaced", pa.string()),
+        ("staged", pa.binary()),
     ]
 )
 ANSWER = from_arrow_schema(ARROW_ANSWER)  # the same for Spark

@@ -1,9 +1,9 @@
-"""``df.write.format("commitlog").mode("append")``: writes a DataFrame to topics in one Kafka transaction.
+"""``df.write.format("commitlog").mode("append")``: writes a DataFrame to topics, all of it or nothing.
 
-Spark plans a write and commits it in different processes, so no lock can cover both: the plan begins the transaction,
-and the commit succeeds only if nobody has ended the transaction since. A second write under the same ``txnAppId`` that
-begins in between ends it, as a second producer with the same ``transactional.id`` does in Kafka; the retention job does
-the same after ``transaction.timeout.ms``. The first write then fails, and none of its rows ever become visible.
+Spark plans a write and commits it in different processes, so no lock can cover both: the plan begins the write, and the
+commit succeeds only if nobody has ended it since. A second write under the same ``txnAppId`` that begins in between
+ends it, as a second producer with the same ``transactional.id`` does in Kafka; in a log directory, the retention job
+does the same after ``transaction.timeout.ms``. The first write then fails, and none of its rows ever become visible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,18 +19,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ...storage import (
-    GroupOffsets,
     InvalidConfigError,
-    LogManager,
-    TransactionCoordinator,
-    TransactionRefusedError,
 )
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, SAVE, WriteColumns, check_names, missing_path
 from .answers import Answer
-from .exactly_once.log_ends import check_partitions
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
+from .publication import opening
+from .publication.port import Publication, Write
 from .targets import PRODUCER_SETTINGS, Targets, is_producers
 from .task import TaskWriter, WritePlan, drain
 
@@ -53,14 +49,18 @@ class WriteOptions:
     version: int
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Parses options, ignoring the case of names.
+    def parse(cls, options: Mapping[str, str], *passed: str, is_query: bool = False) -> Self:
+        """Parses options, ignoring the case of names. ``passed``: names of others that may be there.
+
+        ``is_query``: of a streaming query, whose batch id is the version.
 
         Raises InvalidConfigError for an unknown option, which it names with the most similar known one, and for an
         invalid value.
         """
         given = {name.lower(): value for name, value in options.items()}
-        check_names(options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK, *filter(is_producers, given))
+        check_names(
+            options, (*_OURS, *PRODUCER_SETTINGS), "a write", _OF_SPARKS_SINK, *passed, *filter(is_producers, given)
+        )
         if "path" not in given:
             raise missing_path("save", options, SAVE)
         targets = Targets.parse(
@@ -73,52 +73,49 @@ class WriteOptions:
             bad_records=given.get("badrecords"),
         )
         app_id, version = given.get("txnappid"), Given(given).whole("txnVersion", VERSION_MAX, least=0)
-        if (app_id is None) != (version is None):
+        if is_query and version is not None:
+            raise InvalidConfigError("option txnVersion is for a batch write: the version of a query is its batch id")
+        if not is_query and (app_id is None) != (version is None):
             raise InvalidConfigError(
                 "options txnAppId (the writer's name) and txnVersion (the number of its write) must be given together"
             )
-        if app_id is not None and version is not None:
+        if app_id is not None:
             check_app_id(app_id)
         return cls(targets, app_id, version or 0)
 
 
 class BatchWrite(DataSourceArrowWriter):
-    """One write of a DataFrame: begins its transaction when Spark plans the write.
+    """One write of a DataFrame: begins when Spark plans it.
 
     Spark pickles it and sends it to the tasks, which call :meth:`write`, and to the process that calls :meth:`commit`
     or :meth:`abort`.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Begins the transaction. Raises the errors of ``commitlog_sink``'s function, before anything is written."""
+        """Begins the write. Raises the errors of ``commitlog_sink``'s function, before anything is written."""
         targets = options.targets
         WriteColumns.of(schema, str(targets), by_topic=targets.by_column)
         self._version = options.version
         self._is_named = options.app_id is not None
         self._app_id = options.app_id or f"batch-{uuid.uuid4()}"
         self._directory = targets.directory
-        with LogManager.open(targets.directory, create=True) as manager:
-            self._plan = self._begin(manager, targets)
+        self._plan = self._begin(targets)
 
-    def _begin(self, manager: LogManager, targets: Targets) -> WritePlan | None:
-        """Begins the transaction. Returns the plan for the tasks, or None if this version was written before."""
-        topics = targets.prepare(manager)
+    def _begin(self, targets: Targets) -> WritePlan | None:
+        """Begins the write. Returns the plan for the tasks, or None if this version was written before."""
+        topics = opening.prepared(targets)
         timeout_ms = targets.producer.transaction_timeout_ms
-        with TransactionCoordinator.open(manager, self._app_id, timeout_ms=timeout_ms) as coordinator:
-            progress = self._progress(manager)
-            check_partitions(manager, progress.ends(topics), topics)
+        with opening.taken(self._directory, self._app_id, timeout_ms, is_named=self._is_named) as publication:
+            progress = self._progress(publication)
+            publication.check(progress, topics)
             done = frozenset(name for name in targets.names if progress.is_done(name))
             if done == set(targets.names):
                 return None
             wanted = {name: topic for name, topic in topics.items() if name not in done}
-            groups = [self._app_id] if self._is_named else []
-            partitions = [each for topic in wanted.values() for each in topic.topic_partitions]
-            transaction = coordinator.begin(partitions, groups=groups, counted=progress.counted(wanted))
-            return WritePlan.of(targets, wanted, done, transaction, self._version, unsynced={})
+            return WritePlan.of(targets, wanted, done, publication.begin(wanted, progress), self._version)
 
-    def _progress(self, manager: LogManager) -> Progress:
-        offsets = GroupOffsets(manager).fetch_to_commit(self._app_id) if self._is_named else {}
-        return Progress(Run(self._app_id, "", ""), self._version, offsets)
+    def _progress(self, publication: Publication) -> Progress:
+        return Progress(Run(self._app_id, "", ""), self._version, publication.committed())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self._plan is None:
@@ -127,27 +124,25 @@ class BatchWrite(DataSourceArrowWriter):
         return Report(TaskWriter(self._plan).answers(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commits the transaction.
+        """Makes the rows visible.
 
-        Raises TransactionAbortedError if a task ran twice, and TransactionRefusedError if another write or the
-        retention job ended the transaction.
+        Raises TransactionAbortedError if a task appended twice, and TransactionRefusedError if another write or the
+        retention job ended this one.
         """
         if self._plan is None:
             return
-        written = written_by_tasks(
-            [answer for message in messages if isinstance(message, Report) for answer in message.answers]
-        )
-        with LogManager.open(self._directory) as manager:
-            coordinator = TransactionCoordinator.resume(manager, self._plan.transaction)
-            warn_if_old(manager, f"write {self._app_id}", written)
-            parts, offsets = self._progress(manager).to_commit(self._plan.wanted, written, self._plan.topics)
-            coordinator.commit(self._plan.transaction, parts, offsets if self._is_named else {})
+        plan = self._plan
+        answers = [answer for message in messages if isinstance(message, Report) for answer in message.answers]
+        written = written_by_tasks(answers)
+        warn_if_old(self._directory, plan.topics, f"write {self._app_id}", written)
+        with opening.resumed(self._directory, plan.ticket, is_named=self._is_named) as publication:
+            write = Write(plan.ticket, plan.topics, sorted(plan.wanted), self._progress(publication))
+            publication.decision(write, answers, written)()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Aborts the transaction unless it is decided already: Spark also calls this after a failed commit."""
+        """Ends the write unless it is decided already: Spark also calls this after a failed commit."""
         if self._plan is not None:
-            with LogManager.open(self._directory) as manager, suppress(TransactionRefusedError):
-                TransactionCoordinator.resume(manager, self._plan.transaction).abort(self._plan.transaction)
+            opening.abort(self._directory, self._plan.ticket)
 
 
 @dataclass
@@ -162,16 +157,6 @@ def refuse_overwrite() -> InvalidConfigError:
     return InvalidConfigError(
         'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records are '
         "deleted by retention.ms and retention.bytes, and all of them with the topic"
-    )
-
-
-def refuse_stream() -> InvalidConfigError:
-    """Returns the error for ``writeStream.format("commitlog")``."""
-    return InvalidConfigError(
-        "writing each row of a streaming query exactly once needs foreachBatch, since Spark's Python sinks have no "
-        "step before the tasks in which a transaction could begin. Use instead: from pyspark_commitlog import "
-        "commitlog_sink; df.writeStream.foreachBatch(commitlog_sink(topic='…', log_dir='…'))"
-        ".option('checkpointLocation', '…').start()"
     )
 
 

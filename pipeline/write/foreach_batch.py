@@ -16,20 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
-from ...storage import (
-    InvalidConfigError,
-    LogManager,
-    TopicDescription,
-    TopicPartition,
-    Transaction,
-    TransactionAbortedError,
-)
+from ...storage import TopicDescription, TransactionAbortedError
 from ..rows import LongRowError, WriteColumns
 from .answers import ANSWER, Answer, Written
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
 from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
 from .old_records import warn_if_old
+from .publication import opening
+from .publication.port import Ticket, Write
 from .targets import Targets
 from .task import TaskWriter, WritePlan
 
@@ -96,7 +91,7 @@ class CommitLogSink:
     def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
         """Writes ``frame``. Returns what each task wrote, or an empty list for a batch that was written before."""
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)
-        refuse_speculation(frame.sparkSession)
+        opening.check_session(frame.sparkSession, self._targets.directory)
         check_version(batch_id, "the batch id")
         session = frame.sparkSession
         run = Run.of(session, self._app_id)
@@ -107,16 +102,17 @@ class CommitLogSink:
 
     def _write(self, rows: DataFrame, run: Run, version: int, checkpoint: Checkpoint, plan: Plan) -> list[Written]:
         directory = self._targets.directory
-        with LogManager.open(directory, create=True) as manager:
-            if not manager.filesystem.list(directory):  # perhaps its disk is not mounted: create nothing there
-                target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
-                Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
-            topics = self._targets.prepare(manager)
+
+        def check_new() -> None:
+            target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
+            Progress(run, version, {}).check_remembered(_remembered(target, checkpoint), directory)
+
+        topics = opening.prepared(self._targets, check_new)
         target = Target(run.app_id, directory, {name: topics[name].topic_id for name in self._targets.names})
         with writing(directory, run, topics) as writer:
-            progress = Progress(run, version, writer.groups.fetch_to_commit(run.app_id), plan)
+            progress = Progress(run, version, writer.publication.committed(), plan)
             progress.check_remembered(_remembered(target, checkpoint), directory)
-            writer.check_partitions(progress.ends(topics), topics)
+            writer.publication.check(progress, topics)
             batch = _MicroBatch(writer, self._targets, topics, progress)
             with checkpoint.secured(target, progress.notes(target.topics)) as secured:
                 return batch.write(rows, secured)
@@ -168,36 +164,34 @@ class _MicroBatch:
                 attempt += 1
 
     def _try(self, rows: DataFrame, secured: Future[None]) -> list[Written]:
-        """Runs one transaction: begins it, writes with one Spark job, and commits it with the offsets, or aborts it.
+        """Begins a write, runs it with one Spark job, and commits it with the progress, or aborts it.
 
         Returns what each task wrote.
         """
-        coordinator = self._writer.coordinator
-        partitions = [each for topic in self._topics.values() for each in topic.topic_partitions]
+        publication, progress = self._writer.publication, self._progress
         began_s = time.monotonic()
-        counted = self._progress.counted(self._topics)
-        transaction = coordinator.begin(partitions, groups=[self._progress.run.app_id], counted=counted)
-        with AbortOnError(self._writer, transaction) as guard:
-            written = written_by_tasks(self._run_tasks(transaction, rows))
-            warn_if_old(self._writer.manager, f"batch {self._progress.version} of {self._progress.run.app_id}", written)
-            parts, offsets = self._progress.to_commit(self.wanted, written, self._topics)
+        ticket = publication.begin(self._topics, progress)
+        with AbortOnError(self._writer, ticket) as guard:
+            answers = self._run_tasks(ticket, rows)
+            written = written_by_tasks(answers)
+            what = f"batch {progress.version} of {progress.run.app_id}"
+            warn_if_old(self._targets.directory, self._topics, what, written)
+            commit = publication.decision(Write(ticket, self._topics, self.wanted, progress), answers, written)
             secured.result()
             guard.is_armed = False  # commit aborts by itself, or must not be followed by an abort
             committing_s = time.monotonic()
-            coordinator.commit(transaction, parts, offsets)
+            written = commit()
         ended_s = time.monotonic()
         self._writer.newest = SinkBatch(
             self._targets.directory, self._progress.run.app_id, written, ended_s - began_s, ended_s - committing_s
         )
         return written
 
-    def _run_tasks(self, transaction: Transaction, rows: DataFrame) -> list[Answer]:
-        """Runs the tasks and returns their answers. If they run on this machine, syncs for them while they write."""
-        syncing: AbstractContextManager[dict[TopicPartition, int]] = nullcontext({})
-        if _tasks_run_here(rows.sparkSession):
-            syncing = self._writer.coordinator.syncing(transaction)
-        with syncing as unsynced, self._described(rows.sparkSession):
-            plan = WritePlan.of(self._targets, self._topics, self._done, transaction, self._progress.version, unsynced)
+    def _run_tasks(self, begun: Ticket, rows: DataFrame) -> list[Answer]:
+        """Runs the tasks and returns their answers."""
+        running = self._writer.publication.running(begun, are_here=_tasks_run_here(rows.sparkSession))
+        with running as ticket, self._described(rows.sparkSession):
+            plan = WritePlan.of(self._targets, self._topics, self._done, ticket, self._progress.version)
             return _run(TaskWriter(plan), rows, may_be_long=self._writer.has_long_rows)
 
     def _described(self, session: SparkSession) -> AbstractContextManager[None]:
@@ -259,11 +253,11 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 class AbortOnError:
-    """Aborts a transaction if the block ends with any exception while ``is_armed`` is set."""
+    """Aborts a write if the block ends with any exception while ``is_armed`` is set."""
 
-    def __init__(self, writer: KeptWriter, transaction: Transaction) -> None:
+    def __init__(self, writer: KeptWriter, ticket: Ticket) -> None:
         self._writer = writer
-        self._transaction = transaction
+        self._ticket = ticket
         self.is_armed = True
 
     def __enter__(self) -> AbortOnError:
@@ -271,13 +265,4 @@ class AbortOnError:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None and self.is_armed:
-            self._writer.coordinator.abort(self._transaction)
-
-
-def refuse_speculation(session: SparkSession) -> None:
-    """Raises InvalidConfigError under ``spark.speculation``."""
-    if session.conf.get("spark.speculation", "false") == "true":
-        raise InvalidConfigError(
-            "spark.speculation=true starts a task twice, and both would append: set it to false for a query that "
-            "writes to a log"
-        )
+            self._writer.publication.abort(self._ticket)

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...storage import GroupOffsets, LogManager, LogStoreError, TopicDescription, TransactionCoordinator, this_process
+from ...storage import LogStoreError, TopicDescription
 from .answers import Written
 from .exactly_once.checkpoint import Note, Remembered
-from .exactly_once.log_ends import Ends, check_partitions
 from .exactly_once.progress import Run, progress_key, set_back, written_twice
+from .publication import opening
 
 logger = logging.getLogger(__name__)
 
@@ -32,58 +32,34 @@ class SinkBatch(NamedTuple):
 
 
 class KeptWriter:
-    """The driver's writer under one transactional id, which it keeps locked until :meth:`close`.
+    """The driver's writer under one name, which it keeps until :meth:`close`.
 
     For one thread at a time, which :func:`writing` ensures.
     """
 
-    def __init__(self, directory: str, app_id: str) -> None:
-        """Locks the transactional id, and ends a transaction that its last holder did not end.
+    def __init__(self, directory: str, run: Run) -> None:
+        """Takes over the name, and ends a transaction that its last holder did not end.
 
-        Raises LogDirLockedError while another process holds the transactional id.
+        Raises LogDirLockedError while another process holds the name in a directory.
         """
-        self.manager = LogManager.open(directory)
+        self.publication = opening.kept(directory, run)
         self._topics: dict[str, TopicDescription] = {}
-        self._inodes: dict[str, int | None] = {}
-        self._checked: set[str] = set()  # topics
         self.newest: SinkBatch | None = None
         self.has_long_rows = False  # whether the query had rows that are too long for Arrow messages
-        try:
-            self.coordinator = TransactionCoordinator.open(self.manager, app_id, holder=this_process())
-        except BaseException:
-            self.manager.close()
-            raise
-        self.groups = GroupOffsets(self.manager)
-        self._app_id = app_id
 
     def is_current(self, topics: Mapping[str, TopicDescription]) -> bool:
-        """Whether the directories and settings of the open logs are unchanged, compared with :meth:`note`."""
+        """Whether the log and the settings of its topics are unchanged, compared with :meth:`note`."""
         are_same = all(self._topics.get(name, topic) == topic for name, topic in topics.items())
-        return are_same and self._inodes_of(self._inodes) == self._inodes
+        return are_same and self.publication.is_current()
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Stores the settings of topics and the inodes of their directories, for :meth:`is_current` to compare."""
+        """Stores the settings of topics, for :meth:`is_current` to compare."""
         self._topics.update(topics)
-        partitions = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
-        partitions += [self.groups.partition_of(self._app_id)]
-        directories = [self.manager.directory, *(self.manager.partition_path(*partition) for partition in partitions)]
-        self._inodes |= self._inodes_of(path for path in directories if path not in self._inodes)
-
-    def _inodes_of(self, directories: Iterable[str]) -> dict[str, int | None]:
-        found = {path: self.manager.filesystem.status(path) for path in directories}
-        return {path: None if status is None else status.inode for path, status in found.items()}
-
-    def check_partitions(self, ends: Mapping[str, Ends], topics: Mapping[str, TopicDescription]) -> None:
-        """Raises ProgressMismatchError if a partition was set back, or belongs to another topic.
-
-        Checks each topic only once, because logs that are open notice changed files themselves.
-        """
-        check_partitions(self.manager, {name: ends[name] for name in ends.keys() - self._checked}, topics)
-        self._checked |= topics.keys()
+        self.publication.note(topics)
 
     def progress(self) -> dict[str, Note]:
         """Returns the newest batch that is committed in the log for this writer, by topic."""
-        offsets = self.groups.fetch_to_commit(self._app_id)
+        offsets = self.publication.committed()
         taken = {name: offsets.get(progress_key(name)) for name in self._topics}
         return {
             name: Note(found.offset - 1, found.offset, self._topics[name].topic_id)
@@ -92,11 +68,8 @@ class KeptWriter:
         }
 
     def close(self) -> None:
-        """Closes the logs cleanly and releases the transactional id."""
-        try:
-            self.coordinator.close(keep_lock_file=True)
-        finally:
-            self.manager.close()
+        """Closes the logs cleanly and releases the name."""
+        self.publication.close()
 
 
 class _Slot:
@@ -126,7 +99,7 @@ class _Slot:
     def _checkpoint(self) -> None:
         with self.turn:
             if self.writer is not None:
-                self.writer.coordinator.checkpoint()
+                self.writer.publication.checkpoint()
 
     def remembered(self) -> list[Remembered]:
         """Returns the newest batch of each topic that this process saw in the log."""
@@ -143,7 +116,7 @@ class _Slot:
         for each in self.remembered():
             has = found[each.topic].before if each.topic in found else 0
             if has < each.note.before:
-                raise set_back(each, app_id, self.writer.manager.directory, has)
+                raise set_back(each, app_id, self.writer.publication.directory, has)
 
     def forget(self) -> None:
         """Closes the writer and discards what this process knows of its batches."""
@@ -159,10 +132,10 @@ class _Slot:
             try:
                 writer.close()
             except (LogStoreError, OSError) as error:
-                logger.warning("%s: %s", writer.manager.directory, error)
+                logger.warning("%s: %s", writer.publication.directory, error)
 
 
-_slots: dict[tuple[str, str], _Slot] = {}  # by directory and transactional id
+_slots: dict[tuple[str, str], _Slot] = {}  # by directory and name
 _slots_turn = threading.Lock()
 
 
@@ -180,7 +153,7 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
         if slot.writer is not None and not slot.writer.is_current(topics):
             slot.drop()
         if slot.writer is None:
-            slot.writer = KeptWriter(directory, run.app_id)
+            slot.writer = KeptWriter(directory, run)
         try:
             slot.writer.note(topics)
             slot.run_id = run.run_id

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from ...storage import LogManager, instant
+from ...storage import LogConfig, SystemClock, TopicDescription, instant
 from .answers import Written
 
 logger = logging.getLogger(__name__)
@@ -13,21 +13,27 @@ logger = logging.getLogger(__name__)
 _warned: set[tuple[str, str]] = set()  # directories and topics that this process warned of
 
 
-def warn_if_old(manager: LogManager, what: str, written: Iterable[Written]) -> None:
+def warn_if_old(directory: str, topics: Mapping[str, TopicDescription], what: str, written: Iterable[Written]) -> None:
     """Logs a warning, once per topic, if the records that ``what`` wrote are already older than retention.ms."""
     newest: dict[str, int] = {}
     for each in written:
         newest[each.topic] = max(newest.get(each.topic, -1), each.newest_ms)
     for topic, newest_ms in newest.items():
-        if newest_ms >= 0 and (manager.directory, topic) not in _warned:
-            _warn_if_old(manager, what, topic, newest_ms)
+        if newest_ms >= 0 and (directory, topic) not in _warned and _is_old(topics[topic], newest_ms):
+            _warned.add((directory, topic))
+            _warn(what, topic, newest_ms, _config(topics[topic]).retention_ms)
 
 
-def _warn_if_old(manager: LogManager, what: str, topic: str, newest_ms: int) -> None:
-    config = manager.config(topic)
-    if not config.delete or config.retention_ms < 0 or newest_ms >= manager.clock.now_ms() - config.retention_ms:
-        return
-    _warned.add((manager.directory, topic))
+def _is_old(topic: TopicDescription, newest_ms: int) -> bool:
+    config = _config(topic)
+    return config.delete and 0 <= config.retention_ms < SystemClock().now_ms() - newest_ms
+
+
+def _config(topic: TopicDescription) -> LogConfig:
+    return LogConfig.from_mapping(topic.configs, broker=topic.broker)
+
+
+def _warn(what: str, topic: str, newest_ms: int, retention_ms: int) -> None:
     logger.warning(
         "%s: the newest record for topic %s is from %s, which is older than retention.ms = %d allows: retention "
         "deletes segments with only such records; a segment in which a transaction ended is deleted that long after "
@@ -35,5 +41,5 @@ def _warn_if_old(manager: LogManager, what: str, topic: str, newest_ms: int) -> 
         what,
         topic,
         instant(newest_ms),
-        config.retention_ms,
+        retention_ms,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Self
@@ -19,6 +19,8 @@ from ...storage import (
     check_takes_records,
     check_whole,
     did_you_mean,
+    is_store_url,
+    store_url,
     target_compression,
 )
 from ..read import local_directory
@@ -49,6 +51,8 @@ _REFUSED = {
     "interceptor.classes": "there is no producer to intercept",
     "transactional.id": "set txnAppId instead",
 }
+
+Ensure = Callable[[str, int | None, Mapping[str, str] | None], TopicDescription]  # name, partitions, settings
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +100,7 @@ class ProducerSettings:
 class Targets:
     """The topics that a sink writes to, and their settings."""
 
-    directory: str  # absolute
+    directory: str  # absolute, or the URL of an object store
     names: tuple[str, ...]
     by_column: bool  # the column topic names each row's topic; otherwise there is only one topic
     partitions: int | None  # of each topic; None: as many as it has, or 1 for a new topic
@@ -136,7 +140,8 @@ class Targets:
                 "name another topic"
             )
         settings = ProducerSettings.parse(producer or {})
-        return cls(local_directory(log_dir), names, topics is not None, partitions, own, settings, bad_records)
+        directory = store_url(log_dir) if is_store_url(log_dir) else local_directory(log_dir)
+        return cls(directory, names, topics is not None, partitions, own, settings, bad_records)
 
     def __str__(self) -> str:
         return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"
@@ -149,19 +154,24 @@ class Targets:
         partitions of a topic are missing in the directory.
         """
         manager.check_writable()
-        found = {
-            name: manager.ensure_topic(name, partitions=self.partitions, configs=self.configs) for name in self.names
-        }
+        found = self.prepared(
+            lambda name, count, configs: manager.ensure_topic(name, partitions=count, configs=configs)
+        )
+        for each in found.values():
+            check_whole(manager, each)
+        return found
+
+    def prepared(self, ensure: Ensure) -> dict[str, TopicDescription]:
+        """As :meth:`prepare`, with ``ensure`` to return a topic, or create it."""
+        found = {name: ensure(name, self.partitions, self.configs) for name in self.names}
         if self.bad_records is not None:
-            bad = manager.ensure_topic(self.bad_records)
+            bad = ensure(self.bad_records, None, None)
             if LogConfig.from_mapping(bad.configs, broker=bad.broker).compact:
                 raise InvalidConfigError(
                     f"badRecords = {bad.name!r}: the topic is compacted, and would delete rows or refuse them: name a "
                     "topic without compaction"
                 )
             found[bad.name] = bad
-        for each in found.values():
-            check_whole(manager, each)
         return found
 
 

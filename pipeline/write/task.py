@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.taskcontext import TaskContext  # pyspark does not export it if only Connect's client is installed
 
 from ...storage import (
-    AppendInfo,
     BatchFields,
     Divided,
     EncodedBatches,
@@ -27,8 +26,6 @@ from ...storage import (
     ShareEncoder,
     TopicDescription,
     TopicPartition,
-    Transaction,
-    TransactionalWriter,
     TransactionRefusedError,
     bytes_in_batch,
     find_refused,
@@ -39,7 +36,8 @@ from .answers import ARROW_ANSWER, Answer, Written
 from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
 from .partitioners.chooser import UNKNOWN, Chooser, PartitionerError, Rows, Source
 from .partitioners.setting import KafkasPartitioner
-from .targets import ProducerSettings, Targets, manager_for
+from .publication.port import Append, TaskNumbers, Ticket
+from .targets import ProducerSettings, Targets
 
 # The bytes of rows that a task encodes and appends at once. Nearly half the time of an append of some megabytes does
 # not depend on its size, so a task with many rows appends many at once. But only appended rows are on their way to
@@ -49,7 +47,6 @@ TABLE_BYTES_MAX = 24 * 2**20  # the most to wait for; half as much again may arr
 PART_BYTES_MIN = 2**15  # wait for at least this many bytes per partition on average, so that record batches are large,
 PARTS_BYTES_MAX = 32 * 2**20  # but for no more than this in all partitions
 
-Append = Callable[[str, int, EncodedBatches], AppendInfo]
 Bytes = npt.NDArray[np.uint8]
 NOWHERE = -1  # in place of a partition: the row is not written
 
@@ -64,9 +61,8 @@ class WritePlan:
     done: frozenset[str]  # topics that already have this version; their rows are skipped
     bad_records: str | None
     producer: ProducerSettings
-    transaction: Transaction
+    ticket: Ticket
     version: int
-    unsynced: Mapping[TopicPartition, int]  # base offset of the active segment that the driver syncs, by partition
 
     @classmethod
     def of(
@@ -74,11 +70,10 @@ class WritePlan:
         targets: Targets,
         topics: Mapping[str, TopicDescription],
         done: frozenset[str],
-        transaction: Transaction,
+        ticket: Ticket,
         version: int,
-        unsynced: Mapping[TopicPartition, int],
     ) -> Self:
-        """Returns the plan for a transaction.
+        """Returns the plan for a write that has begun.
 
         ``topics`` are those of the targets that are not done, and the topic for bad records.
         """
@@ -89,14 +84,13 @@ class WritePlan:
             done=done,
             bad_records=targets.bad_records,
             producer=targets.producer,
-            transaction=transaction,
+            ticket=ticket,
             version=version,
-            unsynced=dict(unsynced),
         )
 
     @property
     def app_id(self) -> str:
-        return self.transaction.transactional_id
+        return self.ticket.app_id
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -121,12 +115,11 @@ class UnwritableRowError(InvalidRecordError):
 class TaskWriter:
     """Writes the rows of one task. A function for ``mapInArrow``; :meth:`answers` is for Arrow messages.
 
-    Appends whenever enough rows have arrived, which limits the memory of a task. Before it returns, syncs all
-    partitions that it wrote to, except the segments that the driver syncs (``plan.unsynced``).
+    Appends whenever enough rows have arrived, which limits the memory of a task. Before it returns, makes durable what
+    it wrote, except the segments of a log directory that the driver syncs.
 
-    Only the first attempt of a task writes. A later attempt cannot know what an earlier one wrote, or is still writing,
-    so it answers with a refusal, and the driver aborts the transaction and begins another one. It also refuses if the
-    transaction has ended.
+    An attempt that must not write answers with a refusal, and the driver begins another write: in a log directory, a
+    second attempt, and one whose transaction has ended.
     """
 
     plan: WritePlan
@@ -135,29 +128,32 @@ class TaskWriter:
         yield pa.RecordBatch.from_pylist([answer._asdict() for answer in self.answers(batches)], schema=ARROW_ANSWER)
 
     def answers(self, batches: Iterator[pa.RecordBatch]) -> list[Answer]:
-        """Writes all rows. Returns one answer per partition, or a single answer that says why none may be committed."""
-        context = TaskContext.get()
-        task, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
-        if attempt:
-            return self._refused(batches, f"task {task} was started again, attempt {attempt}")
-        manager = manager_for(self.plan.directory, self.plan.topics)
-        writer = TransactionalWriter(manager, self.plan.transaction, unsynced=self.plan.unsynced)
+        """Writes all rows. Returns one answer per partition, and one with what was put in an object store.
+
+        Returns a single answer that says why nothing may be committed, if so.
+        """
+        numbers = _numbers()
         try:
-            written = _Task(self.plan, task, writer.append).write(batches)
-            writer.sync()
+            with closing(self.plan.ticket.appender(self.plan.directory, self.plan.topics, numbers)) as appender:
+                written = _Task(self.plan, numbers.task, appender.append).write(batches)
+                staged = appender.finish()
         except TransactionRefusedError as error:
-            return self._refused(batches, str(error))
+            drain(batches)
+            return [Answer(refused=str(error))]
         except UnwritableRowError as error:
             drain(batches)
             return [Answer(unwritable=str(error))]
         except PartitionerError as error:
             drain(batches)
             return [Answer(misplaced=str(error))]
-        return [Answer(*each) for each in written]
+        return [*(Answer(*each) for each in written), *([] if staged is None else [Answer(staged=staged)])]
 
-    def _refused(self, batches: Iterator[pa.RecordBatch], reason: str) -> list[Answer]:
-        drain(batches)
-        return [Answer(refused=reason)]
+
+def _numbers() -> TaskNumbers:
+    context = TaskContext.get()
+    if context is None:
+        return TaskNumbers(0, 0, 0)
+    return TaskNumbers(context.partitionId(), context.attemptNumber(), context.taskAttemptId())
 
 
 def drain(batches: Iterator[pa.RecordBatch]) -> None:

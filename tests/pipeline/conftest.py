@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
+from pyspark_commitlog.storage.bucket import open_root
 from tests.pipeline.read.kafka_sources import Sources
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.kafka_jvm import if_fetched
@@ -19,6 +22,7 @@ from tests.support.spark.connector import connector_jars
 from tests.support.spark.delta_jars import delta_jars
 from tests.support.spark.kafka_source import PROMPT, fill
 from tests.support.spark.settings import settings
+from tests.support.stores.seaweed import SeaweedFS, environment_of_spark, spark_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,8 +31,11 @@ ROOT = Path(__file__).parents[2]
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two cores, with its files in a temporary folder, and with Spark's Kafka source and Delta.
 
+    Its processes can reach the server of ``bucket``.
+
     Where the jars of one of the two cannot be had, the session is without it: only the tests that use it fail.
     """
+    os.environ.update(environment_of_spark())
     warehouse = tmp_path_factory.mktemp("spark") / "warehouse"
     delta = if_fetched(delta_jars)
     jars = {"spark.jars": ",".join(filter(None, (if_fetched(connector_jars), delta)))}
@@ -37,6 +44,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")  # tests that expect a failure would print it
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def seaweed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
+    """An object store that processes of ``spark`` can reach."""
+    with SeaweedFS(tmp_path_factory.mktemp("seaweed"), port=spark_port()) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(seaweed: SeaweedFS, request: pytest.FixtureRequest) -> str:
+    """The URL of a log of the test's own on ``seaweed``, empty."""
+    url = f"{seaweed.url}/{re.sub('[^A-Za-z0-9]', '-', request.node.name)}"
+    open_root(url, create=True, check=lambda _: [])
+    return url
 
 
 @pytest.fixture

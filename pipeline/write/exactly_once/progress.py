@@ -243,7 +243,7 @@ def written_by_tasks(answers: Sequence[Answer]) -> list[Written]:
     for each in answers:
         if each.refused is not None:
             raise TransactionAbortedError(f"aborted: {each.refused}")
-    return [Written(*each[: len(Written._fields)]) for each in answers]  # type: ignore[arg-type]
+    return [Written(*each[: len(Written._fields)]) for each in answers if each.topic is not None]  # type: ignore[arg-type]
 
 
 def progress_key(topic: str) -> TopicPartition:

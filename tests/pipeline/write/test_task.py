@@ -15,6 +15,7 @@ import pytest
 from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.pipeline.write import task as writing
 from pyspark_commitlog.pipeline.write.answers import Written
+from pyspark_commitlog.pipeline.write.publication.transactions import TransactionTicket
 from pyspark_commitlog.pipeline.write.targets import Targets
 from pyspark_commitlog.pipeline.write.task import PART_BYTES_MIN, Append, TaskWriter, WritePlan, table_bytes
 from pyspark_commitlog.storage import (
@@ -150,7 +151,7 @@ def plan_for(
         transaction = coordinator.begin(
             [(topic.name, number) for topic in topics.values() for number in topic.partitions]
         )
-    return WritePlan.of(targets, topics, frozenset(), transaction, 0, unsynced={})
+    return WritePlan.of(targets, topics, frozenset(), TransactionTicket(transaction), 0)
 
 
 def value(number: int) -> Batch:

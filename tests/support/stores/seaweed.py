@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +21,7 @@ from pyspark_commitlog.storage.bucket.stores import remote
 from tests.support.kafka.broker import free_port
 from tests.support.kafka.kafka_jvm import dying_with_us
 
+SPARKS_PORTS = range(18_400, 19_400)  # below those that the system gives to clients
 KEY, SECRET = "commitlogTests", "notASecretOfAnyone"
 START_TIMEOUT_S = 120
 
@@ -25,12 +29,13 @@ START_TIMEOUT_S = 120
 class SeaweedFS:
     """A server with one bucket, ``logs``. A context manager that ends it.
 
-    ``signed``: whether requests must be signed. If not, proxies in front of it may change them.
+    ``signed``: whether requests must be signed. If not, proxies in front of it may change them. ``port``: a free one by
+    default.
     """
 
-    def __init__(self, home: Path, *, signed: bool = True) -> None:
+    def __init__(self, home: Path, *, signed: bool = True, port: int | None = None) -> None:
         self.home, self.signed = home, signed
-        self.port, self._filer_port = free_port(), free_port()
+        self.port, self._filer_port = port or free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -113,6 +118,25 @@ class SeaweedFS:
         return _answers(f"http://127.0.0.1:{self._filer_port}/buckets/logs/", "POST") and _answers(
             f"http://127.0.0.1:{self.port}/logs/none", "GET"
         )
+
+
+def environment_of_spark() -> dict[str, str]:
+    """What Spark's JVM, and the processes that it starts, need from the beginning to reach a server of this process.
+
+    The server starts later, and only where a test needs it (the fixture ``bucket``).
+    """
+    return SeaweedFS(Path(), port=spark_port()).environment()
+
+
+@cache
+def spark_port() -> int:
+    """Returns a port for this process, one that is free now."""
+    first = os.getpid() % len(SPARKS_PORTS)
+    for port in (*SPARKS_PORTS[first:], *SPARKS_PORTS[:first]):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise RuntimeError(f"none of {SPARKS_PORTS} is free")
 
 
 def _answers(url: str, method: str) -> bool:
