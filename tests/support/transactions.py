@@ -9,6 +9,7 @@ from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import LogManager, Producer
 from tests.support.gateway import WireClient, produce_fields
 from tests.support.logs import building
+from tests.support.logs.building import now_ms
 
 TIMEOUT_MS = 60_000
 
@@ -86,6 +87,7 @@ class WireProducer:
             producer_epoch=self.producer.epoch,
             base_sequence=sequence,
             transactional=True,
+            timestamps=now_ms(),
         )
         return data.tobytes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,11 @@ from pyspark_commitlog.storage.writing import AppendInfo, Log
 from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
+
+
+def now_ms() -> int:
+    """The time now, for records in a directory that is maintained: retention and the expiry of producers count it."""
+    return time.time_ns() // 1_000_000
 
 
 def records(

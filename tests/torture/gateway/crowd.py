@@ -131,7 +131,7 @@ class Visit:
 def produces(visit: Visit) -> None:
     for _ in range(visit.chance.randint(1, 20)):
         size = LARGE_BYTES if visit.chance.random() < 0.01 else visit.chance.randint(1, 200)
-        fields = produce_fields(TOPIC, building.batch(bytes(size)).tobytes(), partition=_partition(visit))
+        fields = produce_fields(TOPIC, _batch(size), partition=_partition(visit))
         answer = visit.client.ask(ApiKey.PRODUCE, 8, **fields)
         visit.answered(answer.responses[0].partition_responses[0].error_code)
         if not visit.rests():
@@ -206,6 +206,10 @@ def asks_around(visit: Visit) -> None:
         visit.ask(key, version, **fields)
         if not visit.rests():
             return
+
+
+def _batch(size: int) -> bytes:
+    return building.batch(bytes(size), timestamps=building.now_ms()).tobytes()
 
 
 def _partition(visit: Visit) -> int:
@@ -301,7 +305,7 @@ def made_directory(directory: Path) -> None:
         manager.create_topic(LARGE_TOPIC, partitions=1)
         log = manager.open_log(LARGE_TOPIC, 0)
         for _ in range(64):
-            log.append_records(building.records([bytes(900_000)]))
+            log.append_records(building.records([bytes(900_000)], timestamps=building.now_ms()))
 
 
 def live(run: Run, chance: Random, directory: Path) -> None:
