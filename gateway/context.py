@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,7 @@ class Context:
     admin: ManagerWorker  # changes topics
     creations: ManagerWorker  # creates many partitions, which takes long
     lookups: ManagerWorker  # searches by time
+    cold: Executor  # checks and converts records while the code for that is being compiled, which takes long
     logins: Worker  # checks passwords
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -35,6 +36,7 @@ from .transactions import TransactionThreads
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
+COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -160,6 +162,7 @@ class Gateway:
         for part in (partitions, appender, *workers, groups, follower, transactions):
             part.start()
             starting.callback(part.stop)
+        cold = starting.enter_context(ThreadPoolExecutor(COLD_THREADS, "gateway-cold"))
         return Context(
             config=config,
             cluster_id=find_cluster_id(registry, own),
@@ -172,6 +175,7 @@ class Gateway:
             admin=admin,
             creations=creations,
             lookups=lookups,
+            cold=cold,
             logins=logins,
             figures=self.figures,
             rules=self._security.rules,

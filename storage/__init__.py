@@ -194,6 +194,7 @@ if TYPE_CHECKING:
         offsets_before as offsets_before,
         offsets_without_log as offsets_without_log,
     )
+    from .kernels import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
     from .maintenance import (
         ConfigOverrides as ConfigOverrides,
@@ -452,6 +453,7 @@ else:
             "format.v2": ["BatchFields", "Divided", "EncodedBatches", "ShareEncoder", "encode_batches"],
             "format.varints": ["unsigned_varint"],
             "format.warm_up": ["load_kernels", "load_kernels_beside"],
+            "kernels": ["are_being_compiled"],
             "groups": [
                 "CommittedOffset",
                 "CoordinatedGroups",

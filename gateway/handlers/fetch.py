@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from uuid import UUID
 
 from ...protocol import (
@@ -16,7 +17,7 @@ from ...protocol import (
     encode_fetched,
     parse_fetch,
 )
-from ...storage import Isolation, TopicPartition
+from ...storage import Isolation, TopicPartition, are_being_compiled
 from ..context import Context
 from ..network import Part, release
 from ..partitions import LedPartition, NotOpenError
@@ -55,7 +56,10 @@ def _name(topic: str | UUID, context: Context) -> str | None:
 
 
 class _Fetching:
-    """A fetch in progress. Its methods run in the thread of its connection, except for :meth:`_wake`."""
+    """A fetch in progress. Its methods run in the thread of its connection, except for :meth:`_wake`.
+
+    :meth:`_try_read` runs in another thread while the conversion to an old format takes long.
+    """
 
     def __init__(
         self, request: Request, context: Context, asked: FetchRequest, names: Mapping[str | UUID, str | None]
@@ -65,25 +69,41 @@ class _Fetching:
         self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
         self._min_bytes = min(asked.min_bytes, self._max_bytes)
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
-        self._is_done = self._has_timer = False
+        self._is_done = self._has_timer = self._is_reading = False
         self._waits_on: list[LedPartition] = []
         self._caught_up: set[LedPartition] = set()
 
     def look(self) -> None:
         """Answers if it is time, else waits."""
-        if self._is_done:
+        if self._is_done or self._is_reading:
             return
         for led in self._waits_on:
             led.unwait(self._wake)
         self._waits_on = []
+        if self._request.version < OLD_FORMATS_BELOW and are_being_compiled():
+            self._is_reading = True
+            self._context.cold.submit(lambda: self._request.exchange.processor.call_soon(self._try_read()))
+        else:
+            self._try_read()()
+
+    def _try_read(self) -> Callable[[], None]:
+        """Reads; returns what to do next, in the thread of the connection."""
         try:
-            answers = self._read()
+            return partial(self._take, self._read())
         except NotOpenError as error:  # its log was closed while this waited
-            self._context.partitions.open_then(error.partitions, self._wake)
-            return
+            return partial(self._open, error.partitions)
         except _BehindError as error:
-            self._catch_up(error.led)
-            return
+            return partial(self._catch_up, error.led)
+        except Exception as error:  # of ours
+            return partial(self._request.fail, error)
+
+    def _open(self, partitions: Collection[TopicPartition]) -> None:
+        self._is_reading = False
+        self._context.partitions.open_then(partitions, self._wake)
+
+    def _take(self, answers: Sequence[Fetched]) -> None:
+        """Answers with what was read if it is time, else waits."""
+        self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
         if is_due or sum(each.size for each in answers) >= self._min_bytes or self._request.exchange.is_stopping:
@@ -117,6 +137,7 @@ class _Fetching:
 
     def _catch_up(self, led: LedPartition) -> None:
         """Looks again when it is known what others appended, such as the leader before this node."""
+        self._is_reading = False
         self._caught_up.add(led)
         self._request.exchange.park()
         self._context.appender.catch_up(led, lambda _: self._wake())

@@ -22,6 +22,7 @@ from ...storage import (
     Producer,
     RecordValidationError,
     TopicPartition,
+    are_being_compiled,
     check_batch,
 )
 from ..context import Context
@@ -71,6 +72,14 @@ class _Producing:
         self._request.exchange.processor.call_soon(self.start)
 
     def start(self) -> None:
+        """Checks the batches and has them appended; in another thread while checking them takes long."""
+        if are_being_compiled():
+            self._request.exchange.hold_others()  # a later one, checked here, must not be appended first
+            self._context.cold.submit(self._request.or_fail(_Producing._start), self)
+        else:
+            self._start()
+
+    def _start(self) -> None:
         self._answered: Callable[[int, Produced], None] = gathering(len(self._asked.partitions), self._finish)
         for index, each in enumerate(self._asked.partitions):
             try:

@@ -155,7 +155,7 @@ class Processor:
                     self._on_wake()
                 else:
                     self._guarded(lambda ready=key.data, events=events: _on_event(ready, events))  # type: ignore[misc]
-            while self._calls:
+            for _ in range(len(self._calls)):  # not those that come in between, without end when many threads answer
                 self._guarded(self._calls.popleft())
             self._run_timers()
         self._end()

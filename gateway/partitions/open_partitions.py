@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -14,6 +15,8 @@ from .led_partition import LedPartition
 from .topics import Topics
 
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
+
+logger = logging.getLogger(__name__)
 
 
 class NotOpenError(Exception):
@@ -106,7 +109,9 @@ class Partitions(Worker):
             return
         try:
             opened = LedPartition(*wanted, self._manager.open_log(*wanted))
-        except (LogStoreError, OSError) as error:
+        except Exception as error:
+            if not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
+                logger.error("%s cannot be opened", wanted, exc_info=error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return
         with self._guard:

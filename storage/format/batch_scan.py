@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..kernels import are_imported, scan
+from ..kernels import are_being_compiled, are_imported, scan
 from ..kernels.stop_reasons import BAD_MAGIC, BAD_SIZE, END, FULL, TRUNCATED, UNKNOWN_MAGIC
 from .constants import HEADER_UP_TO_MAGIC, LOG_OVERHEAD
 from .tables import Bytes, Int64s
@@ -36,7 +36,10 @@ class Walk(NamedTuple):
 
 
 class Walker:
-    """Walks in plain Python until numba is imported, or until enough batches make importing it worthwhile."""
+    """Walks in plain Python until numba is imported, or until enough batches make importing it worthwhile.
+
+    Also while kernels are being compiled: plain Python in their place is slower, or waits for them.
+    """
 
     def __init__(self) -> None:
         self._walked_plainly = 0  # batches
@@ -57,7 +60,8 @@ class Walker:
         return found
 
     def _walk(self, source: Bytes, start: int, batches_max: int) -> Walk:
-        if are_imported() or self._walked_plainly >= PLAIN_BATCHES_MAX:
+        is_worthwhile = self._walked_plainly >= PLAIN_BATCHES_MAX and not are_being_compiled()
+        if are_imported() or is_worthwhile:
             return walk_compiled(source, start, batches_max)
         found = walk_plainly(source, start, batches_max)
         self._walked_plainly += len(found.positions)

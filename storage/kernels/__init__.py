@@ -134,6 +134,11 @@ def are_imported() -> bool:
     return "numba" in sys.modules and not _compiling.is_going_on
 
 
+def are_being_compiled() -> bool:
+    """Whether kernels run as plain Python, or wait, until they are compiled: best not in a thread of many clients."""
+    return _compiling.is_going_on
+
+
 def compile_beside(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
     """Runs kernels as plain Python until ``compile_all``, called in a thread, has returned; at most once per process.
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage import LogManager
+from tests.support.logs.building import batch
+
 PROGRAM = """
 import sys
 from pyspark_commitlog.gateway import GatewayConfig
@@ -36,6 +39,35 @@ with Gateway(sys.argv[1], GatewayConfig.from_mapping(settings), create=True) as 
     consumer.commit(asynchronous=False)
     consumer.close()
 assert "numba" not in sys.modules
+"""
+
+LARGE = """
+import sys
+from threading import Event
+from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.children import kernels
+from pyspark_commitlog.gateway.server import Gateway
+from tests.support.gateway import WireClient, fetch_fields, produce_fields
+
+compiled = Event()
+kernels._compile_in_child = compiled.wait
+batch = open(sys.argv[2], "rb").read()
+settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "num.network.threads": 1}
+with Gateway(sys.argv[1], GatewayConfig.from_mapping(settings)) as gateway, WireClient(gateway) as producer:
+    with WireClient(gateway) as other, WireClient(gateway) as consumer:
+        other.ask(1, 6, **fetch_fields("t", 0))  # opens it
+        produced = [producer.send(0, 8, transactional_id=None, **produce_fields("t", batch)) for _ in range(2)]
+        fetched = consumer.send(1, 3, **fetch_fields("t", 0, partition_max_bytes=10 << 20, max_bytes=10 << 20))
+        try:
+            for _ in range(3):
+                assert not other.ask(18, 2).error_code
+                assert not other.ask(1, 6, **fetch_fields("t", 0)).responses[0].partitions[0].error_code
+        finally:
+            compiled.set()
+        found = consumer.answer(1, 3, fetched).responses[0].partitions[0]
+        assert (found.error_code, len(found.records) > 5_000_000) == (0, True)
+        answers = [producer.answer(0, 8, each).responses[0].partition_responses[0] for each in produced]
+        assert [(each.error_code, each.base_offset) for each in answers] == [(0, 1), (0, 2)]
 """
 
 COMPILED = """
@@ -72,6 +104,16 @@ def run(program: str, *arguments: str, **environment: str) -> str:
 
 def test_clients_are_served_before_kernels_are_compiled(tmp_path: Path) -> None:
     run(PROGRAM, str(tmp_path / "log"))
+
+
+def test_others_are_answered_while_a_large_batch_waits_for_the_kernels(tmp_path: Path) -> None:
+    """Both batches are so large that plain Python would take too long: one is produced, one is fetched in a format."""
+    data = batch(bytes(5_000_000))
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("t", partitions=1, configs={"max.message.bytes": "10000000"})
+        manager.open_log("t", 0).append(data.copy())
+    (tmp_path / "batch").write_bytes(data.tobytes())
+    run(LARGE, str(tmp_path / "log"), str(tmp_path / "batch"))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tests.support.logs import building
 from tests.support.logs.building import batch
 
 VERSIONS = range(3, 12)
+UNKNOWN_SERVER_ERROR = -1
 
 
 def ask(client: WireClient, topic: str, records: bytes | None, version: int = 8, **more: Any) -> Any:
@@ -166,3 +167,14 @@ def test_a_batch_is_not_appended_before_one_that_waited_for_the_partition_to_ope
     for sent in (first, second):
         assert not client.answer(0, 9, sent).responses[0].partition_responses[0].error_code
     assert rows(gateway, topic) == [(0, b"first"), (1, b"second")]
+
+
+def test_a_partition_that_an_error_of_ours_keeps_closed_is_answered(
+    gateway: Gateway, client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr("pyspark_commitlog.gateway.partitions.open_partitions.LedPartition", fail)
+    assert ask(client, topic, batch(b"one").tobytes()).error_code == UNKNOWN_SERVER_ERROR
+    assert f"{topic}-0 cannot be opened" in caplog.text

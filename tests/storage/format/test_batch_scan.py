@@ -46,6 +46,18 @@ def test_many_batches_make_numba_worth_its_import(monkeypatch: pytest.MonkeyPatc
     assert rooms["walk_compiled"] == [8, 1]
 
 
+def test_many_batches_are_walked_in_plain_python_while_kernels_are_being_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_scan, "are_imported", lambda: False)
+    monkeypatch.setattr(batch_scan, "are_being_compiled", lambda: True)
+    monkeypatch.setattr(batch_scan, "PLAIN_BATCHES_MAX", 1)
+    monkeypatch.setattr(batch_scan, "walk_compiled", lambda *_: pytest.fail("it would wait"))
+    walker = batch_scan.Walker()
+    for _ in range(2):
+        assert len(walker.walk(MESSAGES, 0, 100).positions) == BATCHES
+
+
 def told(rooms, walk):
     """``walk``, recording in ``rooms`` how many batches were requested."""
 
