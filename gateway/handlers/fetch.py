@@ -101,7 +101,7 @@ class _Fetching:
         self._is_reading = False
         self._context.partitions.open_then(partitions, self._wake)
 
-    def _take(self, answers: Sequence[Fetched]) -> None:
+    def _take(self, answers: Sequence[Fetched[Part]]) -> None:
         """Answers with what was read if it is time, else waits."""
         self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
