@@ -31,7 +31,8 @@ FLOORS = {
         maintenance
         transactions
         groups
-        compaction retention index_rebuild directory bucket
+        compaction retention index_rebuild directory
+        bucket
         writing
         reading verify
         recovery

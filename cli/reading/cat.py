@@ -123,6 +123,7 @@ def cat(  # the flags are those of kcat -C
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
+            manager.catch_up()
             marks = manager.all_marks()  # once for all partitions
             for tail in tails:
                 deleted = tail.catch_up(marks)

@@ -148,6 +148,7 @@ class Follower(Iterator[Record]):
 
     def _look(self) -> None:
         """Finds what was appended, and partitions that were added."""
+        self._manager.catch_up()
         marks = self._manager.all_marks()  # once for all partitions
         for source, cursor in self._cursors.items():
             cursor.catch_up(self._manager, marks.get(source, Marks()))

@@ -5,6 +5,7 @@ and :func:`check_store` tests whether it can hold a log. ``commits/`` has what a
 make. :class:`CommitLog` reads them and adds to them, ``proposals`` and ``topics`` decide what may be added, and
 :class:`Stager` puts records before the commit that names them. :func:`open_root` opens a log, or makes one.
 :func:`collect` deletes objects that no commit needs.
+``files/`` shows it as a log directory: :func:`open_files` returns that file system.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
     from .commit_log import CommitLog as CommitLog
     from .commits.commit import DataChange as DataChange, GroupOffset as GroupOffset
+    from .files.filesystem import BucketFileSystem as BucketFileSystem
+    from .files.opening import open_files as open_files
     from .proposals import (
         Claim as Claim,
         StagedWrite as StagedWrite,
@@ -41,6 +44,8 @@ else:
             "commit_log": ["CommitLog"],
             "commits.commit": ["DataChange", "GroupOffset"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
+            "files.filesystem": ["BucketFileSystem"],
+            "files.opening": ["open_files"],
             "root": ["open_root"],
             "staging": ["Staged", "StagedTopic", "Stager", "combined"],
             "stores.patience": ["Patience"],

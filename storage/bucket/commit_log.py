@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random, SystemRandom
 from threading import RLock, Thread
 
@@ -65,6 +66,12 @@ class CommitLog:
     def state(self) -> State:
         """The state after the last commit that was read or written; changes with the next one."""
         return self._state
+
+    @contextmanager
+    def reading(self) -> Iterator[State]:
+        """Yields the state, which stays as it is within the ``with`` block."""
+        with self._lock:
+            yield self._state
 
     def catch_up(self) -> State:
         """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""

@@ -29,6 +29,7 @@ from .stores.port import ObjectStore
 FOOTER_BYTES_MAX = 64 << 20  # of JSON
 MAGIC = b"CLSTAGE1"
 VERSION = 1
+END_BYTES = 16 << 10  # of an object, read at once: footers are rarely longer
 TAIL = struct.Struct(">II8s")  # length and CRC-32C of the footer, magic
 
 
@@ -76,13 +77,16 @@ def read_footer(store: ObjectStore, key: str, size: int) -> Footer:
     try:
         if size < TAIL.size:
             raise CorruptionError("ends within its tail")
-        length, checksum, magic = TAIL.unpack(store.get_range(key, size - TAIL.size, TAIL.size))
+        data = store.get_range(key, max(0, size - END_BYTES), min(size, END_BYTES))
+        length, checksum, magic = TAIL.unpack(data[-TAIL.size :])
         if magic != MAGIC or length > size - TAIL.size:
             raise CorruptionError("has no footer", position=size - TAIL.size)
-        footer = store.get_range(key, size - TAIL.size - length, length)
+        start = size - TAIL.size - length
+        is_here = length + TAIL.size <= len(data)
+        footer = data[-TAIL.size - length : -TAIL.size] if is_here else store.get_range(key, start, length)
         if crc32c(footer) != checksum:
-            raise CorruptionError("the footer's checksum does not match", position=size - TAIL.size - length)
-        return _decode_footer(footer, size - TAIL.size - length)
+            raise CorruptionError("the footer's checksum does not match", position=start)
+        return _decode_footer(footer, start)
     except CorruptionError as error:
         raise error.located(f"{store.url}/{key}") from None
 

@@ -15,9 +15,19 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from ..bucket import is_store_url, open_files
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, NotALogDirError
-from ..filesystem import FileSystem, LocalFileSystem, Lock, make_directory_durably, read_file, write_atomically
+from ..filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    Lock,
+    MadeFileSystem,
+    catch_up,
+    make_directory_durably,
+    read_file,
+    write_atomically,
+)
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
@@ -58,12 +68,17 @@ class LogDirectory:
     ) -> Self:
         """Opens a log directory; with ``create``, creates it if it is missing.
 
+        ``directory`` may be the URL of a log on an object store, which is shown as a directory that can be read only.
         ``overrides``: settings, by Kafka's names, that override those of every topic.
 
         Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
-        InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`.
+        InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`. Of a URL,
+        raises as :func:`bucket.open_root`.
         """
-        manager = cls(local_path(directory), clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
+        if filesystem is None and not create and is_store_url(directory):
+            filesystem = open_files(directory, clock=clock)
+        path = filesystem.root if isinstance(filesystem, MadeFileSystem) else local_path(directory)
+        manager = cls(path, clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
         manager._check_directory(create)
         return manager
 
@@ -89,6 +104,10 @@ class LogDirectory:
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)
         return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
+
+    def catch_up(self) -> None:
+        """Sees what other processes changed since, also on an object store, which shows that only when it is asked."""
+        catch_up(self.filesystem)
 
     def path(self, *file_names: str) -> str:
         """Returns the path of a file or folder below the directory."""

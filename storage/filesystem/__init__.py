@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .locks import LocalLock as LocalLock, process_id as process_id, this_process as this_process
     from .open_files import OPEN_FILES as OPEN_FILES
     from .operations import (
+        catch_up as catch_up,
+        is_made as is_made,
         is_zero as is_zero,
         make_directory_durably as make_directory_durably,
         not_a_link as not_a_link,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         FileSystem as FileSystem,
         Held as Held,
         Lock as Lock,
+        MadeFileSystem as MadeFileSystem,
         Mount as Mount,
         OpenMode as OpenMode,
     )
@@ -44,6 +47,8 @@ else:
             "locks": ["LocalLock", "process_id", "this_process"],
             "open_files": ["OPEN_FILES"],
             "operations": [
+                "catch_up",
+                "is_made",
                 "is_zero",
                 "make_directory_durably",
                 "not_a_link",
@@ -52,6 +57,17 @@ else:
                 "remove_tree",
                 "write_atomically",
             ],
-            "port": ["Buffer", "ByteLocks", "File", "FileStatus", "FileSystem", "Held", "Lock", "Mount", "OpenMode"],
+            "port": [
+                "Buffer",
+                "ByteLocks",
+                "File",
+                "FileStatus",
+                "FileSystem",
+                "Held",
+                "Lock",
+                "MadeFileSystem",
+                "Mount",
+                "OpenMode",
+            ],
         },
     )

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from ..errors import CorruptionError, NotALogDirError
-from .port import Buffer, File, FileSystem
+from .port import Buffer, File, FileSystem, MadeFileSystem
 
 PIECE_BYTES = 1 << 20  # read at once
 
@@ -15,6 +15,17 @@ PIECE_BYTES = 1 << 20  # read at once
 def parent_of(path: str) -> str:
     """The parent directory of ``path``."""
     return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def catch_up(filesystem: FileSystem) -> None:
+    """Lets a file system show what others changed since; most always do."""
+    if isinstance(filesystem, MadeFileSystem):
+        filesystem.catch_up()
+
+
+def is_made(filesystem: FileSystem, path: str) -> bool:
+    """Whether a file was made from what was checked: see :meth:`MadeFileSystem.is_made`."""
+    return isinstance(filesystem, MadeFileSystem) and filesystem.is_made(path)
 
 
 def not_a_link(filesystem: FileSystem, directory: str) -> str:

@@ -9,6 +9,7 @@ repeat a write over a torn one. docs/decisions/file_system_port.md has the reaso
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol, Self
 
@@ -214,6 +215,23 @@ class FileSystem(Protocol):
         POSIX lock, it is not lost when another descriptor of the same file is closed.
         """
         ...
+
+
+class MadeFileSystem(ABC):
+    """A file system whose files are made of something else, and change only when it is asked to look."""
+
+    @property
+    @abstractmethod
+    def root(self) -> str:
+        """The path of the one log directory that it has."""
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Shows what others changed since."""
+
+    @abstractmethod
+    def is_made(self, path: str) -> bool:
+        """Whether what ``path`` says was checked when the file was made, so that it needs no check against others."""
 
 
 class Mount(NamedTuple):

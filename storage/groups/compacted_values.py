@@ -78,6 +78,7 @@ class LatestByKey(Generic[K, V]):
             with self._manager.open_reader(*self._topic_partition) as reader:
                 self._log = LogFollower(reader.context, reader.checkpoints)
             self._read_from(self._log, self._log.log_start_offset)
+        self._manager.catch_up()
         if self._log.is_current():  # the usual case
             return
         changes: _Changes = {}

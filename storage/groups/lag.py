@@ -86,6 +86,7 @@ class LogLooks:
 
     def partitions(self) -> list[TopicPartition]:
         """Returns all existing partitions, and drops the cached state of partitions that no longer exist."""
+        self._manager.catch_up()
         topics = self._manager.topics().values()
         there = [each for topic in topics for each in topic.topic_partitions]
         for gone in self._watchers.keys() - {*there}:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 from ..clock import Clock, SystemClock
 from ..config import LogConfig
 from ..errors import OffsetOutOfRangeError, PolicyViolationError, StorageError
-from ..filesystem import FileSystem, LocalFileSystem
+from ..filesystem import FileSystem, LocalFileSystem, catch_up
 from ..format.files import file_names
 from ..recovery import EXPIRATION_CHECK_INTERVAL_MS, LoadedLog, LogLoader, ProducerState, ProducerStateManager
 from ..segment import Holes, LogContext
@@ -151,6 +151,10 @@ class LogView:
 
     def refresh(self) -> None:
         """Reloads the log, with what was appended, deleted or replaced since it was opened."""
+        catch_up(self.context.filesystem)
+        self._load_again()
+
+    def _load_again(self) -> None:
         self.close()
         self._take(self._load())
 

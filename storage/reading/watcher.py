@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CorruptionError
-from ..filesystem import FileStatus
+from ..filesystem import FileStatus, catch_up
 from ..recovery import LoadedLog, is_sound_up_to_end, replay
 from ..segment import PROBE_BYTES, LogSegment
 from .aborted import Isolation
@@ -41,12 +41,15 @@ class LogWatcher(LogReader):
         """Updates the view with what was appended, deleted or replaced since.
 
         Reads only what was appended, unless a roll, compaction, retention or recovery added or removed files; then it
-        loads the whole log, as :meth:`refresh`. ``marks``: the checkpoints' entries, if the caller has just read them.
+        loads the whole log, as :meth:`refresh`. ``marks``: the checkpoints' entries, if the caller has just read them,
+        after it let the file system catch up.
         Raises StorageError if the directory no longer exists.
         """
+        if marks is None:
+            catch_up(self.context.filesystem)
         is_known = self._known_directory is not None and len(self.segments) > 0
         if not is_known or self._directory() != self._known_directory or not self._take_in_appended(marks):
-            self.refresh()
+            self._load_again()
         self._expire_producers()
 
     def _take_in_appended(self, marks: Marks | None) -> bool:

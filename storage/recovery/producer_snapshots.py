@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from ..errors import CorruptionError
-from ..filesystem import read_file
+from ..filesystem import is_made, read_file
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import ProducerEntry
 from ..segment import LogContext, LogSegment, LogSegments
@@ -119,7 +119,8 @@ class ProducerLoader:
         Raises CorruptionError for damage if the snapshot has an open transaction: a reader that waits for its end may
         never reach the damage, so the error must be raised here. Otherwise the reader gets the error at the damage.
         """
-        if self.context.writable:
+        path = self._path(file_names.segment_file(offset, file_names.SNAPSHOT))
+        if self.context.writable or is_made(self.context.filesystem, path):
             return None
         try:
             return disagreement(entries, offset, segments)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import format as formats, kernels
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError
+from ..filesystem import is_made
 from ..format import v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
@@ -271,7 +272,7 @@ class SegmentReader(SegmentWalk):
         If that batch is far from the end of the segment, the batches in between are not checked.
         """
         entry = self.time_index.last_entry
-        if not len(self.time_index) or not self.size:
+        if not len(self.time_index) or not self.size or self._has_made_time_index():
             return True
         window = self._batches_from(entry, TIMED_BYTES)
         if window is not None:
@@ -285,8 +286,12 @@ class SegmentReader(SegmentWalk):
         return False
 
     def is_right_about(self, entry: TimestampOffset) -> bool:
-        """Whether the batch that a time index entry names has the timestamp of the entry."""
-        return self._batches_from(entry, PROBE_BYTES) is not None
+        """Whether the batch that a time index entry names has the timestamp of the entry, or needs no check."""
+        return self._has_made_time_index() or self._batches_from(entry, PROBE_BYTES) is not None
+
+    def _has_made_time_index(self) -> bool:
+        """Whether the time index was made of what was checked; its entries may then name any batch of an append."""
+        return is_made(self.context.filesystem, self.time_index.path)
 
     def _batches_from(self, entry: TimestampOffset, window_bytes: int) -> Window | None:
         """Reads the batch that a time index entry names, and some after it; None if the batch has another timestamp."""

@@ -288,8 +288,9 @@ class SegmentWalk:
     def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
         """Whether an index entry is right: one of the sound batches from its position on ends with its offset.
 
-        The entry's offset, which is at most ``offset``, is the last one of an append, of one batch or several. With
-        older formats, an index may contain the first offset of a batch, which is in no header.
+        The entry's offset, which is at most ``offset``, is the last one of an append, of one batch or several, or the
+        first one of the batch. With older formats, an index may contain the first offset of a batch, which is in no
+        header.
         """
         if self._last_seen.indexed != entry:
             try:
@@ -317,7 +318,7 @@ class SegmentWalk:
         if first["base_offset"] < self.base_offset or (is_old and first["last_offset"] > offset):
             return False
         if window.headers.next_offset > entry.offset:
-            return bool(is_old or window.headers.next_offset == entry.offset + 1)
+            return bool(is_old or entry.offset in (first["base_offset"], window.headers.next_offset - 1))
         return None
 
     def from_index(

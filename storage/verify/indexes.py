@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..filesystem import FileSystem
+from ..filesystem import FileSystem, is_made
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, decode_offset_entries, decode_time_entries
 from ..format.tables import Bools, Int64s
 from ..segment import Window
@@ -29,10 +29,15 @@ class IndexFile(NamedTuple):
 
 
 def read_index(filesystem: FileSystem, path: str, kind: Kind, entry_bytes: int, findings: Findings) -> IndexFile:
-    """Reads an index file; adds a finding of ``kind`` if the file has a wrong length or is too large to be checked."""
+    """Reads an index file; adds a finding of ``kind`` if the file has a wrong length or is too large to be checked.
+
+    Skips the entries of an offset index that was made of what was checked: they may name any batch of an append.
+    """
     status = filesystem.status(path)
     if status is None:
         return IndexFile(path, b"", is_there=False)
+    if kind is Kind.BAD_OFFSET_INDEX and is_made(filesystem, path):
+        return IndexFile(path, b"", is_there=True)
     if status.size > INDEX_BYTES_MAX:
         findings.add(kind, path, f"an index of {status.size} bytes is too large; none of its entries was checked")
         return IndexFile(path, b"", is_there=True)

@@ -1,0 +1,313 @@
+"""BucketFileSystem: shows the log on an object store as a log directory, so that all that reads one reads the log.
+
+::
+
+    topics.json, recovery-point-offset-checkpoint, log-start-offset-checkpoint, cleaner-offset-checkpoint
+    <topic>-<partition>/partition.metadata
+    <topic>-<partition>/<base>.log, .index, .timeindex   made of slices; or a segment as it was put
+    <topic>-<partition>/<end>.log, <end>.snapshot         empty
+    __consumer_offsets-0/                                 the offsets of groups
+
+What is shown changes only with :meth:`BucketFileSystem.catch_up`. Everything that would write raises
+io.UnsupportedOperation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from threading import RLock
+from typing import NoReturn
+
+from ...errors import CorruptionError, ObjectMissingError, SegmentRemovedError
+from ...filesystem import FileStatus, MadeFileSystem, OpenMode
+from ...format.files import checkpoints, file_names as names
+from ...format.files.index_entries import encode_offset_entries, encode_time_entries
+from ...format.internal.internal_topics import GROUP_METADATA_TOPIC
+from ..commit_log import CommitLog
+from ..commits.commit import Segment
+from ..commits.state import Partition, State
+from ..staged_objects import Footer, read_footer
+from ..stores.patience import patiently
+from .groups_log import GroupsLog, groups_log
+from .layout import MadeSegment, PartitionFiles, ShownSegment, files_of, has_holes, names_in, token_of
+from .open_files import Content, MadeBytes, ObjectBytes, OpenFile, ReadOnlyError
+from .parts import Parts
+from .root_files import GROUPS_ID, ROOT_FILES, TOPICS_FILE, metadata_file, offsets_file, shows_groups, topics_file
+from .slices import SliceBytes
+
+GROUPS_DIRECTORY = names.partition_directory(GROUP_METADATA_TOPIC, 0)
+FOOTERS_KEPT = 256
+PUT_EPOCHS = ".leader_epoch_checkpoint"  # the name of tiered storage (KIP-405)
+SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
+
+
+class BucketFileSystem(MadeFileSystem):
+    """The files of one log on an object store, below its URL. For any thread of one process."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self.log = log
+        self._root = log.store.url
+        self._lock = RLock()
+        self._known: dict[tuple[str, int], tuple[tuple[object, ...], PartitionFiles]] = {}
+        self._groups: GroupsLog | None = None
+        self._footers: dict[str, Footer] = {}
+        self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: there is none
+        self._parts = Parts(log.store, log.attempts)
+
+    # What is there
+
+    @property
+    def root(self) -> str:
+        """The path of the log directory: the log's URL."""
+        return self._root
+
+    def catch_up(self) -> None:
+        """Takes in the commits of others: one request if there are none. Raises CorruptionError, ObjectStoreError."""
+        self.log.catch_up()
+
+    def is_made(self, path: str) -> bool:
+        """Whether a file is made of commits, so that it needs no check against others."""
+        files, name = self._place(path)
+        return files is not None and (name.endswith(names.SNAPSHOT) or isinstance(_shown(files, name), MadeSegment))
+
+    def list(self, directory: str) -> list[str]:
+        if directory.rstrip("/") == self._root:
+            with self.log.reading() as state:
+                return sorted([*ROOT_FILES, *self._directories(state)])
+        if self._is_groups(directory):
+            return sorted(self._group_files())
+        files, name = self._place(f"{directory}/")
+        if files is None or name:
+            raise FileNotFoundError(f"{directory}: no such directory")
+        return names_in(files)
+
+    def status(self, path: str) -> FileStatus | None:
+        if path.rstrip("/") == self._root:
+            return FileStatus(0, 0, 0, is_directory=True)
+        if self._is_groups(path):
+            found = self._groups_now()
+            return None if found is None else FileStatus(found.number, 0, 1, is_directory=True)
+        files, name = self._place(path)
+        if files is not None and not name:
+            return FileStatus(files.number, 0, files.inode, is_directory=True)
+        try:
+            file = self.open(path, "read")
+        except FileNotFoundError:
+            return None
+        return FileStatus(file.size(), 0, 0 if files is None else _inode(_shown(files, name)), is_directory=False)
+
+    def is_link(self, path: str) -> bool:
+        return False
+
+    def open(self, path: str, mode: OpenMode) -> OpenFile:
+        if mode != "read":
+            raise ReadOnlyError(path)
+        files, name = self._place(path)
+        if files is not None:
+            size, content = self._partition_file(files, name, path)
+        else:
+            data = self._small_file(path)
+            size, content = len(data), MadeBytes(data)
+
+        return OpenFile(path, size, content, partial(self._missing, path, files))
+
+    # Files at the root, and those of groups
+
+    def _directories(self, state: State) -> Sequence[str]:
+        found = [
+            names.partition_directory(each.name, n) for each in state.topics.values() for n in range(each.partitions)
+        ]
+        return [*found, GROUPS_DIRECTORY] if shows_groups(state) else found
+
+    def _small_file(self, path: str) -> bytes:
+        name = self._below(path)
+        if name in ROOT_FILES:
+            with self.log.reading() as state:
+                return self._root_file(state, name)
+        if self._is_groups(names.join(self._root, name.rpartition("/")[0])):
+            data = self._group_files().get(name.rpartition("/")[2])
+            if data is not None:
+                return data
+        raise FileNotFoundError(f"{path}: no such file")
+
+    def _root_file(self, state: State, name: str) -> bytes:
+        if name == TOPICS_FILE:
+            return topics_file(state)
+        found = {
+            (state.topics[topic_id].name, number): offset
+            for (topic_id, number), partition in state.partitions.items()
+            if (offset := _checkpointed(partition, name)) is not None
+        }
+        log = self._groups_now()
+        if log is not None:
+            marks = {names.RECOVERY_POINT_CHECKPOINT: log.end, names.LOG_START_OFFSET_CHECKPOINT: log.base}
+            found |= {(GROUP_METADATA_TOPIC, 0): marks[name]} if name in marks else {}
+        return offsets_file((topic, number, offset) for (topic, number), offset in found.items())
+
+    def _is_groups(self, path: str) -> bool:
+        return self._below(path).rstrip("/") == GROUPS_DIRECTORY and self._groups_now() is not None
+
+    def _groups_now(self) -> GroupsLog | None:
+        with self._lock, self.log.reading() as state:
+            self._groups = groups_log(state, self._groups) if shows_groups(state) else None
+            return self._groups
+
+    def _group_files(self) -> dict[str, bytes]:
+        found = self._groups_now()
+        assert found is not None
+        small = {
+            names.PARTITION_METADATA_FILE: metadata_file(GROUPS_ID),
+            names.segment_file(found.end, names.SNAPSHOT): checkpoints.encode_snapshot(()),
+        }
+        return {**small, **found.files()}
+
+    # Files of partitions
+
+    def _below(self, path: str) -> str:
+        return path.removeprefix(self._root).lstrip("/")
+
+    def _place(self, path: str) -> tuple[PartitionFiles | None, str]:
+        """Returns the partition that a path leads to, if there is one, and the name of the file in it; "": itself."""
+        directory, _, name = self._below(path).partition("/")
+        parsed = names.parse_partition_directory(directory)
+        if parsed is None or parsed.kind != "plain" or names.partition_directory(*parsed[:2]) != directory:
+            return None, ""
+        with self._lock, self.log.reading() as state:
+            topic_id = state.topic_ids.get(parsed.topic)
+            key = (topic_id or "", parsed.partition)
+            partition = state.partitions.get(key)
+            if partition is None:
+                self._known.pop(key, None)
+                return None, ""
+            token, known = token_of(partition), self._known.get(key)
+            if known is None or known[0] != token:
+                known = self._known[key] = token, files_of(state, *key)
+            return known[1], name
+
+    def _partition_file(self, files: PartitionFiles, name: str, path: str) -> tuple[int, Content]:
+        shown, kind = _shown(files, name), name[names.OFFSET_DIGITS :]
+        if kind == names.LOG and isinstance(shown, MadeSegment):
+            return shown.size, SliceBytes(shown, self._parts, self._footer)
+        if kind == names.LOG and isinstance(shown, Segment):
+            key = shown.key(files.topic_id, files.partition) + names.LOG
+            return shown.size, ObjectBytes(key, shown.size, self._parts)
+        data = self._beside(files, name, shown)
+        if data is None:
+            raise FileNotFoundError(f"{path}: no such file")
+        return len(data), MadeBytes(data)
+
+    def _beside(self, files: PartitionFiles, name: str, shown: ShownSegment | None) -> bytes | None:
+        """Returns the content of a small file of a partition; None if there is none."""
+        kind = name[names.OFFSET_DIGITS :]
+        if name == names.PARTITION_METADATA_FILE:
+            return metadata_file(files.topic_id)
+        if name == names.segment_file(files.end, names.SNAPSHOT):
+            return self._snapshot(files)
+        if name == names.LEADER_EPOCH_CHECKPOINT:
+            return self._epochs(files)
+        if isinstance(shown, MadeSegment) and kind in (names.INDEX, names.TIME_INDEX):
+            return _index_of(shown, kind)
+        if isinstance(shown, Segment) and kind in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            return self._put_file(files, shown, kind)
+        return None
+
+    def _snapshot(self, files: PartitionFiles) -> bytes:
+        """Returns the state of producers at the end: that of the last segment, since slices have none."""
+        last = files.last_put
+        found = None if last is None else self._put_file(files, last, names.SNAPSHOT)
+        return checkpoints.encode_snapshot(()) if found is None else found
+
+    def _epochs(self, files: PartitionFiles) -> bytes:
+        """Returns the leader epochs as of the last segment; epoch 0 if there is none, since slices have that."""
+        last = files.last_put
+        found = None if last is None else self._put_file(files, last, PUT_EPOCHS)
+        first = next(iter(files.segments))
+        made = [] if first == files.end else [checkpoints.EpochEntry(0, first)]
+        return checkpoints.encode_leader_epochs(made) if found is None else found
+
+    def _put_file(self, files: PartitionFiles, segment: Segment, kind: str) -> bytes | None:
+        key = segment.key(files.topic_id, files.partition) + kind
+        with self._lock:
+            if key not in self._put_files:
+                self._put_files[key] = self._read_small(key)
+            return self._put_files[key]
+
+    def _read_small(self, key: str) -> bytes | None:
+        try:
+            return patiently(self.log.attempts(), lambda: self.log.store.get(key, limit=SMALL_FILE_BYTES_MAX))
+        except ObjectMissingError:
+            return None
+
+    def _footer(self, key: str, size: int) -> Footer:
+        found = self._footers.get(key)
+        if found is None:
+            found = patiently(self.log.attempts(), lambda: read_footer(self.log.store, key, size))
+            with self._lock:
+                self._footers[key] = found
+                while len(self._footers) > FOOTERS_KEPT:
+                    self._footers.pop(next(iter(self._footers)))
+        return found
+
+    def _missing(self, path: str, files: PartitionFiles | None, error: ObjectMissingError) -> Exception:
+        """Returns the error for a missing object: of a file that was replaced, or damage if nothing has changed."""
+        self.catch_up()
+        if files is not None and self._place(path)[0] is files:
+            return CorruptionError(f"the store lacks an object that the log names: restore it ({error})", path=path)
+        return SegmentRemovedError(f"{path}: the segment was removed while this log was open; open the log again")
+
+    # What would write
+
+    def make_directory(self, path: str) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def rename(self, source: str, target: str) -> NoReturn:
+        raise ReadOnlyError(source)
+
+    def link(self, source: str, target: str) -> NoReturn:
+        raise ReadOnlyError(target)
+
+    def remove(self, path: str) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def sync_directory(self, path: str) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def byte_locks(self, path: str) -> NoReturn:
+        raise ReadOnlyError(path)
+
+    def lock_shared_with_broker(self, path: str) -> NoReturn:
+        raise ReadOnlyError(path)
+
+
+def _checkpointed(partition: Partition, name: str) -> int | None:
+    """Returns the offset of a partition in a checkpoint; None if it has none there."""
+    if name == names.RECOVERY_POINT_CHECKPOINT:
+        return partition.end
+    if name == names.LOG_START_OFFSET_CHECKPOINT:
+        return partition.log_start
+    return 0 if has_holes(partition.segments) else None
+
+
+def _index_of(shown: MadeSegment, kind: str) -> bytes:
+    if kind == names.INDEX:
+        return encode_offset_entries(shown.base, *shown.indexed)
+    return encode_time_entries(shown.base, *shown.timed)
+
+
+def _shown(files: PartitionFiles, name: str) -> ShownSegment | None:
+    """Returns the segment that a file belongs to; None if it belongs to none."""
+    base = names.base_offset_of(name)
+    return None if base is None else files.segments.get(base)
+
+
+def _inode(shown: ShownSegment | None) -> int:
+    if shown is None:
+        return 0
+    return shown.inode if isinstance(shown, MadeSegment) else int(shown.uuid[:12], 16)

@@ -1,0 +1,107 @@
+"""Open files of a log on an object store. They can be read only, and stay as they were when they were opened."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import NoReturn, Protocol, Self
+
+from ...errors import ObjectMissingError, StorageError
+from ...filesystem import Buffer, Held
+from .parts import AHEAD_BYTES, PART_BYTES, Part, Parts
+
+
+class ReadOnlyError(StorageError, io.UnsupportedOperation):
+    """The log on an object store is shown as files, which nobody can write."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: a log on an object store is shown as files that can be read only")
+
+
+class Content(Protocol):
+    """The bytes of a file."""
+
+    def read(self, position: int, length: int) -> memoryview: ...
+
+
+class OpenFile:
+    """An open file. ``missing`` returns the error to raise for an object that the store does not have."""
+
+    def __init__(
+        self, path: str, size: int, content: Content, missing: Callable[[ObjectMissingError], Exception]
+    ) -> None:
+        self._path, self._size, self._content, self._missing = path, size, content, missing
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return self._size
+
+    def read(self, position: int, length: int) -> memoryview:
+        if position < 0 or length < 0:
+            raise ValueError(f"{self._path}: cannot read {length} bytes at position {position}")
+        try:
+            return self._content.read(position, min(length, max(0, self._size - position)))
+        except ObjectMissingError as error:
+            raise self._missing(error) from error
+
+    def write(self, position: int, *data: Buffer) -> NoReturn:
+        raise ReadOnlyError(self._path)
+
+    def truncate(self, size: int) -> NoReturn:
+        raise ReadOnlyError(self._path)
+
+    def begin_sync(self) -> NoReturn:
+        raise ReadOnlyError(self._path)
+
+    def sync(self) -> NoReturn:
+        raise ReadOnlyError(self._path)
+
+    def hold(self) -> Held:
+        raise io.UnsupportedOperation(f"{self._path}: an object has no descriptor")
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class MadeBytes:
+    """Bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+
+    def read(self, position: int, length: int) -> memoryview:
+        return self._data[position : position + length]
+
+
+class ObjectBytes:
+    """The bytes of an object of known size."""
+
+    def __init__(self, key: str, size: int, parts: Parts) -> None:
+        self._key, self._size, self._parts = key, size, parts
+        self._next = -1
+
+    def read(self, position: int, length: int) -> memoryview:
+        end = min(position + length, self._size)
+        if position >= end:
+            return memoryview(b"")
+        ahead = AHEAD_BYTES if position == self._next else 0
+        self._next = end
+        numbers = range(position // PART_BYTES, (end - 1) // PART_BYTES + 1)
+        behind = range(numbers.stop, -(-min(end + ahead, self._size) // PART_BYTES))
+        found = self._parts.get(list(map(self._part, numbers)), list(map(self._part, behind)))
+        data = found[0] if len(found) == 1 else b"".join(found)
+        start = numbers.start * PART_BYTES
+        return memoryview(data)[position - start : end - start]
+
+    def _part(self, number: int) -> Part:
+        start = number * PART_BYTES
+        return Part(self._key, start, min(PART_BYTES, self._size - start), self._size)

@@ -1,0 +1,42 @@
+"""Opens the log at a URL to be read as files. A process reads the commits of a log once, and afterwards what is new."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from ...clock import Clock
+from ..root import open_root, read_identity
+from ..stores.port import ObjectStore
+from ..stores.remote import open_store
+from .filesystem import BucketFileSystem
+
+LOGS_KEPT = 8
+
+_lock = Lock()
+_of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last use
+
+
+def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | None = None) -> BucketFileSystem:
+    """Returns the file system that shows the log at a URL, up to date.
+
+    Takes two requests for a log that this process knows. Raises as :func:`open_root`.
+    """
+    if store is not None or clock is not None:
+        return BucketFileSystem(open_root(url, store=store, clock=clock))
+    store = open_store(url)
+    with _lock:
+        known = _of_this_process.pop(store.url, None)
+        if known is not None and _is_still_there(known):
+            known.catch_up()
+        else:
+            known = BucketFileSystem(open_root(url, store=store))
+        _of_this_process[store.url] = known
+        while len(_of_this_process) > LOGS_KEPT:
+            _of_this_process.pop(next(iter(_of_this_process)))
+        return known
+
+
+def _is_still_there(known: BucketFileSystem) -> bool:
+    """Whether the store has the same log as before, not another one in its place."""
+    found = read_identity(known.log.store, known.log.attempts())
+    return found is not None and found.log_id == known.log.state.log_id

@@ -1,0 +1,91 @@
+"""Parts of objects, read by threads, ahead of who needs them, and kept as long as there is room."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import NamedTuple
+
+from ...errors import CorruptionError, ObjectStoreError
+from ..stores.patience import Attempts, patiently
+from ..stores.port import ObjectStore
+
+PART_BYTES = 4 << 20  # of one request
+AHEAD_BYTES = 8 << 20  # read ahead of a reader that goes from part to part
+AHEAD_PARTS = 32
+KEPT_BYTES = 64 << 20  # of parts in memory, for all readers of a log; those being read count, too
+THREADS = 8
+
+
+class Part(NamedTuple):
+    """Some bytes of an object."""
+
+    key: str
+    start: int
+    length: int
+    object_size: int
+
+
+class Parts:
+    """Reads parts of objects for all files of a log. For any thread of one process."""
+
+    def __init__(self, store: ObjectStore, attempts: Callable[[], Attempts]) -> None:
+        self._store, self._attempts = store, attempts
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[str, int, int], Future[bytes]] = OrderedDict()
+        self._bytes = 0
+        self._threads: ThreadPoolExecutor | None = None
+
+    def get(self, wanted: Sequence[Part], ahead: Sequence[Part] = ()) -> list[bytes]:
+        """Returns the parts; begins to read those in ``ahead``, and waits for none of them.
+
+        Raises ObjectMissingError, ObjectStoreError, and CorruptionError if an object is too short.
+        """
+        begun = [self._begin(part) for part in wanted]
+        for part in ahead:
+            self._begin(part)
+        return [self._result(part, future) for part, future in zip(wanted, begun, strict=True)]
+
+    def _begin(self, part: Part) -> Future[bytes]:
+        key = part[:3]
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commitlog object store")
+            found = self._kept[key] = self._threads.submit(self._read, part)
+            self._bytes += part.length
+            while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+                _, _, length = self._kept.popitem(last=False)[0]
+                self._bytes -= length
+            return found
+
+    def _result(self, part: Part, future: Future[bytes]) -> bytes:
+        try:
+            return future.result()
+        except BaseException:
+            with self._lock:  # the next one asks again
+                if self._kept.get(part[:3]) is future:
+                    del self._kept[part[:3]]
+                    self._bytes -= part.length
+            raise
+
+    def _read(self, part: Part) -> bytes:
+        attempts = self._attempts()
+        try:
+            return self._store.get_range(part.key, part.start, part.length)
+        except ObjectStoreError:
+            self._check_size(part, attempts)
+        return patiently(attempts, lambda: self._store.get_range(part.key, part.start, part.length))
+
+    def _check_size(self, part: Part, attempts: Attempts) -> None:
+        facts = patiently(attempts, lambda: self._store.head(part.key))
+        if facts is not None and facts.size != part.object_size:
+            raise CorruptionError(
+                f"the object has {facts.size} bytes, but the commit that names it says {part.object_size}: restore it",
+                path=f"{self._store.url}/{part.key}",
+            )

@@ -1,0 +1,66 @@
+"""The small files that a log directory has, as bytes, made of a state."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable
+
+from ...config import LogConfig
+from ...format import v2
+from ...format.files import checkpoints, file_names as names
+from ...format.files.file_names import TopicPartition
+from ...format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
+from ...format.tables import Records
+from ..commits.state import State
+
+TOPICS_FILE = "topics.json"
+GROUPS_ID = checkpoints.encode_id(uuid.UUID(int=0x5C0FF5E7))  # of the topic that shows the offsets of groups
+GROUPS_CONFIGS = {"cleanup.policy": "compact"}
+ROOT_FILES = (
+    TOPICS_FILE,
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.CLEANER_OFFSET_CHECKPOINT,
+)
+
+
+def shows_groups(state: State) -> bool:
+    """Whether the offsets of groups are shown as a topic: if there are some, and no topic has the name."""
+    return bool(state.groups) and GROUP_METADATA_TOPIC not in state.topic_ids
+
+
+def topics_file(state: State) -> bytes:
+    """Returns ``topics.json``, in its version 1."""
+    topics = {
+        topic.name: {"id": topic.topic_id, "partitions": topic.partitions, "configs": dict(topic.configs)}
+        for topic in state.topics.values()
+    }
+    if shows_groups(state):
+        topics[GROUP_METADATA_TOPIC] = {"id": GROUPS_ID, "partitions": 1, "configs": GROUPS_CONFIGS}
+    return json.dumps({"version": 1, "topics": topics}).encode()
+
+
+def offsets_file(offsets: Iterable[tuple[str, int, int]]) -> bytes:
+    """Returns a checkpoint with (topic, partition, offset)."""
+    return checkpoints.encode_offsets({TopicPartition(topic, number): offset for topic, number, offset in offsets})
+
+
+def metadata_file(topic_id: str) -> bytes:
+    """Returns ``partition.metadata``."""
+    return checkpoints.encode_partition_metadata(checkpoints.decode_id(topic_id))
+
+
+def group_batches(state: State) -> v2.EncodedBatches:
+    """Returns the offsets of groups as records of ``__consumer_offsets``, from offset 0 on; there must be some."""
+    found = [
+        (group, partition.rpartition("-"), each)
+        for group, partitions in sorted(state.groups.items())
+        for partition, each in sorted(partitions.items())
+    ]
+    keys: list[bytes | None] = [
+        OffsetCommitKey(group, topic, int(number)).encode() for group, (topic, _, number), _ in found
+    ]
+    values: list[bytes | None] = [OffsetCommitValue(each.offset, each.metadata, -1).encode() for *_, each in found]
+    limit = LogConfig().batch_size_max - v2.LAYOUT.itemsize
+    return v2.encode_batches(Records.to_append(keys, values, -1), v2.BatchFields(), batch_bytes_max=limit)

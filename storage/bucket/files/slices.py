@@ -1,0 +1,122 @@
+"""Slices of staged objects as the bytes of a ``.log``: base offsets count from 0 in a slice, and are moved."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+import numpy as np
+
+from ... import format as formats
+from ...format.tables import Bytes, Int64s
+from ..commits.state import BASE, BATCHES, BYTES, POSITION
+from ..staged_objects import Footer
+from .layout import MadeSegment
+from .parts import AHEAD_BYTES, AHEAD_PARTS, PART_BYTES, Part, Parts
+
+OFFSET_BYTES = 8  # of a base offset, at the beginning of a batch
+KNOWN_SLICES = 64  # whose batches a file knows
+
+
+class SliceBytes:
+    """The bytes of a made segment. For any thread."""
+
+    def __init__(self, segment: MadeSegment, parts: Parts, footers: Callable[[str, int], Footer]) -> None:
+        self._segment, self._parts, self._footers = segment, parts, footers
+        self._starts: OrderedDict[int, Int64s] = OrderedDict()  # of the batches in a slice
+        self._next = -1  # where a reader that goes on will read
+
+    def read(self, position: int, length: int) -> memoryview:
+        """Returns the bytes from ``position`` on, fewer at the end. Raises as :meth:`Parts.get`."""
+        end = min(position + length, self._segment.size)
+        if position >= end:
+            return memoryview(b"")
+        ahead = AHEAD_BYTES if position == self._next else 0
+        self._next = end
+        first, last = self._slice_at(position), self._slice_at(end - 1)
+        self._begin(position, end, ahead)
+        starts = self._segment.starts
+        pieces = [
+            self._read_slice(index, max(0, position - int(starts[index])), min(end, int(starts[index + 1])))
+            for index in range(first, last + 1)
+        ]
+        return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+
+    def _slice_at(self, position: int) -> int:
+        return int(np.searchsorted(self._segment.starts, position, side="right")) - 1
+
+    def _begin(self, position: int, end: int, ahead: int) -> None:
+        """Begins to read all parts from ``position`` to ``end`` at once, and some behind."""
+        wanted = self._parts_of(position, end, 10**9)
+        behind = self._parts_of(end, min(end + ahead, self._segment.size), AHEAD_PARTS)
+        self._parts.get((), [*wanted[:AHEAD_PARTS], *(each for each in behind if each not in wanted)])
+
+    def _parts_of(self, position: int, end: int, most: int) -> list[Part]:
+        found: list[Part] = []
+        index = self._slice_at(position)
+        while position < end and len(found) < most:
+            start = int(self._segment.starts[index])
+            number = (position - start) // PART_BYTES
+            part = self._part(index, number)
+            found.append(part)
+            position = start + number * PART_BYTES + part.length
+            index += position >= self._segment.starts[index + 1]
+        return found
+
+    def _part(self, index: int, number: int) -> Part:
+        row, start = self._segment.slices[index], number * PART_BYTES
+        length = min(PART_BYTES, int(row[BYTES]) - start)
+        return Part(self._segment.key(index), int(row[POSITION]) + start, length, self._segment.object_size(index))
+
+    def _read_slice(self, index: int, first: int, end_position: int) -> memoryview:
+        """Returns bytes of a slice, from the position ``first`` in it to ``end_position`` in the ``.log``."""
+        end = end_position - int(self._segment.starts[index])
+        starts = self._batch_starts(index)
+        low, high = _around(starts, first), _around(starts, end)
+        from_, to = (first if low is None else low), (end if high is None else high + OFFSET_BYTES)
+        to = min(to, int(self._segment.slices[index, BYTES]))
+        data = np.frombuffer(bytearray(self._raw(index, from_, to)), np.uint8)
+        inside = starts[np.searchsorted(starts, from_) : np.searchsorted(starts, to - OFFSET_BYTES, side="right")]
+        _move(data, inside - from_, int(self._segment.slices[index, BASE]))
+        return data.data[first - from_ : end - from_]
+
+    def _raw(self, index: int, first: int, end: int) -> bytes:
+        numbers = range(first // PART_BYTES, (end - 1) // PART_BYTES + 1)
+        found = self._parts.get([self._part(index, number) for number in numbers])
+        data = found[0] if len(found) == 1 else b"".join(found)
+        start = numbers.start * PART_BYTES
+        return data[first - start : end - start]
+
+    def _batch_starts(self, index: int) -> Int64s:
+        known = self._starts.get(index)
+        if known is None:
+            known = self._starts[index] = self._find_starts(index)
+            if len(self._starts) > KNOWN_SLICES:
+                self._starts.popitem(last=False)
+        return known
+
+    def _find_starts(self, index: int) -> Int64s:
+        """Returns where the batches of a slice begin in it: by their lengths if it is small, else by the footer."""
+        row = self._segment.slices[index]
+        if row[BATCHES] == 1:
+            return np.zeros(1, np.int64)
+        if row[BYTES] <= PART_BYTES:
+            buffer: Bytes = np.frombuffer(self._raw(index, 0, int(row[BYTES])), np.uint8)
+            return formats.scan(buffer).headers.table["position"].astype(np.int64)
+        footer = self._footers(self._segment.key(index), self._segment.object_size(index))
+        sizes = footer.sizes[[at for _, _, at, _ in footer.slices].index(int(row[POSITION]))]
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
+
+
+def _around(starts: Int64s, position: int) -> int | None:
+    """Returns the batch that begins shortly before ``position``, so that its base offset goes across; None: none."""
+    index = int(np.searchsorted(starts, position)) - 1
+    is_across = index >= 0 and starts[index] + OFFSET_BYTES > position
+    return int(starts[index]) if is_across else None
+
+
+def _move(data: Bytes, starts: Int64s, base: int) -> None:
+    """Adds ``base`` to the base offsets of the batches that begin at ``starts``."""
+    places = starts[:, None] + np.arange(OFFSET_BYTES)
+    offsets = np.ascontiguousarray(data[places]).view(">i8")[:, 0].astype(np.int64) + base
+    data[places] = offsets.astype(">i8").view(np.uint8).reshape(-1, OFFSET_BYTES)
