@@ -89,7 +89,7 @@ class CommitLog:
             number, uid = self._state.number, self._state.uid
             if number == 0:
                 return True  # whatever comes first follows from nothing, or is refused when it is read
-            commit = read_commit(self.store, number, self._attempts())
+            commit = read_commit(self.store, number, self.attempts())
             return commit is not None and commit.uid == uid
 
     def commit(self, propose: Proposal) -> Commit | None:
