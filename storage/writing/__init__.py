@@ -2,7 +2,7 @@
 
 ``shared_log`` lets several processes write one log, ``record_checks`` and ``batch_checks`` refuse what the topic does
 not accept, ``checked_batch`` and ``checked_appends`` take the batches of clients with few steps, ``replica`` appends
-batches of a broker's log.
+batches of a broker's log, ``forwarding`` prepares them for a log with offsets of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from .batch_checks import check_batch_sizes as check_batch_sizes
     from .checked_appends import AppendInfo as AppendInfo, Producer as Producer, Refusal as Refusal
     from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
+    from .forwarding import (
+        FetchAnswer as FetchAnswer,
+        Forwarded as Forwarded,
+        check_forwarded as check_forwarded,
+        forwarded as forwarded,
+        forwarded_by as forwarded_by,
+        produced_batches as produced_batches,
+        visible_records as visible_records,
+    )
     from .locks import (
         APPEND_LOCK_FILE as APPEND_LOCK_FILE,
         MAINTENANCE_LOCK_FILE as MAINTENANCE_LOCK_FILE,
@@ -45,6 +54,15 @@ else:
             "batch_checks": ["check_batch_sizes"],
             "checked_appends": ["AppendInfo", "Producer", "Refusal"],
             "checked_batch": ["CheckedBatch", "check_batch"],
+            "forwarding": [
+                "FetchAnswer",
+                "Forwarded",
+                "check_forwarded",
+                "forwarded",
+                "forwarded_by",
+                "produced_batches",
+                "visible_records",
+            ],
             "locks": [
                 "APPEND_LOCK_FILE",
                 "MAINTENANCE_LOCK_FILE",
