@@ -19,6 +19,18 @@ class OutsideLogError(MirrorError):
     """The log of a partition in Kafka does not have the requested offset."""
 
 
+class RetriableError(MirrorError):
+    """Brokers did not answer, or refused a request for now; the same request may succeed later."""
+
+
+class FencedError(MirrorError):
+    """Another process uses the transactional id, or the transaction took too long."""
+
+
+class TopicThereError(MirrorError):
+    """A topic to create exists already."""
+
+
 class BrokerUnreachableError(ClientError):
     """A broker did not answer, or the connection to it broke. Whether it did what was asked is unknown."""
 

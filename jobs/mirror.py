@@ -1,7 +1,8 @@
-"""Mirrors topics between a running Kafka and a log directory, one task per partition: docs/mirroring.md.
+"""Mirrors topics between a running Kafka and a log directory, or between clusters: docs/mirroring.md.
 
     spark-submit jobs/mirror.py from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
     spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
+    python jobs/mirror.py between-clusters --consumer.config FILE --producer.config FILE --whitelist 'flights.*'
 
 Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
 Exit code 0: all partitions are up to date, 2: wrong usage, 1: anything else.
@@ -17,7 +18,7 @@ from pyspark import SparkConf, SparkContext
 
 from pyspark_commitlog.pipeline.job import errors_apart
 from pyspark_commitlog.pipeline.maintenance import SparkTasks
-from pyspark_commitlog.pipeline.mirror import ROUNDS, parser
+from pyspark_commitlog.pipeline.mirror import BETWEEN_CLUSTERS, ROUNDS, parser, run_between_clusters
 from pyspark_commitlog.storage import LogStoreError, parse_names
 
 
@@ -25,6 +26,9 @@ def main() -> int:
     with errors_apart():
         options = parser(__doc__).parse_args()
         try:
+            if options.direction == BETWEEN_CLUSTERS:
+                run_between_clusters(options)
+                return 0
             with SparkContext.getOrCreate(SparkConf().setAppName(f"mirror {options.direction}")) as context:
                 tasks = SparkTasks(context, "mirror")
                 failed = _round(options, tasks)

@@ -70,8 +70,8 @@ FLOORS = {
         errors
         """,
     "clients": """
-        producer
-        brokers wire
+        producer mirror
+        brokers wire topic_filters
         errors
         """,
     "protocol": """

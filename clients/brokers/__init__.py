@@ -13,18 +13,26 @@ import lazy_loader
 if TYPE_CHECKING:
     from .admin import Admin as Admin, KafkaTopic as KafkaTopic
     from .cluster import Cluster as Cluster, Secret as Secret
+    from .connections import Connections as Connections, ListedTopic as ListedTopic
+    from .fetcher import Fetcher as Fetcher, FetchLimits as FetchLimits
     from .leader import (
+        EARLIEST as EARLIEST,
         FETCH_BYTES as FETCH_BYTES,
+        LATEST as LATEST,
         NO_EPOCH as NO_EPOCH,
         Fetched as Fetched,
         PartitionLeader as PartitionLeader,
     )
+    from .transactions import TransactionalProducer as TransactionalProducer
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "admin": ["Admin", "KafkaTopic"],
             "cluster": ["Cluster", "Secret"],
-            "leader": ["FETCH_BYTES", "Fetched", "NO_EPOCH", "PartitionLeader"],
+            "connections": ["Connections", "ListedTopic"],
+            "fetcher": ["FetchLimits", "Fetcher"],
+            "transactions": ["TransactionalProducer"],
+            "leader": ["EARLIEST", "LATEST", "FETCH_BYTES", "Fetched", "NO_EPOCH", "PartitionLeader"],
         },
     )

@@ -8,8 +8,15 @@ from typing import NamedTuple, Self
 from uuid import UUID
 
 from ...storage import LogConfig
+from ..errors import TopicThereError
 from .cluster import Cluster, masking_errors
-from .kafka_python import ConfigFilterType, ConfigResource, ConfigResourceType, KafkaAdminClient
+from .kafka_python import (
+    ConfigFilterType,
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    TopicAlreadyExistsError,
+)
 
 
 class KafkaTopic(NamedTuple):
@@ -53,9 +60,23 @@ class Admin:
         return {key: value for key, value in in_force.items() if value != defaults[key]}
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders."""
+        """Creates a topic with the brokers' replication factor, and waits until its partitions have leaders.
+
+        Raises TopicThereError if it exists.
+        """
         wanted = {name: {"num_partitions": partitions, "configs": dict(configs)}}
-        masking_errors(self._cluster, lambda: self._client.create_topics(wanted, wait_for_metadata=True))
+
+        def create() -> None:
+            try:
+                self._client.create_topics(wanted, wait_for_metadata=True)
+            except TopicAlreadyExistsError as error:
+                raise TopicThereError(f"topic {name!r} exists at {self._cluster}") from error
+
+        masking_errors(self._cluster, create)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Adds partitions to a topic, so that it has ``partitions``."""
+        masking_errors(self._cluster, lambda: self._client.create_partitions({name: partitions}))
 
     def __enter__(self) -> Self:
         return self

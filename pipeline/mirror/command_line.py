@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from ...clients.brokers import Cluster
 from ...storage import InvalidConfigError, Runner, parse_pairs
 from ..job import Parser
 from ..read import local_directory
 from ..write import ProducerSettings
+from .between_clusters import add_between_clusters
 from .from_kafka import Following, follow
 from .mirrored import Mirrored
+from .properties import properties
 from .to_kafka import Sending, send
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the commands ``from-kafka`` and ``to-kafka``."""
+    """Returns a parser with the commands ``from-kafka``, ``to-kafka`` and ``between-clusters``."""
     whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
     from_kafka = commands.add_parser("from-kafka", help="copy new records of topics in Kafka to a log directory")
@@ -30,6 +31,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     to_kafka.add_argument(
         "--compression", default="none", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd (default: none)"
     )
+    add_between_clusters(commands)
     return whole
 
 
@@ -88,17 +90,5 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    settings = _properties(options.client_config) | parse_pairs("--client", options.client)
+    settings = properties("--client-config", options.client_config) | parse_pairs("--client", options.client)
     return Cluster.parse(options.bootstrap_servers, settings)
-
-
-def _properties(file: str | None) -> dict[str, str]:
-    """Returns the settings in a Java properties file: one per line; lines that begin with # or ! are comments."""
-    if file is None:
-        return {}
-    try:
-        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
-        raise InvalidConfigError(f"--client-config {file} cannot be read: {why}") from None
-    return parse_pairs(f"--client-config {file}", [line for line in lines if line and line[0] not in "#!"])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         check_forwarded as check_forwarded,
         forwarded as forwarded,
         forwarded_by as forwarded_by,
+        joined_batches as joined_batches,
         produced_batches as produced_batches,
         visible_records as visible_records,
     )
@@ -60,6 +61,7 @@ else:
                 "check_forwarded",
                 "forwarded",
                 "forwarded_by",
+                "joined_batches",
                 "produced_batches",
                 "visible_records",
             ],

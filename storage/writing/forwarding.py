@@ -40,40 +40,44 @@ class Forwarded(NamedTuple):
     kept: int  # how many batches have the records' bytes of the source
 
 
-def forwarded(answer: FetchAnswer, *, batch_size_max: int, share: int = 0) -> Forwarded:
+def forwarded(answer: FetchAnswer, *, batch_size_max: int, codec: Codec | None = None, share: int = 0) -> Forwarded:
     """Returns the visible records of a fetch as batches of one share, each of at most ``batch_size_max`` bytes.
 
+    ``codec`` is the only one that the target stores; None: any.
     Raises CorruptRecordError for damaged batches, and RecordTooLargeError for a record that needs a larger batch.
     """
     buffer, headers, next_offset = _visible(answer)
-    keeps = _can_stay(headers, answer.offset, batch_size_max)
+    keeps = _can_stay(headers, answer.offset, batch_size_max, codec)
     pieces: list[v2.EncodedBatches] = []
-    for first, last, stays, codec in _runs(keeps, headers):
+    for first, last, stays, found in _runs(keeps, headers):
         if stays:
             pieces.append(v2.EncodedBatches(buffer, headers[first:last]))
         else:
             records = _decoded(buffer, headers[first:last], answer.offset)
-            pieces.append(_encoded(records, codec, batch_size_max))
-    shares = [(share, _joined(pieces))] if any(len(piece.headers) for piece in pieces) else []
+            pieces.append(_encoded(records, found if codec is None else codec, batch_size_max))
+    shares = [(share, joined_batches(pieces))] if any(len(piece.headers) for piece in pieces) else []
     return Forwarded(shares, next_offset, int(np.count_nonzero(keeps)))
 
 
-def forwarded_by(placing: Placing, answer: FetchAnswer, *, count: int, batch_size_max: int) -> Forwarded:
+def forwarded_by(
+    placing: Placing, answer: FetchAnswer, *, count: int, batch_size_max: int, codec: Codec | None = None
+) -> Forwarded:
     """Returns the visible records of a fetch as batches of ``count`` shares, to which ``placing`` assigns each record.
 
     All records are encoded again, with the codec that they have. Raises as :func:`forwarded`.
     """
     buffer, headers, next_offset = _visible(answer)
     pieces: dict[int, list[v2.EncodedBatches]] = {}
-    for first, last, _, codec in _runs(np.zeros(len(headers), dtype=np.bool_), headers):
+    for first, last, _, found in _runs(np.zeros(len(headers), dtype=np.bool_), headers):
         records = _decoded(buffer, headers[first:last], answer.offset)
         shares = placing(records)
         for share in np.unique(shares).tolist():
-            encoded = _encoded(records, codec, batch_size_max, shares == share)
+            used = found if codec is None else codec
+            encoded = _encoded(records, used, batch_size_max, shares == share)
             pieces.setdefault(share, []).append(encoded)
     if pieces and not 0 <= min(pieces) <= max(pieces) < count:
         raise IndexError(f"records have shares from {min(pieces)} to {max(pieces)}, but there are only {count}")
-    return Forwarded([(share, _joined(each)) for share, each in sorted(pieces.items())], next_offset, 0)
+    return Forwarded([(share, joined_batches(each)) for share, each in sorted(pieces.items())], next_offset, 0)
 
 
 def visible_records(answer: FetchAnswer) -> tuple[Records, int]:
@@ -148,12 +152,12 @@ def _is_aborted(headers: BatchHeaders, aborted: Sequence[tuple[int, int]]) -> Bo
     return found
 
 
-def _can_stay(headers: BatchHeaders, offset: int, batch_size_max: int) -> Bools:
+def _can_stay(headers: BatchHeaders, offset: int, batch_size_max: int, codec: Codec | None) -> Bools:
     table = headers.table
     is_whole = (table["base_offset"] >= offset) & (table["count"] == table["last_offset"] - table["base_offset"] + 1)
     is_plain = (headers.timestamp_type == TimestampType.CREATE_TIME) & ~headers.has_delete_horizon
     found: Bools = (table["magic"] == v2.MAGIC) & is_whole & is_plain & (table["size"] <= batch_size_max)
-    return found
+    return found if codec is None else found & (headers.codec == codec)
 
 
 def _runs(keeps: Bools, headers: BatchHeaders) -> Iterator[tuple[int, int, bool, Codec]]:
@@ -181,7 +185,7 @@ def _encoded(records: Records, codec: Codec, batch_size_max: int, only: Bools | 
     return encoded
 
 
-def _joined(pieces: Sequence[v2.EncodedBatches]) -> v2.EncodedBatches:
+def joined_batches(pieces: Sequence[v2.EncodedBatches]) -> v2.EncodedBatches:
     """Returns all batches in one buffer, one after another, with offsets that count from 0 without a gap."""
     tables = [piece.headers.table for piece in pieces]
     table = np.concatenate(tables) if tables else np.empty(0, dtype=HEADERS)

@@ -1,0 +1,164 @@
+"""Connections: requests to the brokers of a cluster, for many partitions at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from ...storage import TopicPartition, masked
+from ..errors import MirrorError, RetriableError
+from .cluster import Cluster
+from .kafka_python import KafkaError, KafkaNetClient, ListOffsetsRequest, MetadataRequest, NoError, for_code
+
+TIMEOUT_MS = 30_000  # of a request
+IN_FLIGHT_MAX = 5  # requests to one broker without an answer, which is what brokers allow an idempotent producer
+RequestT = TypeVar("RequestT")
+
+
+class ListedTopic(NamedTuple):
+    """A topic in the brokers' metadata."""
+
+    name: str
+    partitions: int
+
+
+class Connections:
+    """Connections to the brokers of a cluster. For one thread at a time.
+
+    Methods raise RetriableError if a request fails that may succeed later, and MirrorError if it never will.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Connects with the first request."""
+        self.cluster = cluster
+        self._leaders: dict[TopicPartition, int] = {}
+        self._client = self.masking_errors(lambda: KafkaNetClient(**cluster.settings))
+
+    def masking_errors(self, ask: Callable[[], RequestT]) -> RequestT:
+        """Returns what ``ask`` returns. Raises RetriableError or MirrorError for kafka-python's errors."""
+        try:
+            return ask()
+        except KafkaError as error:
+            kind = RetriableError if error.retriable else MirrorError
+            raise kind(f"{self.cluster}: {masked(str(error))}") from error
+
+    def ask(self, node: int, request: Any) -> Any:
+        """Returns a broker's answer to one request."""
+        (answer,) = self.ask_all([(node, request)])
+        return answer
+
+    def ask_any(self, request: Any) -> Any:
+        """Returns the answer of a broker that is not busy."""
+        self.masking_errors(lambda: self._client.get_broker_version(timeout_ms=TIMEOUT_MS))
+        return self.ask(self.masking_errors(lambda: self._client.least_loaded_node(True)), request)
+
+    def ask_all(self, requests: Iterable[tuple[int, Any]]) -> Iterator[Any]:
+        """Yields the answers to requests, in their order; each broker answers in the order of its requests too.
+
+        Several requests are sent before the first answer is awaited, at most five.
+        """
+        sent: deque[Any] = deque()
+        for node, request in requests:
+            if len(sent) == IN_FLIGHT_MAX:
+                yield self._answer(sent.popleft())
+            sent.append(self.masking_errors(lambda node=node, request=request: self._send(node, request)))  # type: ignore[misc]
+        while sent:
+            yield self._answer(sent.popleft())
+
+    def _send(self, node: int, request: Any) -> Any:
+        self._client.await_ready(node, TIMEOUT_MS)
+        return self._client.send(node, request)
+
+    def _answer(self, future: Any) -> Any:
+        self.masking_errors(lambda: self._client.poll(timeout_ms=TIMEOUT_MS, future=future))
+        if future.succeeded():
+            return future.value
+        if future.failed():
+            self._leaders.clear()
+            error = future.exception
+            kind = MirrorError if isinstance(error, KafkaError) and not error.retriable else RetriableError
+            raise kind(f"{self.cluster}: {masked(str(error))}") from error
+        raise RetriableError(f"{self.cluster}: no answer within {TIMEOUT_MS // 1000} s")
+
+    def check(self, error_code: int, what: str) -> None:
+        """Raises RetriableError or MirrorError for an error code in an answer; ``what`` was asked about."""
+        error = for_code(error_code)
+        if error is not NoError:
+            if error.retriable:
+                self._leaders.clear()
+            kind = RetriableError if error.retriable else MirrorError
+            raise kind(f"{what} of {self.cluster}: {error.message}: {error.description}")
+
+    def topics(self) -> list[ListedTopic]:
+        """Returns all topics except internal ones, by name."""
+        answer = self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=1))
+        return sorted(
+            ListedTopic(each.name, len(each.partitions))
+            for each in answer.topics
+            if not each.is_internal and not each.error_code and each.partitions
+        )
+
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Returns the given partitions by the broker that leads them; those without a leader are left out."""
+        wanted = list(partitions)
+        if unknown := sorted({each.topic for each in wanted if each not in self._leaders}):
+            named = [MetadataRequest.MetadataRequestTopic(name=name) for name in unknown]
+            answer = self.ask_any(MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=4))
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    if each.leader_id >= 0:
+                        self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
+        found: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            if partition in self._leaders:
+                found.setdefault(self._leaders[partition], []).append(partition)
+        return found
+
+    def forget_leader(self, partition: TopicPartition) -> None:
+        """Lets the next request ask who leads a partition."""
+        self._leaders.pop(partition, None)
+
+    def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        """Returns an offset of each partition: ``at`` is EARLIEST or LATEST, the last stable offset, or a time in ms.
+
+        -1 if no record is as new as that time.
+        """
+        wanted = list(partitions)
+        led = self.leaders(wanted)
+        if missing := set(wanted) - {each for some in led.values() for each in some}:
+            raise RetriableError(f"{sorted(missing)[0]} of {self.cluster} has no leader")
+        requests = ((node, _list_offsets(some, at)) for node, some in led.items())
+        found: dict[TopicPartition, int] = {}
+        for answer in self.ask_all(requests):
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    self.check(each.error_code, f"the offsets of {partition}")
+                    found[partition] = each.offset
+        return found
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._client.close()
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[TopicPartition]]:
+    """Returns partitions in order, by topic."""
+    return {topic: list(some) for topic, some in groupby(sorted(partitions), lambda each: each.topic)}
+
+
+def _list_offsets(partitions: Iterable[TopicPartition], at: int) -> Any:
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    of_partition = of_topic.ListOffsetsPartition
+    topics = [
+        of_topic(
+            name=topic,
+            partitions=[
+                of_partition(partition_index=each.partition, current_leader_epoch=-1, timestamp=at) for each in some
+            ],
+        )
+        for topic, some in by_topic(partitions).items()
+    ]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=topics, min_version=2)

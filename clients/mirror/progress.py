@@ -1,0 +1,40 @@
+"""How far a mirror has come in a source: a compacted topic of the target, written in the mirror's transactions.
+
+There is one topic for each group.id, with one partition, which only the mirror of that group.id writes. A record's key
+names the partition of the source, and its value has the offset of the next record to read there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from ...storage import BatchFields, EncodedBatches, Records, TopicPartition, encode_batches
+
+PREFIX = "mirror-progress-"
+CONFIGS = {"cleanup.policy": "compact"}
+_BATCH_BYTES = 512 << 10
+
+
+def progress_topic(group: str) -> str:
+    """Returns the name of the topic with the progress of a group."""
+    return PREFIX + group
+
+
+def encoded(progress: Mapping[TopicPartition, int], now_ms: int) -> EncodedBatches:
+    """Returns batches that say which offset of each partition is next."""
+    keys: list[bytes | None] = [json.dumps([*partition]).encode() for partition in progress]
+    values: list[bytes | None] = [json.dumps({"offset": offset}).encode() for offset in progress.values()]
+    return encode_batches(Records.to_append(keys, values, now_ms), BatchFields(), batch_bytes_max=_BATCH_BYTES)
+
+
+def decoded(records: Records) -> dict[TopicPartition, int]:
+    """Returns the newest offset of each partition in records, in log order."""
+    assert records.keys is not None
+    assert records.values is not None
+    found: dict[TopicPartition, int] = {}
+    for key, value in zip(records.keys.to_list(), records.values.to_list(), strict=True):
+        if key is not None and value is not None:
+            topic, partition = json.loads(key)
+            found[TopicPartition(topic, partition)] = json.loads(value)["offset"]
+    return found

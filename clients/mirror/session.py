@@ -1,0 +1,180 @@
+"""Session: one source into the target, from taking over its progress to the first error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, Queue
+from threading import Event
+from zlib import crc32
+
+from ...storage import EncodedBatches, TopicPartition, joined_batches
+from ..brokers import EARLIEST, LATEST, ListedTopic
+from ..errors import MirrorError
+from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
+from .sources import Source
+from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream
+from .targets import Targets, TargetWriter
+from .topics import BY_KEY, TargetTopic, TopicChoice
+
+TRANSACTION_BYTES = 16 << 20  # of batches; the last piece may exceed it
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all sessions of a mirror share."""
+
+    targets: Targets
+    choice: TopicChoice
+    streams: int  # threads that fetch from each source
+    refresh_s: float | None  # the pause between two looks for new topics; None: stop at the ends found at first
+    stop: Event
+    report: Callable[[str], None]  # takes a sentence for people
+
+
+@dataclass
+class Mirrored:
+    """What sessions of one source did."""
+
+    next: dict[TopicPartition, int] = field(default_factory=dict)  # offsets in the source
+    kept: int = 0  # batches whose bytes stayed
+    batches: int = 0
+
+
+class Session:
+    """Mirrors a source until the mirror stops or something fails; a session after it goes on exactly there.
+
+    Its streams fetch, and its own thread writes. Each transaction of the target has records and the progress that they
+    make, so that after an error, or a kill at any time, the progress in the target says what comes next.
+    """
+
+    def __init__(self, settings: SourceSettings, work: Work, mirrored: Mirrored) -> None:
+        self._settings, self._work, self._mirrored = settings, work, mirrored
+        self._arrivals: Arrivals = Queue(QUEUED_MAX * work.streams)
+        self._streams: list[Stream] = []
+        self._topics: dict[str, int] = {}  # those that are mirrored, with the number of partitions known
+        self._goals: dict[TopicPartition, int] = {}
+
+    def run(self) -> None:
+        """Mirrors until the mirror stops or, without refreshes, all is mirrored. Raises what went wrong."""
+        writer = self._work.targets.open(self._settings.group)
+        try:
+            source = self._settings.sources.open()
+            try:
+                self._streams = [
+                    Stream(self._settings, self._arrivals, self._work.report) for _ in range(self._work.streams)
+                ]
+                self._run(source, writer)
+            finally:
+                source.close()
+        finally:
+            for stream in self._streams:
+                stream.stop()
+            writer.close()
+
+    def _run(self, source: Source, writer: TargetWriter) -> None:
+        refresh_s = self._work.refresh_s
+        looked_s: float | None = None
+        while not self._work.stop.is_set():
+            if looked_s is None or (refresh_s is not None and time.monotonic() - looked_s > refresh_s):
+                self._look_for_topics(source, writer)
+                looked_s = time.monotonic()
+            if refresh_s is None and not self._goals:
+                return
+            if pieces := self._arrived():
+                self._write(writer, pieces)
+
+    # Topics
+
+    def _look_for_topics(self, source: Source, writer: TargetWriter) -> None:
+        listed = {each.name: each for each in source.topics() if self._work.choice.allows(each.name)}
+        for gone in self._topics.keys() - listed.keys():
+            del self._topics[gone]
+            for stream in self._streams:
+                stream.revoke(gone)
+        new = [each for each in listed.values() if each.partitions > self._topics.get(each.name, 0)]
+        targets = {each.name: self._prepared(source, writer, each) for each in new}
+        added = [
+            TopicPartition(each.name, number)
+            for each in new
+            for number in range(self._topics.get(each.name, 0), each.partitions)
+        ]
+        if added:
+            self._assign(source, added, self._positions(source, writer, added), targets)
+        self._topics |= {each.name: each.partitions for each in new}
+
+    def _positions(
+        self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Returns where to begin with partitions.
+
+        Those that were never mirrored get progress at once, so that a latest offset is that of today after a restart.
+        """
+        known = {each: writer.progress[each] for each in partitions if each in writer.progress}
+        starts = self._starts(source, [each for each in partitions if each not in known])
+        if starts:
+            writer.write({}, starts)
+        return known | starts
+
+    def _assign(
+        self,
+        source: Source,
+        partitions: Sequence[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+        targets: Mapping[str, TargetTopic],
+    ) -> None:
+        goals = {} if self._work.refresh_s is not None else source.offsets(partitions, LATEST)
+        self._goals |= {each: goal for each, goal in goals.items() if positions[each] < goal}
+        for each in partitions:
+            stream = self._streams[(crc32(each.topic.encode()) + each.partition) % len(self._streams)]
+            stream.assign({each: Assigned(positions[each], goals.get(each), targets[each.topic])})
+
+    def _prepared(self, source: Source, writer: TargetWriter, topic: ListedTopic) -> TargetTopic:
+        choice = self._work.choice
+        by_key = choice.partitions == BY_KEY
+        configs = {**source.configs(topic.name), **choice.configs}
+        count = choice.partition_count or topic.partitions
+        return TargetTopic(writer.prepare(topic.name, count, configs, grow=not by_key), by_key)
+
+    def _starts(self, source: Source, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Returns where to begin with partitions that were never mirrored. Raises MirrorError if nobody said where."""
+        if wanted and self._settings.reset == NONE:
+            raise MirrorError(
+                f"{wanted[0]} of {self._settings.sources} was never mirrored: to begin, set auto.offset.reset to "
+                "earliest or latest"
+            )
+        at = EARLIEST if self._settings.reset == RESET_TO_EARLIEST else LATEST
+        return source.offsets(wanted, at) if wanted else {}
+
+    # Records
+
+    def _arrived(self) -> list[Piece]:
+        """Returns pieces for one transaction; none if nothing arrives for a moment. Raises what a stream raised."""
+        pieces: list[Piece] = []
+        size = 0
+        while size < TRANSACTION_BYTES:
+            try:
+                arrived = self._arrivals.get(block=not pieces, timeout=_PAUSE_S)
+            except Empty:
+                break
+            if isinstance(arrived, BaseException):
+                raise arrived
+            pieces.append(arrived)
+            size += sum(len(batches.buffer) for _, batches in arrived.forwarded.shares)
+        return pieces
+
+    def _write(self, writer: TargetWriter, pieces: Sequence[Piece]) -> None:
+        """Writes pieces and their progress in one transaction; a piece without a record has its progress alone."""
+        divided: dict[TopicPartition, list[EncodedBatches]] = {}
+        for source, forwarded in pieces:
+            for number, batches in forwarded.shares:
+                divided.setdefault(TopicPartition(source.topic, number), []).append(batches)
+        progress = {each.partition: each.forwarded.next_offset for each in pieces}
+        written = {each: some[0] if len(some) == 1 else joined_batches(some) for each, some in divided.items()}
+        writer.write(written, progress)
+        self._mirrored.batches += sum(len(each.headers) for each in written.values())
+        self._mirrored.kept += sum(each.forwarded.kept for each in pieces)
+        self._mirrored.next |= progress
+        self._goals = {each: goal for each, goal in self._goals.items() if progress.get(each, 0) < goal}

@@ -1,0 +1,75 @@
+"""Where a mirror reads: clusters, by today's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...storage import FetchAnswer, TopicPartition
+from ..brokers import Admin, Cluster, Connections, Fetcher, FetchLimits, ListedTopic
+
+
+class Source(Protocol):
+    """An open source; for one thread at a time. Methods raise RetriableError if it does not answer for now."""
+
+    def topics(self) -> Iterable[ListedTopic]:
+        """Returns all topics except internal ones."""
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        """Returns the settings of a topic that differ from Kafka's defaults."""
+
+    def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        """Returns the first (EARLIEST) or the next offset (LATEST) of each partition."""
+
+    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+        """Returns what each partition has from its position on; None for a position that its log does not have."""
+
+    def close(self) -> None:
+        """Closes all connections."""
+
+
+class Sources(Protocol):
+    """What opens a source, in any thread."""
+
+    def open(self) -> Source: ...
+
+
+@dataclass(frozen=True)
+class ClusterSources:
+    """A cluster of today's brokers; Kafka 0.11 or newer."""
+
+    cluster: Cluster
+    limits: FetchLimits
+
+    def open(self) -> Source:
+        return ClusterSource(self.cluster, self.limits)
+
+    def __str__(self) -> str:
+        return str(self.cluster)
+
+
+class ClusterSource:
+    """Connections to a cluster of today's brokers."""
+
+    def __init__(self, cluster: Cluster, limits: FetchLimits) -> None:
+        self._cluster = cluster
+        self._connections = Connections(cluster)
+        self._fetcher = Fetcher(self._connections, limits)
+
+    def topics(self) -> list[ListedTopic]:
+        return self._connections.topics()
+
+    def configs(self, topic: str) -> Mapping[str, str]:
+        with Admin(self._cluster) as admin:
+            found = admin.topic(topic)
+        return {} if found is None else found.configs
+
+    def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        return self._connections.offsets(partitions, at)
+
+    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+        return self._fetcher.fetch(positions)
+
+    def close(self) -> None:
+        self._connections.close()

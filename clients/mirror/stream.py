@@ -1,0 +1,119 @@
+"""Stream: a thread that fetches some partitions of a source and prepares their batches for the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import Full, Queue
+from threading import Event, Lock, Thread
+from typing import NamedTuple
+
+from ...storage import FetchAnswer, Forwarded, TopicPartition
+from ..brokers import EARLIEST, LATEST
+from ..errors import MirrorError
+from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
+from .sources import Source
+from .topics import TargetTopic
+
+QUEUED_MAX = 2  # fetched pieces that wait in the memory of each stream
+_PAUSE_S = 0.1
+
+
+class Piece(NamedTuple):
+    """What a fetch brought from one partition."""
+
+    partition: TopicPartition  # of the source
+    forwarded: Forwarded
+
+
+Arrivals = Queue[Piece | BaseException]
+
+
+@dataclass
+class Assigned:
+    """A partition that a stream reads."""
+
+    offset: int  # the next to fetch
+    goal: int | None  # where to stop; None: nowhere
+    target: TargetTopic
+
+
+class Stream:
+    """Fetches its partitions until it is stopped; what it fetches, and the error that ended it, go to a queue."""
+
+    def __init__(self, settings: SourceSettings, arrivals: Arrivals, report: Callable[[str], None]) -> None:
+        """Starts the thread."""
+        self._settings, self._arrivals, self._report = settings, arrivals, report
+        self._lock, self._stopped = Lock(), Event()
+        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._thread = Thread(target=self._run, name=f"mirror of {settings.group}", daemon=True)
+        self._thread.start()
+
+    def assign(self, partitions: Mapping[TopicPartition, Assigned]) -> None:
+        """Adds partitions."""
+        with self._lock:
+            self._assigned.update(partitions)
+
+    def revoke(self, topic: str) -> None:
+        """Takes away the partitions of a topic that is gone."""
+        with self._lock:
+            self._assigned = {each: state for each, state in self._assigned.items() if each.topic != topic}
+
+    def stop(self) -> None:
+        """Ends the thread, after its last request."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            source = self._settings.sources.open()
+            try:
+                while not self._stopped.is_set():
+                    self._fetch(source)
+            finally:
+                source.close()
+        except BaseException as error:  # noqa: BLE001: the thread that writes raises it
+            self._put(error)
+
+    def _fetch(self, source: Source) -> None:
+        with self._lock:
+            waiting = {each: state for each, state in self._assigned.items() if not _is_done(state)}
+        if not waiting:
+            self._stopped.wait(_PAUSE_S)
+            return
+        answers = source.fetch({each: state.offset for each, state in waiting.items()})
+        for partition, answer in answers.items():
+            self._take(source, partition, answer, waiting[partition])
+
+    def _take(self, source: Source, partition: TopicPartition, answer: FetchAnswer | None, state: Assigned) -> None:
+        if answer is None:
+            state.offset = self._reset(source, partition, state.offset)
+            return
+        forwarded = state.target.placed(partition, answer)
+        if forwarded.next_offset == state.offset:
+            raise MirrorError(f"{partition} of {self._settings.sources}: offset {state.offset} is in no whole batch")
+        state.offset = forwarded.next_offset
+        self._put(Piece(partition, forwarded))
+
+    def _reset(self, source: Source, partition: TopicPartition, offset: int) -> int:
+        """Returns where to go on if the source does not have an offset. Raises MirrorError if nobody said where."""
+        (first,) = source.offsets([partition], EARLIEST).values()
+        (end,) = source.offsets([partition], LATEST).values()
+        what = f"{partition} of {self._settings.sources} has offsets {first} to {end}, but {offset} is next to mirror"
+        if self._settings.reset == NONE:
+            raise MirrorError(f"{what}: to go on, set auto.offset.reset to earliest or latest")
+        chosen = first if self._settings.reset == RESET_TO_EARLIEST else end
+        self._report(f"{what}; going on at {chosen} (auto.offset.reset)")
+        return chosen
+
+    def _put(self, arrived: Piece | BaseException) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._arrivals.put(arrived, timeout=_PAUSE_S)
+            except Full:
+                continue
+            return
+
+
+def _is_done(state: Assigned) -> bool:
+    return state.goal is not None and state.offset >= state.goal

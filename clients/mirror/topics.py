@@ -1,0 +1,76 @@
+"""Which topics are mirrored, and where their records go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...storage import (
+    FetchAnswer,
+    Forwarded,
+    InvalidConfigError,
+    Records,
+    TopicPartition,
+    forwarded,
+    forwarded_by,
+    partitions_of,
+)
+from ..topic_filters import TopicFilter
+from .progress import PREFIX
+from .targets import Taking
+
+KEPT, BY_KEY = "kept", "by-key"
+
+
+@dataclass(frozen=True)
+class TopicChoice:
+    """The topics of a mirror, and the settings of those that it creates."""
+
+    filter: TopicFilter
+    partitions: str = KEPT  # KEPT: those of the source; BY_KEY: by the hash of the key, as Kafka's producer does it
+    configs: Mapping[str, str] = field(default_factory=dict)  # of new topics, instead of the source's
+    partition_count: int | None = None  # of new topics; None: as many as in the source
+
+    def __post_init__(self) -> None:
+        if self.partitions not in (KEPT, BY_KEY):
+            raise InvalidConfigError(f"--partitions is {self.partitions!r}; it must be {KEPT} or {BY_KEY}")
+        if self.partitions == KEPT and self.partition_count is not None:
+            raise InvalidConfigError(f"--partition-count is only for --partitions {BY_KEY}")
+
+    def allows(self, topic: str) -> bool:
+        """Whether a topic is mirrored. The topics with a mirror's progress never are."""
+        return not topic.startswith(PREFIX) and self.filter.allows(topic)
+
+
+class TargetTopic(NamedTuple):
+    """A topic of the target that takes records of a source."""
+
+    taking: Taking
+    by_key: bool
+
+    def placed(self, source: TopicPartition, answer: FetchAnswer) -> Forwarded:
+        """Returns the batches for each partition of the target, and the source's next offset.
+
+        Raises as :func:`forwarded`.
+        """
+        count, size_max, codec = self.taking
+        if not self.by_key:
+            return forwarded(answer, batch_size_max=size_max, codec=codec, share=source.partition)
+        return forwarded_by(
+            lambda records: self._by_key(source, records),
+            answer,
+            count=count,
+            batch_size_max=size_max,
+            codec=codec,
+        )
+
+    def _by_key(self, source: TopicPartition, records: Records) -> npt.NDArray[np.int32]:
+        """Returns the partition of each record; records without a key stay together, so that they keep their order."""
+        assert records.keys is not None
+        chosen = partitions_of(records.keys, self.taking.partitions)
+        chosen[chosen < 0] = source.partition % self.taking.partitions
+        return chosen

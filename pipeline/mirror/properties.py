@@ -1,0 +1,22 @@
+"""Files of settings, as Kafka's tools take them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...storage import InvalidConfigError, parse_pairs
+
+
+def properties(option: str, file: str | None) -> dict[str, str]:
+    """Returns the settings in a Java properties file: one per line; lines that begin with # or ! are comments.
+
+    None: no file, and no settings. Raises InvalidConfigError, which names the ``option``, if it cannot be read.
+    """
+    if file is None:
+        return {}
+    try:
+        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
+        raise InvalidConfigError(f"{option} {file} cannot be read: {why}") from None
+    return parse_pairs(f"{option} {file}", [line for line in lines if line and line[0] not in "#!"])
