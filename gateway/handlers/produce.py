@@ -54,7 +54,11 @@ def produce(request: Request, context: Context) -> None:
 
 
 class _Producing:
-    """One Produce request in progress."""
+    """One Produce request in progress.
+
+    It does not refer to the function that collects its answers, which refers to it: without a cycle, its batches are
+    freed at once.
+    """
 
     def __init__(
         self,
@@ -80,16 +84,17 @@ class _Producing:
             self._start()
 
     def _start(self) -> None:
-        self._answered: Callable[[int, Produced], None] = gathering(len(self._asked.partitions), self._finish)
+        answered: Callable[[int, Produced], None] = gathering(len(self._asked.partitions), self._finish)
         for index, each in enumerate(self._asked.partitions):
             try:
-                job = self._checked(index, each)
+                job = self._checked(partial(answered, index), each)
             except Exception as error:
-                self._answered(index, refused(each, error))
+                answered(index, refused(each, error))
+                error.__traceback__ = None  # of an error in self._led it would be a cycle
             else:
                 self._context.appender.append(job)
 
-    def _checked(self, index: int, each: ProducePartition) -> Append:
+    def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
         """Returns the append of a batch. Raises the error for the client's answer."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
@@ -103,7 +108,7 @@ class _Producing:
             )
         records = memoryview(b"") if each.records is None else each.records
         head = check_batch_set(records, self._request.version)
-        batch, done = check_batch(records, led.config), partial(self._on_appended, index, each, led)
+        batch, done = check_batch(records, led.config), partial(self._on_appended, answered, each, led)
         if head is None or not head.is_transactional:
             return Append(led, batch, done)
         check_transactional_id(self._request, self._context, self._asked.transactional_id or "")
@@ -120,23 +125,26 @@ class _Producing:
             raise error if self._request.version >= _ABORTABLE else known_before(error) from None
 
     def _on_appended(
-        self, index: int, each: ProducePartition, led: LedPartition, result: AppendInfo | Exception
+        self,
+        answered: Callable[[Produced], None],
+        each: ProducePartition,
+        led: LedPartition,
+        result: AppendInfo | Exception,
     ) -> None:
         if isinstance(result, Exception):
-            self._answered(index, refused(each, result))
+            answered(refused(each, result))
             return
         records = result.last_offset - result.first_offset + 1  # 0: an old message set without a whole message
         if not result.duplicate:
             self._context.figures.appended(each.topic, records, result.size)
-        self._answered(
-            index,
+        answered(
             Produced(
                 each.topic,
                 each.partition,
                 base_offset=result.first_offset if records else NO_OFFSET,
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=led.log_start_offset,
-            ),
+            )
         )
 
     def _finish(self, answers: Sequence[Produced]) -> None:

@@ -1,0 +1,77 @@
+"""The memory of a gateway's process: what requests leave behind is freed."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_commitlog.gateway.request import Request
+from tests.support.gateway import WireClient, fetch_fields, produce_fields
+from tests.support.logs.building import batch
+
+NO_CREATION = dict.fromkeys(
+    (
+        "allow_auto_topic_creation",
+        "include_cluster_authorized_operations",
+        "include_topic_authorized_operations",
+    ),
+    False,
+)
+REQUESTS: dict[str, Callable[[WireClient, str], object]] = {
+    "a batch": lambda client, topic: client.ask(0, 8, **produce_fields(topic, batch(b"v").tobytes())),
+    "a batch that is refused": lambda client, topic: client.ask(0, 8, **produce_fields(topic, b"damaged")),
+    "a partition that does not exist": lambda client, topic: client.ask(
+        0, 8, **produce_fields(topic, batch(b"v").tobytes(), partition=9)
+    ),
+    "records": lambda client, topic: client.ask(1, 11, **fetch_fields(topic, 0)),
+    "an offset that does not exist": lambda client, topic: client.ask(1, 11, **fetch_fields(topic, 99)),
+    "topics": lambda client, topic: client.ask(3, 8, topics=[{"name": topic}], **NO_CREATION),
+    "a producer id": lambda client, _: client.ask(22, 1, transactional_id=None, transaction_timeout_ms=1000),
+}
+
+
+@pytest.fixture
+def garbage() -> Iterator[list[object]]:
+    """What only the collector finds, once it has run."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        yield gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_a_request_is_freed_without_the_collector(
+    client: WireClient, topic: str, garbage: list[object], kind: str
+) -> None:
+    for _ in range(3):
+        REQUESTS[kind](client, topic)
+    gc.collect()
+    assert [each for each in garbage if isinstance(each, Request)] == []
+
+
+def test_cycles_are_found_in_a_process_that_was_prepared() -> None:
+    program = """
+from pyspark_commitlog.gateway import prepare_process
+prepare_process()
+class Cycle:
+    left = 0
+    def __init__(self):
+        self.itself = self
+        Cycle.left += 1
+    def __del__(self):
+        Cycle.left -= 1
+for _ in range(100_000):
+    Cycle()
+print(Cycle.left)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 50_000
