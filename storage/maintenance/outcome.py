@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
+from ..format.files import file_names
 from ..writing import Log
 from .run import MaintenanceRun, Partition
 
@@ -47,6 +48,11 @@ class PartitionOutcome:
 
     def __str__(self) -> str:
         return self.text
+
+    def of_deleted(self) -> PartitionOutcome:
+        """Returns the outcome if the topic is not there any more: nothing was left to do."""
+        name = file_names.partition_directory(self.topic, self.partition)
+        return PartitionOutcome(self.topic, self.partition, OutcomeStatus.DONE, f"{name}: deleted during the run")
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of one line of JSON."""

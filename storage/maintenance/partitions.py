@@ -15,7 +15,7 @@ from ..retention import RetentionPolicy
 from ..text import parse_names
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .locking import maintenance_lock
-from .outcome import PartitionOutcome, attempt, of_directory
+from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
 from .run import MaintenanceRun, Partition
 from .selecting import Selection
 
@@ -40,6 +40,17 @@ class Operation(Protocol):
     """An operation over selected partitions that needs no further arguments, such as :func:`compact_partitions`."""
 
     def __call__(self, run: MaintenanceRun, selection: Selection, runner: Runner, /) -> Iterator[PartitionOutcome]: ...
+
+
+def _judge_deleted(run: MaintenanceRun, outcomes: Iterable[PartitionOutcome]) -> Iterator[PartitionOutcome]:
+    """Yields the outcomes; one whose topic was deleted during the run says so, and is no failure."""
+    for outcome in outcomes:
+        if outcome.status is not OutcomeStatus.DONE:
+            with run.manager() as manager:
+                is_deleted = manager.find_topic(outcome.topic) is None
+            yield outcome.of_deleted() if is_deleted else outcome
+        else:
+            yield outcome
 
 
 def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
@@ -67,15 +78,16 @@ def retain_partitions(
         groups = retain.GroupsKept.read(manager, kept_for)
     if failure is not None:
         yield failure
-    yield from runner("logs", partial(retain.retain_partition, run, groups=groups, policy=policy), selection.partitions)
+    task = partial(retain.retain_partition, run, groups=groups, policy=policy)
+    yield from _judge_deleted(run, runner("logs", task, selection.partitions))
 
 
 def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
     """Compacts logs that are due, dirtiest first, one log per task. Yields an outcome for every log, due or not."""
     choices = list(runner("logs examined", partial(compact.choose, run), selection.partitions))
     due = compact.by_dirt(choices)
-    yield from (choice.outcome for choice in choices if choice.outcome is not None)
-    yield from runner("logs", partial(compact.compact_partition, run), due)
+    yield from _judge_deleted(run, (choice.outcome for choice in choices if choice.outcome is not None))
+    yield from _judge_deleted(run, runner("logs", partial(compact.compact_partition, run), due))
 
 
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
@@ -86,8 +98,7 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
     results = list(runner("segments", partial(verify.verify_one_segment, run), tasks))
     pairs = zip(tasks, results, strict=True)
     found = {key: [result for _, result in group] for key, group in groupby(pairs, lambda pair: pair[0].partition.key)}
-    for plan in plans:
-        yield verify.verdict(run, plan, found.get(plan.partition.key, ()))
+    yield from _judge_deleted(run, (verify.verdict(run, plan, found.get(plan.partition.key, ())) for plan in plans))
 
 
 def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
@@ -101,7 +112,7 @@ def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
         return
     with run.manager() as manager:
         manager.check_writable()
-    yield from runner("logs", partial(recover.recover_partition, run), selection.partitions)
+    yield from _judge_deleted(run, runner("logs", partial(recover.recover_partition, run), selection.partitions))
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
@@ -117,7 +128,7 @@ def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
             logs.lock(locks)
             logs.survey()
             logs.rebuild()
-            yield from logs.finish()
+            yield from _judge_deleted(run, logs.finish())
 
 
 class _Logs:

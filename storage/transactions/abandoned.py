@@ -112,8 +112,12 @@ def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | Non
     found: dict[int, list[_Seen]] = {}
     for partition in _partitions(manager):
         with kept_in(failures):
-            for producer_id, seen in _seen_in(manager, partition):
-                found.setdefault(producer_id, []).append(seen)
+            try:
+                for producer_id, seen in _seen_in(manager, partition):
+                    found.setdefault(producer_id, []).append(seen)
+            except LogStoreError:
+                if manager.find_topic(partition.topic) is not None:  # else it was deleted since it was listed
+                    raise
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     CorruptRecordError,
@@ -37,6 +38,7 @@ from pyspark_commitlog.storage.maintenance import (
     compact_partitions,
     in_this_process,
     rebuild_partitions,
+    recover_partitions,
     retain_partitions,
     select_partitions,
     verify_partitions,
@@ -659,6 +661,17 @@ def test_a_partition_without_a_directory_is_reported_and_the_others_are_done(log
         assert [found[name].status.value for name in ("kept-0", "kept-1", "kept-2")] == ["done", "failed", "done"]
         assert str(log_dir / "kept-1") in str(found["kept-1"])
     assert not (log_dir / "kept-1").exists()
+
+
+@pytest.mark.parametrize("what", [*ALL, recover_partitions])
+def test_a_topic_that_is_deleted_during_a_run_is_no_failure(log_dir: Path, what: Operation) -> None:
+    run = run_over(log_dir)
+    with run.manager() as manager:
+        selection = select_partitions(manager, ["kept"], run.overrides)
+        delete_topic(manager, "kept")
+    found = list(what(run, selection, in_this_process))
+    assert {each.status for each in found} == {OutcomeStatus.DONE}
+    assert all(str(each).endswith(": deleted during the run") for each in found)
 
 
 def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:

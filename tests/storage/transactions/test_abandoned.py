@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.errors import (
     StorageError,
     TransactionRefusedError,
@@ -13,6 +14,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.transactions import (
     Resolution,
     TransactionCoordinator,
+    abandoned,
     expire_transactional_ids,
     open_transactions,
     resolve_dead_transactions,
@@ -165,6 +167,17 @@ def test_a_producer_that_no_transactional_id_has_is_only_reported(disk: MemoryFi
     assert found.resolution is Resolution.KEPT
     assert found.transaction.partitions[0].holds_back
     assert manage(disk).open_reader(TOPIC, 0).last_stable_offset == 0
+
+
+def test_a_topic_that_is_deleted_during_the_search_is_no_failure(
+    query: Query, disk: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.run_batch(0)
+    with manage(disk) as manager:
+        listed = list(abandoned._partitions(manager))
+        delete_topic(manager, TOPIC)
+        monkeypatch.setattr(abandoned, "_partitions", lambda _: iter(listed))
+        assert open_transactions(manager) == []
 
 
 def test_transactional_ids_that_were_not_used_for_seven_days_are_forgotten(
