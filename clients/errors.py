@@ -43,6 +43,10 @@ class MalformedAnswerError(ClientError):
     """A broker sent bytes that are no answer to what was asked."""
 
 
+class MessageTooLargeError(ClientError):
+    """A message does not fit in what is fetched at once."""
+
+
 class BrokerError(ClientError):
     """A broker refused a request, or a part of it. ``code`` is the number of its generation of Kafka."""
 

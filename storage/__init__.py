@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         this_process as this_process,
         write_atomically as write_atomically,
     )
+    from .format.batch_sets import BatchSet as BatchSet
     from .format.constants import Codec as Codec, TimestampType as TimestampType
     from .format.down_conversion import begins_whole as begins_whole, to_older_format as to_older_format
     from .format.files.checkpoints import decode_meta_properties as decode_meta_properties, encode_id as encode_id
@@ -187,10 +188,12 @@ if TYPE_CHECKING:
         log_figures as log_figures,
     )
     from .kafka_0_7 import (
+        Entries as Entries,
         PositionLog as PositionLog,
         PositionLogDirectory as PositionLogDirectory,
         PositionLogReader as PositionLogReader,
         PositionLogSettings as PositionLogSettings,
+        messages_in as messages_in,
         offsets_before as offsets_before,
         offsets_without_log as offsets_without_log,
     )
@@ -437,6 +440,7 @@ else:
                 "this_process",
                 "write_atomically",
             ],
+            "format.batch_sets": ["BatchSet"],
             "format.constants": ["Codec", "TimestampType"],
             "format.down_conversion": ["begins_whole", "to_older_format"],
             "format.files.checkpoints": ["decode_meta_properties", "encode_id"],
@@ -483,10 +487,12 @@ else:
                 "GroupsInUse",
             ],
             "kafka_0_7": [
+                "Entries",
                 "PositionLog",
                 "PositionLogDirectory",
                 "PositionLogReader",
                 "PositionLogSettings",
+                "messages_in",
                 "offsets_before",
                 "offsets_without_log",
             ],

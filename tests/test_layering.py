@@ -71,6 +71,7 @@ FLOORS = {
         """,
     "clients": """
         producer mirror
+        consumer
         brokers wire topic_filters
         errors
         """,

@@ -19,7 +19,7 @@ from ...protocol.kafka_0_7 import (
     encode_offsets,
     encode_produce,
 )
-from ...storage import CorruptRecordError, OffsetOutOfRangeError
+from ...storage import CorruptRecordError, LogStoreError, OffsetOutOfRangeError
 from ..errors import BrokerError, MalformedAnswerError
 from .connection import Connection
 
@@ -33,15 +33,17 @@ class PositionSet(NamedTuple):
     code: int
     message_set: memoryview  # its last message may be cut off
 
-    def check(self) -> None:
-        """Raises the error that the code stands for; as the iterator of a message set of 0.7 does."""
+    @property
+    def error(self) -> LogStoreError | None:
+        """The error that the code stands for, which the iterator of a message set of 0.7 raises."""
         what = f"{self.asked.topic}, partition {self.asked.partition}, position {self.asked.position}"
+        if self.code == Code.NONE:
+            return None
         if self.code == Code.OFFSET_OUT_OF_RANGE:
-            raise OffsetOutOfRangeError(f"{what}: the broker's log does not have this position")
+            return OffsetOutOfRangeError(f"{what}: the broker's log does not have this position")
         if self.code == Code.INVALID_MESSAGE:
-            raise CorruptRecordError(f"{what}: the broker found a damaged message")
-        if self.code != Code.NONE:
-            raise BrokerError(what, self.code, _name(self.code))
+            return CorruptRecordError(f"{what}: the broker found a damaged message")
+        return BrokerError(what, self.code, _name(self.code))
 
 
 class PositionBroker:

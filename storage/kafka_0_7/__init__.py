@@ -15,7 +15,13 @@ if TYPE_CHECKING:
         PositionLogDirectory as PositionLogDirectory,
         position_partitions as position_partitions,
     )
-    from .entries import Message as Message, encode as encode, encode_set as encode_set, messages_in as messages_in
+    from .entries import (
+        Entries as Entries,
+        Message as Message,
+        encode as encode,
+        encode_set as encode_set,
+        messages_in as messages_in,
+    )
     from .log import PositionLog as PositionLog
     from .offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
     from .reader import PositionLogReader as PositionLogReader
@@ -25,7 +31,7 @@ else:
         __name__,
         submod_attrs={
             "directory": ["PositionLogDirectory", "position_partitions"],
-            "entries": ["Message", "encode", "encode_set", "messages_in"],
+            "entries": ["Entries", "Message", "encode", "encode_set", "messages_in"],
             "log": ["PositionLog"],
             "offsets": ["offsets_before", "offsets_without_log"],
             "reader": ["PositionLogReader"],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.clients.errors import BrokerUnreachableError
+from pyspark_commitlog.clients.errors import BrokerError, BrokerUnreachableError
 from pyspark_commitlog.clients.wire import Address, Connection, PositionBroker, PositionSet
 from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
 from pyspark_commitlog.protocol.kafka_0_7 import Code, Fetch, Offsets, Produce
@@ -78,17 +78,21 @@ def test_a_produced_set_is_fetched(broker: PositionBroker) -> None:
     assert [bytes(each.message_set) for each in found] == [one + two, one]
 
 
-def test_a_code_is_the_error_that_it_stands_for() -> None:
+ERRORS = [
+    (Code.OFFSET_OUT_OF_RANGE, OffsetOutOfRangeError, "t, partition 0, position 7"),
+    (Code.INVALID_MESSAGE, CorruptRecordError, "damaged"),
+    (Code.WRONG_PARTITION, BrokerError, "WRONG_PARTITION"),
+    (99, BrokerError, "does not have"),
+]
+
+
+@pytest.mark.parametrize(("code", "kind", "text"), ERRORS)
+def test_a_code_is_the_error_that_it_stands_for(code: int, kind: type[Exception], text: str) -> None:
     asked = Fetch("t", 0, 7, 10)
-    PositionSet(asked, Code.NONE, memoryview(b"")).check()
-    with pytest.raises(OffsetOutOfRangeError, match="t, partition 0, position 7"):
-        PositionSet(asked, Code.OFFSET_OUT_OF_RANGE, memoryview(b"")).check()
-    with pytest.raises(CorruptRecordError):
-        PositionSet(asked, Code.INVALID_MESSAGE, memoryview(b"")).check()
-    with pytest.raises(Exception, match="WRONG_PARTITION"):
-        PositionSet(asked, Code.WRONG_PARTITION, memoryview(b"")).check()
-    with pytest.raises(Exception, match="does not have"):
-        PositionSet(asked, 99, memoryview(b"")).check()
+    error = PositionSet(asked, code, memoryview(b"")).error
+    assert isinstance(error, kind)
+    assert text in str(error)
+    assert PositionSet(asked, Code.NONE, memoryview(b"")).error is None
 
 
 def test_a_request_that_the_broker_closes_the_connection_for_fails(broker: PositionBroker) -> None:

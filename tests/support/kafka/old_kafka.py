@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -60,8 +61,10 @@ def run_tool(main: str, *arguments: str, release: str = "2.8.2") -> str:
 class OldBroker:
     """A broker that is registered in a ZooKeeper; a context manager that starts and kills it."""
 
-    def __init__(self, home: Path, connect: str, *, broker: int = 0, release: str = "2.8.2") -> None:
-        """``connect``: as ``zookeeper.connect``."""
+    def __init__(
+        self, home: Path, connect: str, *, broker: int = 0, release: str = "2.8.2", settings: Mapping[str, object] = {}
+    ) -> None:
+        """``connect``: as ``zookeeper.connect``. ``settings``: more of them, by Kafka's names."""
         self._home, self._release, self.port = home, release, free_port()
         self._settings = {
             "broker.id": broker,
@@ -69,6 +72,8 @@ class OldBroker:
             "offsets.topic.replication.factor": 1,
             "log.dirs": home / "log",
             "zookeeper.connect": connect,
+            **({"port": self.port, "host.name": "127.0.0.1"} if release == "0.8.2.2" else {}),
+            **settings,
         }
 
     def __enter__(self) -> Self:

@@ -1,0 +1,96 @@
+"""MessageSet: what a fetch brings, or a file has, as an iterator over messages; for each generation of Kafka.
+
+A set is a thin layer over bytes or over a file: nothing is copied, and messages are found, checked and decompressed
+when the iterator comes to them.
+"""
+
+from __future__ import annotations
+
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from ...storage import CorruptionError, LogStoreError
+from .content import Content, Writable
+from .messages import Message
+
+T = TypeVar("T")
+E = TypeVar("E")  # what a set has when its compressed messages stay as they are
+
+NONE = 0  # the code of an answer without an error
+
+
+class MessageSet(ABC, Generic[E]):
+    """Messages of one partition, from ``initial_offset`` on. Each iteration begins there.
+
+    An incomplete message at the end is passed over. Iterating raises ``error``, what the broker refused the fetch for,
+    if there is one, and CorruptionError for damage, after the messages before it.
+    """
+
+    def __init__(
+        self,
+        content: Content | bytes | bytearray | memoryview,
+        initial_offset: int = 0,
+        error: LogStoreError | None = None,
+        error_code: int = NONE,
+    ) -> None:
+        self._content = content if isinstance(content, Content) else Content(content)
+        self.initial_offset, self.error, self.error_code = initial_offset, error, error_code
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of the set, those of an incomplete message at its end too."""
+        return len(self._content)
+
+    @property
+    @abstractmethod
+    def valid_bytes(self) -> int:
+        """Bytes of the whole messages."""
+
+    @property
+    @abstractmethod
+    def next_offset(self) -> int:
+        """Where to fetch from after this set."""
+
+    @property
+    @abstractmethod
+    def first_size(self) -> int:
+        """Bytes of the message at the beginning, as its length says; 0: not even the length is whole."""
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether there are bytes, but not even one whole message: a fetch of more bytes may bring it."""
+        return self.size_in_bytes > 0 and not self.valid_bytes and self._is_cut
+
+    @property
+    @abstractmethod
+    def _is_cut(self) -> bool:
+        """Whether the bytes end within a message."""
+
+    def __iter__(self) -> Iterator[Message]:
+        return self._checked(self._messages())
+
+    def shallow(self) -> Iterator[E]:
+        """Yields the messages as they are stored: those in a compressed one are one. Raises as the iterator."""
+        return self._checked(self._stored())
+
+    @abstractmethod
+    def _messages(self) -> Iterator[Message]: ...
+
+    @abstractmethod
+    def _stored(self) -> Iterator[E]: ...
+
+    def _checked(self, found: Iterator[T]) -> Iterator[T]:
+        if self.error is not None:
+            raise self.error
+        try:
+            yield from found
+        except CorruptionError as error:
+            if self._content.path is None:
+                raise
+            raise error.located(self._content.path) from error
+
+    def write_to(self, target: Writable | socket.socket) -> int:
+        """Writes the bytes of the set, with an incomplete last message, and returns how many they are."""
+        return self._content.write_to(target)
