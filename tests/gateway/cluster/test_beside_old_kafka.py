@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.cluster import OtherRetriableError
+from pyspark_commitlog.gateway.cluster import OtherBrokersError
 from pyspark_commitlog.registry import ZooKeeperRegistry, tree_of
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import LOCAL, serving
@@ -71,7 +71,7 @@ def test_both_are_registered_alike(both: Both) -> None:
 
 def test_a_gateway_does_not_start_where_the_broker_is_registered(both: Both, tmp_path: Path) -> None:
     config = GatewayConfig(listeners=LOCAL, zookeeper_connect=f"{both.connect}/real", node_id=5)
-    with pytest.raises(OtherRetriableError, match="broker 0 is registered here and is no gateway of this kind"):
+    with pytest.raises(OtherBrokersError, match="broker 0 is registered here and is no gateway of this kind"):
         Gateway(str(tmp_path / "log"), config, create=True).start()
     with ZooKeeperRegistry(f"{both.connect}/real") as registry:
         assert registry.children("/brokers/ids") == ["0"]

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherRetriableError
+from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherBrokersError
 from pyspark_commitlog.registry import FileRegistry, kafka_nodes
 from tests.support.gateway import LOCAL, WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
@@ -172,7 +172,7 @@ def test_a_node_beside_a_broker_of_another_kind_does_not_start(tmp_path: Path) -
     with FileRegistry(str(tmp_path / "log")) as registry:
         broker = kafka_nodes.RegisteredBroker.plain("127.0.0.1", 9092)
         registry.create("/brokers/ids/0", kafka_nodes.encode_broker(broker, (2, 8)), ephemeral=True)
-        with pytest.raises(OtherRetriableError, match="broker 0 is registered here and is no gateway of this kind"):
+        with pytest.raises(OtherBrokersError, match="broker 0 is registered here and is no gateway of this kind"):
             Nodes(tmp_path / "log").start(1)
         registry.delete("/brokers/ids/0")
         found = Nodes(tmp_path / "log")

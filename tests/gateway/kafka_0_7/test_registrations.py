@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
-from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherRetriableError
+from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherBrokersError
 from pyspark_commitlog.registry import Registry, tree_of
 from pyspark_commitlog.storage import PositionLogSettings
 from pyspark_commitlog.storage.kafka_0_7 import encode
@@ -67,7 +67,7 @@ def test_a_broker_of_0_7_and_a_gateway_of_today_do_not_share_a_chroot(
 ) -> None:
     with (
         server(tmp_path / "a", connect),
-        pytest.raises(OtherRetriableError, match="no gateway of this kind"),
+        pytest.raises(OtherBrokersError, match="no gateway of this kind"),
         serving(tmp_path / "log", zookeeper_connect=connect, node_id=5),
     ):
         pass
