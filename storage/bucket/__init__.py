@@ -17,7 +17,8 @@ import lazy_loader
 if TYPE_CHECKING:
     from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
     from .commit_log import CommitLog as CommitLog
-    from .commits.commit import DataChange as DataChange, GroupOffset as GroupOffset
+    from .commits.commit import DataChange as DataChange, GroupOffset as GroupOffset, Segment as Segment
+    from .commits.state import Slice as Slice, State as State, Topic as Topic
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.opening import open_files as open_files
     from .proposals import (
@@ -28,32 +29,46 @@ if TYPE_CHECKING:
         open_app as open_app,
     )
     from .root import open_root as open_root
-    from .staging import Staged as Staged, StagedTopic as StagedTopic, Stager as Stager, combined as combined
-    from .stores.patience import Patience as Patience
-    from .stores.port import ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
+    from .staging import (
+        Staged as Staged,
+        StagedTopic as StagedTopic,
+        Stager as Stager,
+        combined as combined,
+        put_staged as put_staged,
+    )
+    from .stores.patience import Patience as Patience, patiently as patiently
+    from .stores.port import PUT_BYTES_MAX as PUT_BYTES_MAX, ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
     from .stores.probe import check_store as check_store
     from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
     from .stores.urls import is_store_url as is_store_url, store_url as store_url
-    from .topics import ensure_topic as ensure_topic
+    from .topics import ensure_topic as ensure_topic, find_topic as find_topic
+    from .upkeep import (
+        Part as Part,
+        parts_of as parts_of,
+        raise_log_start as raise_log_start,
+        replace_parts as replace_parts,
+    )
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "collecting": ["CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
-            "commits.commit": ["DataChange", "GroupOffset"],
+            "commits.commit": ["DataChange", "GroupOffset", "Segment"],
+            "commits.state": ["Slice", "State", "Topic"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],
             "files.opening": ["open_files"],
             "root": ["open_root"],
-            "staging": ["Staged", "StagedTopic", "Stager", "combined"],
-            "stores.patience": ["Patience"],
-            "stores.port": ["ObjectFacts", "ObjectStore"],
+            "staging": ["Staged", "StagedTopic", "Stager", "combined", "put_staged"],
+            "stores.patience": ["Patience", "patiently"],
+            "stores.port": ["PUT_BYTES_MAX", "ObjectFacts", "ObjectStore"],
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
             "stores.urls": ["is_store_url", "store_url"],
-            "topics": ["ensure_topic"],
+            "topics": ["ensure_topic", "find_topic"],
+            "upkeep": ["Part", "parts_of", "raise_log_start", "replace_parts"],
         },
     )

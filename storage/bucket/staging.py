@@ -206,12 +206,13 @@ def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) ->
 
 
 def _is_there(store: ObjectStore, key: str, data: bytes) -> bool:
-    """Whether the object is there; its tail has the checksums of all of it."""
+    """Whether the object is there; the tail of a staged one has the checksums of all of it."""
+    end = data[-TAIL.size :]
     try:
         if (facts := store.head(key)) is None:
             return False
         is_same = facts.size == len(data)
-        is_same = is_same and store.get_range(key, len(data) - TAIL.size, TAIL.size) == data[-TAIL.size :]
+        is_same = is_same and store.get_range(key, len(data) - len(end), len(end)) == end
     except ObjectStoreError:
         return False
     if not is_same:

@@ -19,17 +19,25 @@ def parts_of(state: State, topic_id: str, partition: int) -> list[Part]:
     return sorted([*state.slices(topic_id, partition), *segments], key=lambda part: part.base)
 
 
-def swap_in(
-    state: State, topic_id: str, partition: int, segment: Segment, replaced: Sequence[Part]
+def replace_parts(
+    state: State,
+    topic_id: str,
+    partition: int,
+    segment: Segment,
+    replaced: Sequence[Part],
+    before: Sequence[Part] = (),
 ) -> SwapChange | None:
-    """Proposes a segment that was made from ``replaced``.
+    """Proposes a segment that was made from ``replaced``, and from what it knows of the parts ``before`` them.
 
-    None if another has its offsets by now, or took too long and was given up: what was put for it is garbage.
+    None if another has these offsets by now, unless retention took the first ones; or if it took too long and was given
+    up. What was put for it is garbage then.
     """
     if segment.uuid in state.void:
         return None
-    parts = parts_of(state, topic_id, partition)
-    if [part for part in parts if segment.base <= part.base < segment.end] != list(replaced):
+    found = [part for part in parts_of(state, topic_id, partition) if part.base < segment.end]
+    wanted = [*before, *replaced]
+    count = min(len(found), len(wanted))
+    if count < len(replaced) or found[-count:] != wanted[-count:]:
         return None
     return SwapChange(topic_id, partition, segment)
 

@@ -19,7 +19,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     VoidChange,
 )
 from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
-from pyspark_commitlog.storage.bucket.upkeep import parts_of, raise_log_start, swap_in
+from pyspark_commitlog.storage.bucket.upkeep import parts_of, raise_log_start, replace_parts
 from pyspark_commitlog.storage.errors import ObjectStoreError, TransactionAbortedError
 from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, segment
 from tests.support.stores.faulty_store import FaultyStore
@@ -71,7 +71,7 @@ def test_what_nobody_committed_goes_once_it_is_old_and_is_void_before() -> None:
     assert log.state.void == {hex_id(8), segment(0, 3).uuid}
     with pytest.raises(TransactionAbortedError, match="write again"):
         commit_write(log.state, StagedWrite(hex_id(8), [], {}))
-    assert swap_in(log.state, TOPIC_ID, 0, segment(0, 3), parts_of(log.state, TOPIC_ID, 0)) is None
+    assert replace_parts(log.state, TOPIC_ID, 0, segment(0, 3), parts_of(log.state, TOPIC_ID, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_replaced_segment_is_not_put_where_another_has_come_meanwhile() -> Non
     log = committed(store, create_topic(), data(1, 3), data(2, 4, base=3))
     parts = parts_of(log.state, TOPIC_ID, 0)
     assert [part.base for part in parts] == [0, 3]
-    assert swap_in(log.state, TOPIC_ID, 0, segment(0, 7), parts) is not None
+    assert replace_parts(log.state, TOPIC_ID, 0, segment(0, 7), parts) is not None
     log.commit(lambda _: SwapChange(TOPIC_ID, 0, segment(0, 3)))
-    assert swap_in(log.state, TOPIC_ID, 0, segment(0, 7), parts) is None
-    assert swap_in(log.state, "u" * 22, 0, segment(0, 7), parts) is None
+    assert replace_parts(log.state, TOPIC_ID, 0, segment(0, 7), parts) is None
+    assert replace_parts(log.state, "u" * 22, 0, segment(0, 7), parts) is None

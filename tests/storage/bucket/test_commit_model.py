@@ -36,7 +36,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.commits.state import Slice, State
 from pyspark_commitlog.storage.bucket.proposals import Claim
-from pyspark_commitlog.storage.bucket.upkeep import Part, parts_of, raise_log_start, swap_in
+from pyspark_commitlog.storage.bucket.upkeep import Part, parts_of, raise_log_start, replace_parts
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     LogStoreError,
@@ -225,7 +225,7 @@ class Model:
         segment = Segment(replaced[0].base, replaced[-1].end, uuid, len(data), records, 5, sha256)
         self.store.put_new(f"{segment.key(TOPIC_ID, 0)}.log", data)
         self.between()
-        log.commit(lambda state: swap_in(state, TOPIC_ID, 0, segment, replaced))
+        log.commit(lambda state: replace_parts(state, TOPIC_ID, 0, segment, replaced))
 
     def retain(self) -> None:
         """Takes the first batch, once the query's checkpoint has it."""

@@ -1,0 +1,209 @@
+"""A part of a partition on this machine, as Kafka's own files: what maintenance of files needs.
+
+A scratch directory has no other user, and is removed afterwards. Nothing in the bucket changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import numpy as np
+
+from ... import format as formats
+from ...bucket import (
+    PUT_BYTES_MAX,
+    CommitLog,
+    Part,
+    Segment,
+    Slice,
+    Topic,
+    parts_of,
+    patiently,
+    put_staged,
+    replace_parts,
+)
+from ...clock import Clock
+from ...config import LogConfig
+from ...errors import CorruptionError, ObjectMissingError, StorageError
+from ...filesystem import FileSystem, LocalFileSystem, read_file
+from ...format import v2
+from ...format.files import checkpoints, file_names
+from ...prefetch import one_ahead
+from ...reading import KeptInMemory
+from ...segment import Holes, LogSegment
+from ...writing import Log
+
+SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
+SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
+EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
+
+
+@dataclass(frozen=True)
+class Place:
+    """A partition of a log on an object store."""
+
+    log: CommitLog
+    topic: Topic
+    partition: int
+
+    def __str__(self) -> str:
+        return file_names.partition_directory(self.topic.name, self.partition)
+
+    @property
+    def parts(self) -> list[Part]:
+        return parts_of(self.log.state, self.topic.topic_id, self.partition)
+
+    @property
+    def log_start(self) -> int:
+        return self.log.state.partitions[self.topic.topic_id, self.partition].log_start
+
+    def key(self, part: Part) -> str:
+        """Returns the name of the object with a part's records."""
+        if isinstance(part, Slice):
+            return part.key
+        return part.key(self.topic.topic_id, self.partition) + file_names.LOG
+
+
+def read_part(place: Place, part: Part) -> bytes:
+    """Returns the batches of a part with their offsets in the partition, and epoch 0 if they are of a slice.
+
+    Checks all of them. Raises CorruptionError, with the object's name, if they are damaged or an object is missing that
+    the log needs; StorageError if the log does not need it any more: another run was faster.
+    """
+    log, key = place.log, place.key(part)
+    read = _read_slice if isinstance(part, Slice) else _read_segment
+    try:
+        return patiently(log.attempts(), partial(read, place, part))  # type: ignore[arg-type]  # of its kind
+    except CorruptionError as error:
+        raise error.located(f"{log.store.url}/{key}") from None
+    except ObjectMissingError as error:
+        log.catch_up()
+        if part not in place.parts:
+            raise StorageError(f"{place}: offset {part.base} has another object by now; run this again") from error
+        raise CorruptionError("is missing, and the log needs it: restore it", path=f"{log.store.url}/{key}") from error
+
+
+def _read_segment(place: Place, segment: Segment) -> bytes:
+    data = place.log.store.get(place.key(segment), limit=PUT_BYTES_MAX)
+    if hashlib.sha256(data).hexdigest() != segment.sha256:
+        raise CorruptionError("is not what was committed: its SHA-256 is another one")
+    return data
+
+
+def _read_slice(place: Place, part: Slice) -> bytes:
+    data = place.log.store.get_range(part.key, part.position, part.size)
+    buffer = np.frombuffer(data, np.uint8).copy()
+    headers = formats.scan(buffer).headers
+    is_whole = len(headers) == part.batches and headers.end == part.size and headers.next_offset == part.records
+    if not is_whole or (headers.table["magic"] != v2.MAGIC).any():
+        raise CorruptionError("does not have the batches that were committed", position=part.position)
+    try:
+        formats.verify(buffer, headers)
+    except CorruptionError as error:
+        position = part.position + (error.position or 0)
+        raise CorruptionError(error.reason, position=position) from None
+    v2.stamp(buffer, headers, base_offset=part.base, leader_epoch=0)
+    return buffer.tobytes()
+
+
+@contextmanager
+def scratch_log(
+    place: Place,
+    runs: Sequence[Sequence[Part]],
+    config: LogConfig,
+    clock: Clock,
+    *,
+    filesystem: FileSystem | None = None,
+) -> Iterator[Log]:
+    """Yields a log on this machine with one closed segment for each run of parts, and an empty one at the end.
+
+    Recovery builds indexes, epochs and snapshots. The directory is in the machine's folder for temporary files
+    (``TMPDIR``), and is removed at the end of the ``with`` block. Raises as :func:`read_part`.
+    """
+    filesystem = filesystem or LocalFileSystem()
+    with TemporaryDirectory(prefix="commitlog-scratch-") as root:
+        directory = file_names.join(root, str(place))
+        fill(place, runs, directory, filesystem)
+        marks = KeptInMemory(0, place.log_start, Holes.ANYWHERE)
+        with Log.open(directory, config, clock=clock, filesystem=filesystem, checkpoints=marks) as log:
+            yield log
+
+
+def fill(place: Place, runs: Sequence[Sequence[Part]], directory: str, filesystem: FileSystem) -> None:
+    """Writes a ``.log`` for each run of parts, and an empty one at their end."""
+    filesystem.make_directory(directory)
+    for run in runs:
+        path = file_names.join(directory, file_names.segment_file(run[0].base, file_names.LOG))
+        with filesystem.open(path, "create") as file:
+            position = 0
+            for data in one_ahead(read_part(place, part) for part in run):
+                file.write(position, data)
+                position += len(data)
+    end = file_names.segment_file(runs[-1][-1].end, file_names.LOG)
+    filesystem.open(file_names.join(directory, end), "create").close()
+
+
+def put_segment(
+    place: Place,
+    log: Log,
+    segment: LogSegment,
+    end: int,
+    replaced: Sequence[Part],
+    before: Sequence[Part] = (),
+    *,
+    is_compacted: bool = False,
+) -> Segment | None:
+    """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
+
+    Returns None, and drops the result, if another run changed these offsets or those ``before`` meanwhile; and the part
+    itself if it is such a segment already. Killed before the commit, the objects are garbage. Raises StorageError if
+    the segment is too large for one put.
+    """
+    data = _read(place, segment)
+    put = _described(segment.base_offset, end, data, is_compacted=is_compacted)
+    if isinstance(only := replaced[0], Segment) and only == put._replace(uuid=only.uuid):
+        return only
+    name = put.key(place.topic.topic_id, place.partition)
+    filesystem = log.context.filesystem
+    files = {kind: read_file(filesystem, segment.path(kind), PUT_BYTES_MAX) for kind in SIDECARS}
+    files |= {file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: _epochs(log, end), file_names.LOG: data}
+    for kind, content in files.items():
+        put_staged(place.log.store, name + kind, content, place.log.attempts())
+    ids = place.topic.topic_id, place.partition
+    committed = place.log.commit(lambda state: replace_parts(state, *ids, put, replaced, before))
+    return put if committed is not None else None
+
+
+def _read(place: Place, segment: LogSegment) -> bytes:
+    if segment.size > PUT_BYTES_MAX:
+        base = segment.base_offset
+        raise StorageError(
+            f"{place}: the segment at offset {base} would have {segment.size} bytes: lower segment.bytes"
+        )
+    return read_file(segment.context.filesystem, segment.path(file_names.LOG), PUT_BYTES_MAX)
+
+
+def _described(base: int, end: int, data: bytes, *, is_compacted: bool) -> Segment:
+    table = formats.scan(np.frombuffer(data, np.uint8)).headers.table
+    records, newest = int(table["count"].sum()), int(table["max_timestamp"].max(initial=-1))
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Segment(base, end, uuid4().hex, len(data), records, newest, sha256, is_compacted)
+
+
+def _snapshot(log: Log, end: int) -> bytes:
+    """Returns the producers at a segment's end, as the snapshot there says."""
+    path = file_names.join(log.context.directory, file_names.segment_file(end, file_names.SNAPSHOT))
+    try:
+        return read_file(log.context.filesystem, path, PUT_BYTES_MAX)
+    except FileNotFoundError:
+        return checkpoints.encode_snapshot(())
+
+
+def _epochs(log: Log, end: int) -> bytes:
+    return checkpoints.encode_leader_epochs([entry for entry in log.epochs.entries if entry.start_offset < end])

@@ -1,0 +1,90 @@
+"""Consolidation on an object store: slices become Kafka's segments, and readers see the same records."""
+
+from __future__ import annotations
+
+from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, Slice, collect
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.format.files import checkpoints
+from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
+from pyspark_commitlog.storage.maintenance.bucket.scratch import EPOCHS, SEGMENT_BYTES_MAX
+from tests.support.clock import ManualClock
+from tests.support.stores.commits import commit_log, create_topic
+from tests.support.stores.filled import place_of, read_rows, write_pairs
+from tests.support.stores.memory_store import MemoryStore
+
+NOW_MS = 10_000
+SMALL = LogConfig(segment_bytes=300, segment_ms=5_000)  # three slices
+
+
+def filled(store: MemoryStore, writes: int = 7) -> CommitLog:
+    log = commit_log(store)
+    log.commit(lambda _: create_topic())
+    for number in range(writes):
+        write_pairs(log, *((None, b"%d-%d" % (number, row)) for row in range(3)), time_ms=NOW_MS - 100)
+    return log
+
+
+def run(log: CommitLog, config: LogConfig = SMALL, now_ms: int = NOW_MS, *, dry_run: bool = False) -> Consolidation:
+    return consolidate(place_of(log), config, ManualClock(), now_ms, dry_run=dry_run)
+
+
+def test_slices_become_segments_and_readers_see_the_same() -> None:
+    store = MemoryStore()
+    log = filled(store)
+    before, number = read_rows(log), log.state.number
+    assert run(log, dry_run=True).slices == 6
+    assert log.state.number == number
+    done = run(log)
+    assert read_rows(log) == before
+    assert [(part.base, part.end) for part in place_of(log).parts] == [(0, 9), (9, 18), (18, 21)]
+    assert [type(part) for part in place_of(log).parts] == [Segment, Segment, Slice]
+    assert (len(done.segments), done.size, done.others) == (2, sum(each.size for each in done.segments), 0)
+    assert run(log).slices == 0
+    collect(log, CollectLimits(0, 0))
+    assert sum(key.startswith("staged/") for key in store.objects) == 1
+    assert read_rows(log) == before
+
+
+def test_beside_a_segment_is_what_tiered_storage_of_kafka_keeps() -> None:
+    store = MemoryStore()
+    log = filled(store)
+    (first, _) = run(log).segments
+    name = first.key(place_of(log).topic.topic_id, 0)
+    kinds = {key.removeprefix(name) for key in store.objects if key.startswith(name)}
+    assert kinds == {".log", ".index", ".timeindex", ".snapshot", EPOCHS}
+    assert checkpoints.decode_leader_epochs(store.objects[name + EPOCHS]) == [(0, 0)]
+    assert checkpoints.decode_snapshot(store.objects[name + ".snapshot"]) == []
+    assert len(store.objects[name + ".timeindex"]) == 12  # one entry, no room for more
+
+
+def test_the_last_slices_wait_until_a_segment_is_full_or_old() -> None:
+    store = MemoryStore()
+    log = filled(store, 2)
+    assert run(log).slices == 0
+    assert run(log, now_ms=NOW_MS + 4_900).slices == 0
+    assert run(log, now_ms=NOW_MS + 4_901).slices == 2
+
+
+def test_one_segment_never_takes_more_than_a_put() -> None:
+    large = [Slice(base, f"k{base}", 0, 30 << 20, 1, 1, 0) for base in range(9)]
+    runs = plan_runs(large, LogConfig(), 10**12)
+    assert [len(run) for run in runs] == [4, 4, 1]
+    assert all(sum(part.size for part in run) <= SEGMENT_BYTES_MAX for run in runs)
+    assert plan_runs([Slice(0, "k", 0, 30 << 20, 1, 1, 0)], LogConfig(segment_bytes=1 << 20), 10**12) != []
+
+
+def test_offsets_of_a_segment_are_not_too_far_apart() -> None:
+    far = [Slice(base, f"k{base}", 0, 100, 2**30, 1, 0) for base in range(0, 5 * 2**30, 2**30)]
+    assert [len(run) for run in plan_runs(far, LogConfig(), 10**12)] == [2, 2, 1]
+
+
+def test_another_run_is_faster() -> None:
+    store = MemoryStore()
+    log = filled(store)
+    before = read_rows(log)
+    place = place_of(log)
+    run(commit_log(store, 1))
+    done = consolidate(place, SMALL, ManualClock(), NOW_MS)  # as this process still knows it
+    assert (len(done.segments), done.others) == (0, 2)
+    log.catch_up()
+    assert read_rows(log) == before
