@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
-from ..read import local_directory
+from ..read import log_location
 
 # What to do instead of a flag of Kafka's tools about brokers.
 _ANSWERS = {
@@ -91,7 +91,7 @@ def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     """Returns the run of the maintenance operation ``name`` with these options. Raises InvalidConfigError."""
     run = MaintenanceRun(
-        local_directory(options.log_dir),
+        log_location(options.log_dir),
         holder=describe_holder(name),
         overrides=ConfigOverrides.parse(options.config, options.topic_configs),
         as_of_ms=options.as_of,

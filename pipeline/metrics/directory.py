@@ -27,10 +27,12 @@ from ...storage import (
     LogReader,
     LogStoreError,
     TopicPartition,
+    is_store_url,
     lag_ms,
     local_path,
     log_figures,
     open_transactions,
+    store_url,
 )
 
 logger = logging.getLogger(__name__)
@@ -180,7 +182,7 @@ class DirectoryMetrics(Collector):
         ``cluster_name`` is the value of this label, by default the name of the directory. ``consumers`` returns
         consumers that are not groups of the directory. Raises InvalidConfigError for a path on another file system.
         """
-        self._directory = local_path(directory)
+        self._directory = store_url(directory) if is_store_url(directory) else local_path(directory)
         self.cluster_name = cluster_name or PurePath(self._directory).name or self._directory
         self._consumers = consumers
         self._turn = threading.Lock()  # two requests may come at once
@@ -195,6 +197,7 @@ class DirectoryMetrics(Collector):
             with scrape.at(self._directory):
                 if self._lags is None:
                     self._lags = GroupLags(LogManager.open(self._directory))
+                self._lags.manager.catch_up()
                 scrape.everything(self._lags, self._consumers())
             gauges.set(SUCCESS, not scrape.failures)
             gauges.set(POLL_TIME_MS, (time.monotonic() - began_s) * 1000)

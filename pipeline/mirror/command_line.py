@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...clients.brokers import Cluster
 from ...storage import InvalidConfigError, Runner, parse_pairs
 from ..job import Parser
-from ..read import local_directory
+from ..read import local_directory, log_location
 from ..write import ProducerSettings
 from .between_clusters import add_between_clusters
 from .from_kafka import Following, follow
@@ -79,7 +79,7 @@ def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) ->
             "once for each"
         )
     compression = ProducerSettings.parse({"compression.type": options.compression}).compression
-    cluster, directory = _cluster(options), local_directory(options.log_dir)
+    cluster, directory = _cluster(options), log_location(options.log_dir)
     for topic in topics:
         sending = Sending(cluster, directory, topic, options.target or topic, compression, options.allow_data_loss)
         yield from send(sending, runner, configs=parse_pairs("--config", options.config))

@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
     def _ranges(self, open_logs: OpenLogs) -> list[OffsetRange]:
         """Returns the range of offsets to read from each partition, by the options and then by the filters."""
         options = self._options
-        logs = open_logs.catch_up(options.subscription.partitions(open_logs.manager))
+        logs = open_logs.catch_up(options.subscription.partitions(open_logs.look()))
         firsts = {each: log.log_start_offset for each, log in logs.items()}
         remote = remote_offsets(open_logs.manager, firsts)
         ends = {each: Ends(firsts[each], readable_end(logs[each], options), remote=remote.get(each)) for each in logs}

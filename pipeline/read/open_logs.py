@@ -34,21 +34,31 @@ class OpenLogs:
         self._directory = directory
         self._overrides = overrides
         self._kept = kept
+        self._is_fresh = False  # whether nothing was read since the last look
         self._known: dict[TopicPartition, _Known] = {}
         self._with_files: dict[TopicPartition, None] = {}  # in order of last use
 
     @cached_property
     def manager(self) -> LogManager:
         """The manager, opened on first use. Raises NotALogDirError."""
+        self._is_fresh = True
         return LogManager.open(self._directory, overrides=dict(self._overrides))
+
+    def look(self) -> LogManager:
+        """Returns the manager, which sees what others changed since: topics to read next, and then their logs."""
+        manager = self.manager
+        if not self._is_fresh:
+            manager.catch_up()
+            self._is_fresh = True
+        return manager
 
     def catch_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
         """Returns the logs of ``partitions`` up to their current ends; a partition that does not exist is missing.
 
         Do not close the logs, and do not use them after the next call. Reads the checkpoint files at the root only
-        once for all logs.
+        once for all logs, and sees what others changed as :meth:`look`, if nobody called that since the last call.
         """
-        marks, configs, found = self.manager.all_marks(), dict[str, Mapping[str, str] | None](), {}
+        marks, configs, found = self.look().all_marks(), dict[str, Mapping[str, str] | None](), {}
         for partition in partitions:
             if partition.topic not in configs:
                 configs[partition.topic] = self._configs(partition.topic)
@@ -56,6 +66,7 @@ class OpenLogs:
             watcher = None if of_topic is None else self._catch_up(partition, of_topic, marks.get(partition, Marks()))
             if watcher is not None:
                 found[partition] = watcher
+        self._is_fresh = False
         return found
 
     def get(self, partition: TopicPartition) -> LogWatcher:

@@ -17,7 +17,16 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...storage import InvalidConfigError, Isolation, LogConfig, did_you_mean, local_path, parse_instant
+from ...storage import (
+    InvalidConfigError,
+    Isolation,
+    LogConfig,
+    did_you_mean,
+    is_store_url,
+    local_path,
+    parse_instant,
+    store_url,
+)
 from ..rows import (
     BROKERS,
     EARLIEST,
@@ -171,7 +180,7 @@ class Columns(NamedTuple):
 class ReadOptions:
     """The parsed options of a read."""
 
-    directory: str  # absolute, since workers may have another working directory
+    directory: str  # absolute, since workers may have another working directory; or the URL of an object store
     subscription: Subscription
     starting: Bound
     ending: Bound  # for a stream: latest
@@ -200,7 +209,7 @@ class ReadOptions:
             raise missing_path("load", options, VIEW)
         starting, ending = _bounds(given, use)
         return cls(
-            directory=local_directory(path),
+            directory=log_location(path),
             subscription=_subscription(given),
             starting=starting,
             ending=ending,
@@ -287,6 +296,11 @@ def local_directory(path: str) -> str:
     Raises InvalidConfigError for a path on another file system, such as ``s3a://…`` (``storage.local_path``).
     """
     return os.path.abspath(local_path(path))
+
+
+def log_location(path: str) -> str:
+    """Returns the URL of a log on an object store, or else :func:`local_directory`. Raises InvalidConfigError."""
+    return store_url(path) if is_store_url(path) else local_directory(path)
 
 
 def time_string_ms(text: str, option: str) -> int:

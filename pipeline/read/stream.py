@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
-            wanted = self._options.subscription.partitions(self._open_logs.manager)
+            wanted = self._options.subscription.partitions(self._open_logs.look())
             states = self._all_states(wanted) if self._target is None else self._target
             remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
             ends = {each: Ends(state.first, state.end, state.next, remote.get(each)) for each, state in states.items()}
@@ -157,7 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _read_states(self) -> dict[TopicPartition, PartitionState]:
         """Returns the current offsets of all existing partitions of the subscription."""
-        return self._states(self._options.subscription.partitions_there(self._open_logs.manager))
+        return self._states(self._options.subscription.partitions_there(self._open_logs.look()))
 
     def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         return {each: self._state(log) for each, log in self._open_logs.catch_up(partitions).items()}

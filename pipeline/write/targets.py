@@ -19,11 +19,9 @@ from ...storage import (
     check_takes_records,
     check_whole,
     did_you_mean,
-    is_store_url,
-    store_url,
     target_compression,
 )
-from ..read import local_directory
+from ..read import log_location
 from ..rows import KAFKAS, log_once, notice_of
 from .partitioners.setting import (
     IGNORE_KEYS,
@@ -140,8 +138,7 @@ class Targets:
                 "name another topic"
             )
         settings = ProducerSettings.parse(producer or {})
-        directory = store_url(log_dir) if is_store_url(log_dir) else local_directory(log_dir)
-        return cls(directory, names, topics is not None, partitions, own, settings, bad_records)
+        return cls(log_location(log_dir), names, topics is not None, partitions, own, settings, bad_records)
 
     def __str__(self) -> str:
         return f"topic{'s' if len(self.names) > 1 else ''} {', '.join(self.names)}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..bucket import is_store_url, open_files
+from .. import bucket
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, NotALogDirError
 from ..filesystem import (
@@ -75,8 +75,10 @@ class LogDirectory:
         InvalidConfigError for an address of another file system (``hdfs:/log``): :func:`paths.local_path`. Of a URL,
         raises as :func:`bucket.open_root`.
         """
-        if filesystem is None and not create and is_store_url(directory):
-            filesystem = open_files(directory, clock=clock)
+        if filesystem is None and not create and bucket.is_store_url(directory):
+            filesystem = bucket.open_files(directory, clock=clock)
+        elif isinstance(filesystem, MadeFileSystem):
+            filesystem.catch_up()
         path = filesystem.root if isinstance(filesystem, MadeFileSystem) else local_path(directory)
         manager = cls(path, clock or SystemClock(), filesystem or LocalFileSystem(), overrides or {})
         manager._check_directory(create)
@@ -183,7 +185,7 @@ class LogDirectory:
 
         Raises LogDirLockedError if a broker runs.
         """
-        if self._broker_lock is not None:
+        if self._broker_lock is not None or isinstance(self.filesystem, MadeFileSystem):
             return
         path = self.path(names.LOCK_FILE)
         self._broker_lock = self.filesystem.lock_shared_with_broker(path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
+from .. import bucket
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
 from ..directory import (
@@ -97,7 +98,7 @@ def _check_known(key: str) -> None:
 class MaintenanceRun:
     """The directory and the options of a maintenance run, for all of its tasks. Can be pickled."""
 
-    directory: str  # a local path; file:/x becomes /x
+    directory: str  # a local path; file:/x becomes /x; or the URL of a log on an object store
     holder: str = ""  # what runs, since when and where (:func:`describe_holder`), for processes that find a lock held
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
@@ -107,8 +108,13 @@ class MaintenanceRun:
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
-        """Raises InvalidConfigError for a path on another file system (:func:`paths.local_path`)."""
-        object.__setattr__(self, "directory", local_path(self.directory))
+        """Raises InvalidConfigError for a path on another file system (:func:`paths.local_path`).
+
+        Opens a log on an object store. Raises as :func:`bucket.open_root`.
+        """
+        files = bucket.open_files(self.directory) if bucket.is_store_url(self.directory) else None
+        object.__setattr__(self, "filesystem", files or self.filesystem)
+        object.__setattr__(self, "directory", files.root if files else local_path(self.directory))
 
     def now_ms(self) -> int:
         """Returns the time that the run assumes, in ms since the epoch."""

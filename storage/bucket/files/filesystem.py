@@ -14,7 +14,7 @@ io.UnsupportedOperation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock
 from typing import NoReturn
@@ -54,6 +54,10 @@ class BucketFileSystem(MadeFileSystem):
         self._footers: dict[str, Footer] = {}
         self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: there is none
         self._parts = Parts(log.store, log.attempts)
+
+    def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
+        """Pickles the URL, and nothing else: another process opens the log by it."""
+        return reopened, (self._root,)
 
     # What is there
 
@@ -299,6 +303,13 @@ def _index_of(shown: MadeSegment, kind: str) -> bytes:
     if kind == names.INDEX:
         return encode_offset_entries(shown.base, *shown.indexed)
     return encode_time_entries(shown.base, *shown.timed)
+
+
+def reopened(url: str) -> MadeFileSystem:
+    """Returns the file system of a log that another process had open."""
+    from .opening import open_files  # noqa: PLC0415 - it imports this module
+
+    return open_files(url)
 
 
 def _shown(files: PartitionFiles, name: str) -> ShownSegment | None:
