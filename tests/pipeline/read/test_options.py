@@ -242,7 +242,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"kafka.Enable.Auto.Commit": "true"}, "kafka.enable.auto.commit is not supported", id="commit"),
         pytest.param({"max.decompressed.bytes": "1k"}, "max.decompressed.bytes = '1k': must be", id="bytes of a batch"),
         pytest.param({"max.decompressed.bytes": "9"}, "at least max.message.bytes", id="few bytes of a batch"),
-        pytest.param({"path": "s3://bucket/logs"}, "a file system that every worker mounts", id="an object store"),
+        pytest.param({"path": "s3://me:key@bucket/logs"}, "credentials are taken from the environment", id="an object store"),
         pytest.param({"path": "hdfs:/logs"}, "a file system that every worker mounts", id="Hadoop with one slash"),
     ],
 )
@@ -309,7 +309,7 @@ ENTRANCES: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("enter", ENTRANCES.values(), ids=ENTRANCES)
-@pytest.mark.parametrize("path", ["hdfs:/log", "s3a://b/log"])
+@pytest.mark.parametrize("path", ["hdfs:/log", "dbfs:/mnt/log"])
 def test_an_address_of_another_file_system_is_refused_by(enter: Callable[[str], object], path: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"path {path}: a log lives on a file system that every worker"):
         enter(path)

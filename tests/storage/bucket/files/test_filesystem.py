@@ -153,7 +153,8 @@ def test_few_requests_open_a_log_look_for_an_offset_a_time_and_what_is_new(log: 
     store.requests.clear()
     with LogManager.open(ROOT, filesystem=filesystem) as manager, manager.open_watcher("t", 0) as watcher:
         assert watcher.end_offset(Isolation.READ_COMMITTED) == count
-        assert requests(store) == 0  # the commits say where the log ends
+        assert requests(store) == 1  # a look at what is new: the commits say where the log ends
+        store.requests.clear()
         next(iter(watcher.records(count // 2, count // 2 + 1)))
         assert requests(store) <= 5
         store.requests.clear()

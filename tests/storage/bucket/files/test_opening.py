@@ -1,0 +1,68 @@
+"""A log on an object store, opened by its URL: how often the store is asked, and what travels to other processes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.bucket import open_files
+from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.errors import InvalidConfigError, NotALogDirError
+from pyspark_commitlog.storage.maintenance import MaintenanceRun
+from tests.support.logs.building import records
+from tests.support.stores.filling import make_topic, write
+from tests.support.stores.served import ServedStores
+
+URL = "s3://memory/logs"
+
+
+@pytest.fixture
+def stores(monkeypatch: pytest.MonkeyPatch) -> ServedStores:
+    return ServedStores(monkeypatch)
+
+
+def test_a_known_log_is_opened_again_by_two_requests_and_is_up_to_date(stores: ServedStores) -> None:
+    log = stores.create(URL)
+    make_topic(log, "t")
+    with LogManager.open(URL) as manager:
+        assert list(manager.topics()) == ["t"]
+    write(log, "t", {0: [records([b"a", b"b"])]})
+    stores.stores[URL].requests.clear()
+    with LogManager.open(f"{URL}/") as manager, manager.open_reader("t", 0) as reader:
+        assert reader.log_end_offset == 2
+    assert sum(stores.stores[URL].requests.values()) == 3  # the log's name, the new commit, and none after it
+
+
+def test_another_log_in_the_place_of_a_known_one_is_noticed(stores: ServedStores) -> None:
+    make_topic(stores.create(URL), "t")
+    open_files(URL)
+    stores.stores[URL].objects.clear()
+    with pytest.raises(NotALogDirError, match=f"{URL}: there is no log here"):
+        open_files(URL)
+    make_topic(stores.create(URL), "u")
+    with LogManager.open(URL) as manager:
+        assert list(manager.topics()) == ["u"]
+
+
+def test_only_the_url_travels_to_other_processes(stores: ServedStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "notASecretOfAnyone")
+    make_topic(stores.create(URL), "t")
+    run = MaintenanceRun(URL)
+    data = pickle.dumps(run)
+    assert URL.encode() in data
+    assert b"notASecret" not in data
+    assert len(data) < 2000
+    assert pickle.loads(data).manager().topics().keys() == {"t"}
+
+
+def test_a_url_that_is_to_be_created_as_a_directory_is_refused(stores: ServedStores) -> None:
+    with pytest.raises(InvalidConfigError, match="a log lives on a file system that every worker mounts"):
+        LogManager.open(URL, create=True)
+
+
+def test_a_local_path_opens_no_store(stores: ServedStores, tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "s3:" / "logs"), create=True) as manager:
+        assert manager.topics() == {}
+    assert stores.stores == {}
