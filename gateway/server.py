@@ -28,7 +28,7 @@ from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .listeners import EVERYWHERE, Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
-from .partitions import Appender, Follower, NotOpenError, Partitions, Topics
+from .partitions import Appender, Follower, LogStarts, NotOpenError, Partitions, Topics
 from .request import Request
 from .security import Security, Stage, made_security
 from .threads import Worker
@@ -154,7 +154,7 @@ class Gateway:
         count = config.transaction_state_log_num_partitions
         transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
         transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
-        follower = Follower(partitions, topics, appender)
+        follower = Follower(partitions, topics, appender, LogStarts(managers()))
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
         creations = ManagerWorker("gateway-creations", managers)
         logins, registrar = Worker("gateway-logins"), Worker("gateway-registrar")

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from .format.down_conversion import begins_whole as begins_whole, to_older_format as to_older_format
     from .format.files.checkpoints import decode_meta_properties as decode_meta_properties, encode_id as encode_id
     from .format.files.file_names import (
+        LOG_START_OFFSET_CHECKPOINT as LOG_START_OFFSET_CHECKPOINT,
         META_PROPERTIES_FILE as META_PROPERTIES_FILE,
         TopicPartition as TopicPartition,
         check_topic_name as check_topic_name,
@@ -444,7 +445,12 @@ else:
             "format.constants": ["Codec", "TimestampType"],
             "format.down_conversion": ["begins_whole", "to_older_format"],
             "format.files.checkpoints": ["decode_meta_properties", "encode_id"],
-            "format.files.file_names": ["META_PROPERTIES_FILE", "TopicPartition", "check_topic_name"],
+            "format.files.file_names": [
+                "LOG_START_OFFSET_CHECKPOINT",
+                "META_PROPERTIES_FILE",
+                "TopicPartition",
+                "check_topic_name",
+            ],
             "format.internal.internal_topics": [
                 "CONSUMER",
                 "GROUP_METADATA_TOPIC",

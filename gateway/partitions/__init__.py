@@ -2,7 +2,8 @@
 
 :class:`LedPartition` is the one class that touches a ``Log``. :class:`Appender` appends what waits under one lock and
 passes them to syncers. The high watermark, up to which clients read, is the end of what was synced.
-:class:`Follower` finds what other processes appended. :class:`Topics` lists the topics of the directory.
+:class:`Follower` finds what other processes appended, and by :class:`LogStarts` what they deleted. :class:`Topics`
+lists the topics of the directory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .appender import Append as Append, Appender as Appender
     from .follower import Follower as Follower
     from .led_partition import LedPartition as LedPartition, Slice as Slice
+    from .log_starts import LogStarts as LogStarts
     from .open_partitions import NotOpenError as NotOpenError, Partitions as Partitions
     from .topics import TopicInfo as TopicInfo, Topics as Topics
 else:
@@ -24,6 +26,7 @@ else:
             "appender": ["Append", "Appender"],
             "follower": ["Follower"],
             "led_partition": ["LedPartition", "Slice"],
+            "log_starts": ["LogStarts"],
             "open_partitions": ["NotOpenError", "Partitions"],
             "topics": ["TopicInfo", "Topics"],
         },

@@ -2,7 +2,8 @@
 
 Spark and the commands write to the same files. If a client waits for a partition, its file is checked every few
 milliseconds. A check takes microseconds, and all checks together at most a twentieth of the time. The directory of
-each partition is checked once per second: retention and compaction may have replaced segments.
+each partition is checked once per second: retention and compaction may have replaced segments. So is the checkpoint of
+log start offsets, which ``commitlog delete-records`` may have raised without the removal of a segment.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import logging
 import time
 from threading import Event, Thread
 
-from ...storage import Log, LogStoreError
+from ...storage import Log, LogStoreError, TopicPartition
 from .appender import Appender
 from .led_partition import LedPartition
+from .log_starts import LogStarts
 from .open_partitions import Partitions
 from .topics import Topics
 
@@ -27,8 +29,9 @@ logger = logging.getLogger(__name__)
 class Follower:
     """Finds what others appended, segments that they deleted or compacted, and topics that they deleted."""
 
-    def __init__(self, partitions: Partitions, topics: Topics, appender: Appender) -> None:
-        self._partitions, self._topics, self._appender = partitions, topics, appender
+    def __init__(self, partitions: Partitions, topics: Topics, appender: Appender, starts: LogStarts) -> None:
+        """``starts``: used by no other; closed at the end."""
+        self._partitions, self._topics, self._appender, self._starts = partitions, topics, appender, starts
         self._asked: set[LedPartition] = set()  # catching up already
         self._stopped = Event()
         self._seen = topics.changes
@@ -42,6 +45,7 @@ class Follower:
         """Ends the thread."""
         self._stopped.set()
         self._thread.join()
+        self._starts.close()
 
     def _run(self) -> None:
         pause_s, topics_at_s = LOOK_S, 0.0
@@ -66,8 +70,10 @@ class Follower:
                 self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
 
     def _look_at_directories(self) -> None:
+        starts = self._starts.changed()
         for led in self._partitions.all():
-            if led.have_files_changed():
+            is_raised = starts.get(TopicPartition(led.topic, led.partition), 0) > led.log_start_offset
+            if led.have_files_changed() or is_raised:
                 self._appender.change(led, Log.take_in_maintenance, lambda _: None)
 
     def _on_caught_up(self, led: LedPartition, error: Exception | None) -> None:

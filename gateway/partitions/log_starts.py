@@ -1,0 +1,31 @@
+"""LogStarts: log start offsets that other processes raised, such as ``commitlog delete-records``.
+
+They are in one file of the directory, so a partition's own files need not show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...storage import LOG_START_OFFSET_CHECKPOINT, LogManager, TopicPartition
+
+
+class LogStarts:
+    """The log start offsets in the checkpoint of a directory."""
+
+    def __init__(self, manager: LogManager) -> None:
+        """``manager``: used by no other."""
+        self._manager = manager
+        self._seen = self._status()
+
+    def changed(self) -> Mapping[TopicPartition, int]:
+        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise none."""
+        before, self._seen = self._seen, self._status()
+        return {} if self._seen == before else self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        self._manager.close()
+
+    def _status(self) -> object:
+        return self._manager.filesystem.status(self._manager.path(LOG_START_OFFSET_CHECKPOINT))

@@ -1,0 +1,45 @@
+"""What other processes do to partitions that the gateway has open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.partitions import LogStarts
+from pyspark_commitlog.storage import LogManager
+from tests.support.gateway import WireClient, fetch_fields, produce_fields
+from tests.support.logs.building import batch
+from tests.support.waiting import soon
+
+OUT_OF_RANGE = 1
+
+
+def first_offset(client: WireClient, topic: str, partition: int) -> int:
+    asked = [{"name": topic, "partitions": [{"partition_index": partition, "timestamp": -2}]}]
+    return int(client.ask(2, 1, replica_id=-1, topics=asked).topics[0].partitions[0].offset)
+
+
+def test_records_that_a_command_deletes_are_gone_though_no_segment_is_removed(
+    gateway: Gateway, client: WireClient, topic: str
+) -> None:
+    for partition in (0, 1):
+        client.ask(0, 8, **produce_fields(topic, batch(b"a", b"b", b"c").tobytes(), partition=partition))
+    with LogManager.open(gateway.context.log_dir) as manager:
+        for before in (1, 2):
+            manager.open_log(topic, 0).delete_records(before)
+            soon(lambda before=before: first_offset(client, topic, 0) == before)  # type: ignore[misc]
+    answer: Any = client.ask(1, 11, **fetch_fields(topic, 0))
+    assert answer.responses[0].partitions[0].error_code == OUT_OF_RANGE
+    assert first_offset(client, topic, 1) == 0
+
+
+def test_the_checkpoint_of_log_starts_is_read_only_after_it_was_written(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append(batch(b"a", b"b"))
+        starts = LogStarts(LogManager.open(str(tmp_path)))
+        assert starts.changed() == {}
+        manager.open_log("t", 0).delete_records(1)
+        assert [starts.changed(), starts.changed()] == [{("t", 0): 1}, {}]
+        starts.close()
