@@ -56,7 +56,12 @@ def changed_configs(
 def check_requested(
     name: str, requested: Mapping[str, str], configs: Mapping[str, str], broker: Mapping[str, str] | None = None
 ) -> None:
-    """Raises TopicExistsError if a topic with ``configs`` has another value of a requested setting."""
+    """Raises TopicExistsError if a topic with ``configs`` has another value of a requested setting.
+
+    Without any, the topic's own are not looked at, so that one with settings of a newer version can be used.
+    """
+    if not requested:
+        return
     asked = LogConfig.from_mapping(requested).to_mapping()
     found = LogConfig.from_mapping(configs, broker=broker).to_mapping()
     for key in requested:

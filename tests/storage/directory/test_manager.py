@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
-from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.manager import UNSTAGED_MAX, LogManager
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
@@ -25,6 +25,7 @@ from pyspark_commitlog.storage.errors import (
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.files.file_names import PARTITIONS_MAX
+from pyspark_commitlog.storage.topic_rules import check_requested
 from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs.building import append, open_log, records, rows
@@ -84,6 +85,25 @@ def test_an_existing_topic_is_accepted_if_it_has_the_requested_settings(tmp_path
         manager.ensure_topic("t", partitions=3)
     with pytest.raises(TopicExistsError, match=r"has segment\.bytes = 1000, but 2000 was requested"):
         manager.ensure_topic("t", configs={"segment.bytes": "2000"})
+
+
+def test_no_requested_settings_fit_any_topic_also_one_of_a_newer_version() -> None:
+    newer = {"segment.bytes.of.tomorrow": "many"}
+    check_requested("t", {}, newer)
+    with pytest.raises(InvalidConfigError, match="tomorrow"):
+        check_requested("t", {"retention.ms": "5"}, newer)
+
+
+@pytest.mark.parametrize(("partitions", "times"), [(1, 1), (UNSTAGED_MAX + 1, 2)])
+def test_the_topics_are_listed_twice_only_where_many_directories_would_be_made_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, times: int
+) -> None:
+    manager, listed, topics = managed(tmp_path), [], LogManager.topics
+    monkeypatch.setattr(LogManager, "topics", lambda self: listed.append(1) or topics(self))
+    manager.create_topic("t", partitions=partitions)
+    assert len(listed) == times
+    with pytest.raises(TopicExistsError):
+        manager.create_topic("t", partitions=partitions)
 
 
 def test_internal_topics_are_compacted(tmp_path: Path) -> None:

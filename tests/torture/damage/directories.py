@@ -37,8 +37,6 @@ CONFIG = LogConfig.from_mapping(
     {"segment.index.bytes": "4096", "cleanup.policy": "compact,delete", "retention.ms": "-1"}
 )
 FILE_BYTES_MAX = 40_000  # of a partition's log: more takes longer and says no more
-# Of a batch: offset, length and leader epoch lie before what its checksum covers. Kafka sets them on every hop.
-UNCHECKED_BYTES = 17
 
 Rows = list[tuple[int, Content]]
 
