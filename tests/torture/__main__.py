@@ -34,6 +34,7 @@ MODULES = {
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-kills": "tests.torture.gateway.kills",
     "gateway-nodes": "tests.torture.gateway.nodes",
+    "gateway-nodes-beside-spark": "tests.torture.gateway.beside_spark.nodes",
     "gateway-nodes-zookeeper": "tests.torture.gateway.nodes_zookeeper",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "gateway-requests": "tests.torture.gateway.requests",

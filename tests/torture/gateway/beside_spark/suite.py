@@ -1,4 +1,4 @@
-"""Everything at once on one topic, while the gateway and Spark's driver are killed at random.
+"""Everything at once on one topic, while gateways and Spark's driver are killed at random.
 
 Writers: a streaming query of Spark's with our sink, a Java producer with transactions of which some are aborted, and
 two idempotent producers of librdkafka; beside them compactions, of which some are killed. Readers, each at both
@@ -12,13 +12,15 @@ times, so the same seed chooses the same kinds of kills, not the same instants.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from random import Random
 
 from pyspark_commitlog.storage import Isolation, LogManager
 from tests.support.logs.directories import directory_with_internal_topics
+from tests.torture.gateway import kills
 from tests.torture.gateway.beside_spark import histories, readers, writers
 from tests.torture.gateway.beside_spark.histories import History
 from tests.torture.gateway.beside_spark.spark import Driver
@@ -40,6 +42,7 @@ from tests.torture.suite import Run, Suite
 
 LIFE_S = 600.0  # of a directory, at most
 PAUSE_S = (1.0, 25.0)  # between two kills
+Disturb = Callable[[Sequence[Server], Random, Run], None]
 ENDS_S = LIMIT_S + 60  # for a client, whose Java producer may take LIMIT_S itself
 DRIVER_S = (0.0, 12.0)  # that a driver lives on after its first progress
 PRODUCERS = (b"one", b"two")
@@ -60,14 +63,14 @@ class World:
         directory_with_internal_topics(directory, partitions=2)
         with LogManager.open(str(directory)) as manager:
             manager.create_topic(TOPIC, partitions=PARTITIONS, configs=CONFIGS)
-        self.told, self.server = Told(), Server(directory)
+        self.told = Told()
         self.driver = Driver(directory, directory.with_suffix(".spark"))
         self.histories: list[History] = []
         self._chance = chance
 
-    def clients(self) -> tuple[list[Client], list[Client]]:
+    def clients(self, address: str) -> tuple[list[Client], list[Client]]:
         """All but Spark's: those that write or commit, and those that read."""
-        told, address = self.told, self.server.bootstrap
+        told = self.told
         records = partial(histories.records_of, partitions=PARTITIONS)
         works: list[Work] = [
             *(partial(produce, address, name, told, topic=TOPIC, records=records) for name in PRODUCERS),
@@ -122,35 +125,44 @@ class World:
         assert not aborted, f"{history.reader}: aborted, but there: {sorted(aborted)[:5]}"
 
 
-def live(run: Run, chance: Random, directory: Path) -> None:
-    """A directory's life."""
+def live(
+    run: Run,
+    chance: Random,
+    directory: Path,
+    *,
+    serving: Callable[[Path], AbstractContextManager[Sequence[Server]]] = kills.one_server,
+    disturb: Disturb = kills.kill,
+    pause_s: tuple[float, float] = PAUSE_S,
+) -> None:
+    """A directory's life. ``pause_s``: between two times that a gateway or the driver is disturbed, from and to."""
     world = World(directory, chance)
     with ExitStack() as stack:
-        world.server.start()
-        stack.callback(world.server.kill)
+        servers = stack.enter_context(serving(directory))
+        address = ",".join(each.bootstrap for each in servers)
         world.driver.start()
         stack.callback(world.driver.kill)
-        working, reading = world.clients()
+        working, reading = world.clients(address)
         for client in (*working, *reading):
             client.start()
-        _harass(run, world, chance)
+        _harass(run, world, chance, lambda: disturb(servers, chance, run), pause_s)
         assert not world.told.faults, world.told.faults[:3]
         finish(working, ENDS_S)
-        new_transactional(world.server.bootstrap, writers.TRANSACTIONAL_ID)  # ends what was left open
+        new_transactional(address, writers.TRANSACTIONAL_ID)  # ends what was left open
         world.driver.finish()
         finish(reading, ENDS_S)
     assert not world.told.faults, world.told.faults[:3]
-    world.server.check_log()
+    for server in servers:
+        server.check_log()
     world.check()
     world.told.note(run)
     run.note("rows of Spark's", world.driver.written)
 
 
-def _harass(run: Run, world: World, chance: Random) -> None:
-    """Kills the gateway and the driver until there were enough kills, or a fault."""
+def _harass(run: Run, world: World, chance: Random, disturb: Callable[[], None], pause_s: tuple[float, float]) -> None:
+    """Disturbs the gateways and kills the driver until that was done often enough, or there is a fault."""
     until_s, spares_s = time.monotonic() + LIFE_S, chance.uniform(*DRIVER_S)
     while not (run.enough or world.told.faults) and time.monotonic() < until_s:
-        time.sleep(chance.uniform(*PAUSE_S))
+        time.sleep(chance.uniform(*pause_s))
         assert world.driver.failure is None, world.driver.failure
         now_s = time.monotonic()
         if world.driver.told_s and now_s - world.driver.told_s > spares_s:
@@ -159,10 +171,8 @@ def _harass(run: Run, world: World, chance: Random) -> None:
             world.driver.start()
             world.told.notes["drivers killed"] += 1
         else:
-            world.server.kill()
-            time.sleep(chance.choice((0, 0, 0.5)))
-            world.server.start()
-            world.told.notes["gateways killed"] += 1
+            disturb()
+            world.told.notes["gateways disturbed"] += 1
         run.passed()
 
 
