@@ -58,6 +58,18 @@ class BrokerError(ClientError):
         return f"{self.what}: the broker answered {self.name} ({self.code})"
 
 
+class RebalanceError(ClientError):
+    """A consumer could not agree with its group on who reads what."""
+
+
+class ConsumerIdInUseError(ClientError):
+    """Another process has a consumer of this id in the group."""
+
+
+class ConsumerRebalanceFailedError(RebalanceError):
+    """A consumer tried ``rebalance.max.retries`` times; the message has the last reason."""
+
+
 class QueueFullError(ClientError):
     """The queue of an asynchronous producer has no room; ``accepted`` messages of the same call are in it."""
 

@@ -152,6 +152,7 @@ if TYPE_CHECKING:
         decode_subscription as decode_subscription,
         decode_transaction_key as decode_transaction_key,
         positive_hash as positive_hash,
+        string_hash as string_hash,
     )
     from .format.tables import (
         BatchHeaders as BatchHeaders,
@@ -466,6 +467,7 @@ else:
                 "decode_subscription",
                 "decode_transaction_key",
                 "positive_hash",
+                "string_hash",
             ],
             "format.tables": ["BatchHeaders", "BinaryColumn", "HeadersColumn", "Records"],
             "format.v2": ["BatchFields", "Divided", "EncodedBatches", "ShareEncoder", "encode_batches"],

@@ -72,6 +72,7 @@ FLOORS = {
     "clients": """
         producer mirror
         consumer
+        zookeeper_groups
         brokers wire topic_filters
         errors
         """,

@@ -44,12 +44,17 @@ def partition_for(name: str, partitions: int) -> int:
 
 def positive_hash(name: str) -> int:
     """Returns Java's hash of a string, without its sign (Kafka's ``Utils.abs``)."""
+    signed = string_hash(name)
+    return 0 if signed == -(2**31) else abs(signed)
+
+
+def string_hash(name: str) -> int:
+    """Returns Java's hash of a string, from -2^31 to 2^31 - 1."""
     units = name.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
-    signed = hashed - 2**32 if hashed > INT32_MAX else hashed
-    return 0 if signed == -(2**31) else abs(signed)
+    return hashed - 2**32 if hashed > INT32_MAX else hashed
 
 
 # --- __consumer_offsets

@@ -1,0 +1,261 @@
+"""GroupMember: takes part in a group: registers, watches, computes, and owns partitions while they are read.
+
+Source: ZookeeperConsumerConnector of Kafka 0.7.2 and 0.8.2.2. Three things are better here: a consumer whose tries are
+over goes on trying, where Kafka's waits for the next change and reads nothing until then; nodes of owners are deleted
+only if this session made them; and who keeps what it has reads on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from ...registry import NodeExistsError, Registry, SessionState, discard, kafka_nodes, register
+from ...registry.kafka_nodes import KafkaVersion
+from ...storage import LogStoreError
+from ..errors import ConsumerIdInUseError, ConsumerRebalanceFailedError, RebalanceError
+from .assignment import Partition, Strategy, Stream, assign
+from .registered import Registered, streams_by_topic
+from .subscription import Subscription
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Holder(Protocol[T]):
+    """What reads the partitions that a member owns. Called by one thread at a time."""
+
+    def stop(self) -> None:
+        """Stops reading, forgets what was read ahead, and commits what was consumed: partitions will be given up."""
+        ...
+
+    def prepare(self, partitions: Collection[Partition]) -> T | None:
+        """Finds out where to read on in partitions; None: that cannot be known yet. Nothing is read."""
+        ...
+
+    def start(self, owned: Mapping[Partition, Stream], prepared: T) -> None:
+        """Reads partitions for their streams: this member owns them now."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """How a member behaves."""
+
+    kafka: KafkaVersion = (0, 8, 2)  # whose nodes are read and written; before 0.8, brokers register topics
+    strategy: Strategy = Strategy.RANGE
+    retries_max: int = 4  # rebalance.max.retries
+    backoff_ms: int = 2000  # rebalance.backoff.ms
+    session_timeout_ms: int = 6000  # how long the node of a consumer of the same id may be waited for
+    exclude_internal: bool = True
+
+
+class GroupMember(Generic[T]):
+    """A consumer of a group. :meth:`join` registers it, and returns once it owns its part."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        group: str,
+        consumer: str,
+        subscription: Subscription,
+        holder: Holder[T],
+        settings: GroupSettings | None = None,
+    ) -> None:
+        """``registry``: a session of its own, which the caller closes after :meth:`leave`."""
+        self.group, self.consumer, self.subscription = group, consumer, subscription
+        self._settings = settings or GroupSettings()
+        self._registry, self._holder = registry, holder
+        self._registered = Registered(registry, group, self._settings.kafka, self._wake)
+        self._session = ""  # in which this consumer is registered
+        self._owned: dict[Partition, Stream] = {}
+        self._read: dict[Partition, Stream] | None = None  # what the holder reads; None: it has stopped
+        self._changed, self._leaving = threading.Event(), threading.Event()
+        self._lock = threading.Lock()  # of one rebalance at a time
+        self._thread = threading.Thread(target=self._watch, name=f"group-{consumer}", daemon=True)
+        registry.listen(self._on_session)
+
+    @property
+    def owned(self) -> Mapping[Partition, Stream]:
+        """The partitions of this member, with the streams that read them."""
+        return dict(self._owned)
+
+    def join(self) -> None:
+        """Registers and takes a part. Raises ConsumerRebalanceFailedError if other members do not let go in time."""
+        with self._lock:
+            self._rebalance()
+        self._thread.start()
+
+    def rebalance(self) -> None:
+        """Has the part computed again soon, as if a member had come."""
+        self._wake()
+
+    def leave(self) -> None:
+        """Stops reading, gives up all partitions and leaves the group; others rebalance."""
+        self._leaving.set()
+        self._changed.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        with self._lock:
+            self._stop()
+            try:
+                self._release()
+                self._unregister()
+            except LogStoreError as error:
+                logger.warning("%s: leaving: %s; its nodes go with its session", self.consumer, error)
+
+    def __enter__(self) -> Self:
+        self.join()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.leave()
+
+    # What wakes
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._registered.forget_watches()
+            self._wake()
+
+    def _watch(self) -> None:
+        """Rebalances after changes; several become one."""
+        while not self._leaving.is_set():
+            self._changed.wait()
+            if self._leaving.is_set():
+                return
+            try:
+                with self._lock:
+                    self._rebalance()
+            except Exception:
+                logger.exception("%s: the rebalance failed, and is tried again", self.consumer)
+                self._changed.set()
+                self._pause()
+
+    def _pause(self) -> None:
+        self._leaving.wait(self._settings.backoff_ms / 1000)
+
+    # Rebalance
+
+    def _rebalance(self) -> None:
+        """Tries until this member owns its part. Raises ConsumerRebalanceFailedError."""
+        reason: Exception = RebalanceError("no try was made")
+        for _ in range(max(1, self._settings.retries_max)):
+            if self._leaving.is_set():
+                return
+            try:
+                self._changed.clear()
+                self._register()
+                self._try()
+                return
+            except ConsumerIdInUseError:
+                raise
+            except (LogStoreError, OSError) as error:
+                logger.info("%s: %s; trying again", self.consumer, error)
+                reason = error
+            self._stop()
+            self._pause()
+        raise ConsumerRebalanceFailedError(
+            f"{self.consumer} cannot rebalance after {self._settings.retries_max} tries: {reason}"
+        ) from reason
+
+    def _try(self) -> None:
+        """Gives up what is owned and takes this member's part. Raises an error if it cannot have it now."""
+        wanted = self._decided()
+        if wanted == self._read:
+            return
+        self._stop()
+        self._release()
+        wanted = self._decided()  # while it stopped, others may have come
+        prepared = self._holder.prepare(wanted)
+        if prepared is None:
+            raise RebalanceError("the committed offsets cannot be read yet")
+        self._take(wanted)
+        self._holder.start(wanted, prepared)
+        self._read = wanted
+
+    def _stop(self) -> None:
+        self._read = None
+        self._holder.stop()
+
+    def _decided(self) -> dict[Partition, Stream]:
+        """Returns what this member should own."""
+        there = self._registered
+        topics = there.topics() if self.subscription.filter is not None else ()
+        subscriptions = there.subscriptions(exclude_internal=self._settings.exclude_internal)
+        if not topics and any(each.filter is not None for each in subscriptions.values()):
+            topics = there.topics()
+        if not there.has_brokers():
+            return {}
+        mine = self.subscription.streams(self.consumer, topics)
+        partitions = {topic: there.partitions(topic) for topic in mine}
+        decided = assign(self._settings.strategy, partitions, streams_by_topic(subscriptions, topics))
+        return {partition: stream for partition, stream in decided.items() if stream.consumer == self.consumer}
+
+    def _take(self, wanted: Mapping[Partition, Stream]) -> None:
+        """Makes the nodes of an owner: all of them, or none."""
+        for partition, stream in wanted.items():
+            path = self._registered.owner(partition)
+            try:
+                register(self._registry, path, str(stream).encode())
+            except NodeExistsError:
+                self._release()
+                raise RebalanceError(f"{partition} is still owned by {self._owner_of(path)}") from None
+            except LogStoreError:
+                self._owned[partition] = stream  # perhaps
+                self._release()
+                raise
+            self._owned[partition] = stream
+
+    def _owner_of(self, path: str) -> str:
+        found = self._registry.find(path)
+        return "another stream" if found is None else (found.data or b"").decode(errors="replace")
+
+    def _release(self) -> None:
+        """Deletes the nodes of partitions that this member owns."""
+        for partition in list(self._owned):
+            path = self._registered.owner(partition)
+            found = self._registry.find(path)
+            if found is not None and found.owner == self._registry.session:
+                discard(self._registry, path)
+            del self._owned[partition]
+
+    # Registration
+
+    def _register(self) -> None:
+        """Registers this consumer in the session as it is now; after an expired one, again."""
+        session = self._registry.session
+        if session == self._session:
+            return
+        if self._session:
+            logger.warning("%s: its session expired; it registers again", self.consumer)
+            self._stop()
+            self._owned.clear()
+            self._registered.forget_watches()
+        path = kafka_nodes.consumer_path(self.group, self.consumer)
+        now_ms = int(time.time() * 1000)
+        data = kafka_nodes.encode_consumer(self.subscription.registered(now_ms), self._settings.kafka)
+        deadline = time.monotonic() + self._settings.session_timeout_ms / 1000
+        while True:
+            try:
+                register(self._registry, path, data)
+                break
+            except NodeExistsError:
+                if time.monotonic() > deadline or self._leaving.wait(0.1):
+                    raise ConsumerIdInUseError(
+                        f"{self.consumer} is registered by another process: each consumer of a group needs another id"
+                    ) from None
+        self._session = self._registry.session
+
+    def _unregister(self) -> None:
+        path = kafka_nodes.consumer_path(self.group, self.consumer)
+        found = self._registry.find(path)
+        if found is not None and found.owner == self._registry.session:
+            discard(self._registry, path)

@@ -1,0 +1,134 @@
+"""Registered: reads from a registry who is in a group and which partitions topics have, with watches on all of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from ...registry import Change, NoNodeError, Registry, Watch, children_if_any, kafka_nodes
+from ...registry.kafka_nodes import BROKER_IDS, BROKER_TOPICS, OLD, KafkaVersion
+from .assignment import Partition, Stream
+from .subscription import Subscription
+
+
+def consumer_id(group: str, name: str | None = None) -> str:
+    """Returns the id of a consumer in its group; ``name``: the last part, which otherwise is one of its own."""
+    return f"{group}_{name or f'{socket.gethostname()}-{int(time.time() * 1000)}-{uuid4().hex[:8]}'}"
+
+
+class Registered:
+    """What a registry says that concerns one group.
+
+    ``changed`` is called, in a thread of the registry, when anything that was read has changed since. ``kafka``: whose
+    nodes these are; before 0.8, brokers register topics. All calls raise RegistryError.
+    """
+
+    def __init__(self, registry: Registry, group: str, kafka: KafkaVersion, changed: Callable[[], None]) -> None:
+        self.registry, self.group, self.kafka = registry, group, kafka
+        self._changed = changed
+        self._watched: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether brokers are of 0.7."""
+        return self.kafka < OLD
+
+    def has_brokers(self) -> bool:
+        """Whether any broker is there."""
+        return bool(self._children(BROKER_IDS))
+
+    def topics(self) -> list[str]:
+        """Returns all topics."""
+        return self._children(BROKER_TOPICS)
+
+    def subscriptions(self, *, exclude_internal: bool) -> dict[str, Subscription]:
+        """Returns what each consumer of the group reads."""
+        found = {}
+        for name in self._children(kafka_nodes.consumers_path(self.group)):
+            path = kafka_nodes.consumer_path(self.group, name)
+            if (node := self.registry.find(path)) is not None:
+                registered = kafka_nodes.decode_consumer(path, node.data)
+                found[name] = Subscription.of(registered, exclude_internal=exclude_internal)
+        return found
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Returns the partitions of a topic; none if it does not exist."""
+        return list(self._of_brokers(topic) if self.is_old else self._of_cluster(topic))
+
+    def owner(self, partition: Partition) -> str:
+        """Returns the path of the node that says which stream reads a partition."""
+        return kafka_nodes.owner_path(self.group, *partition)
+
+    def owners(self, topic: str) -> dict[str, str]:
+        """Returns the streams that read a topic's partitions, by name of the partition."""
+        parent = kafka_nodes.owner_path(self.group, topic, 0).rpartition("/")[0]
+        found = {}
+        for name in children_if_any(self.registry, parent):
+            if (node := self.registry.find(f"{parent}/{name}")) is not None:
+                found[name] = (node.data or b"").decode()
+        return found
+
+    def forget_watches(self) -> None:
+        """Watches everything from here on: those of an expired session are gone."""
+        with self._lock:
+            self._watched.clear()
+
+    def _of_brokers(self, topic: str) -> Iterator[Partition]:
+        for broker in self._children(kafka_nodes.topic_path(topic)):
+            if broker.isdecimal() and (node := self.registry.find(kafka_nodes.old_topic_path(topic, int(broker)))):
+                for partition in range(int(node.data or b"0")):
+                    yield Partition(topic, partition, int(broker))
+
+    def _of_cluster(self, topic: str) -> Iterator[Partition]:
+        path = kafka_nodes.topic_path(topic)
+        with self._watching("data", path) as watch:
+            node = self.registry.find(path, watch)
+        if node is not None:
+            for partition in kafka_nodes.decode_topic(path, node.data):
+                yield Partition(topic, partition)
+
+    def _children(self, path: str) -> list[str]:
+        """Returns the names of a node's children, watched; of one that is missing, none, until it is there."""
+        try:
+            with self._watching("children", path) as watch:
+                return self.registry.children(path, watch)
+        except NoNodeError:
+            with self._watching("existence", path) as watch:
+                if self.registry.find(path, watch) is None:
+                    return []
+        return self._children(path)
+
+    @contextmanager
+    def _watching(self, kind: str, path: str) -> Iterator[Watch | None]:
+        """Gives a watch, unless one of its kind waits already: each is called once, and they would pile up."""
+        one = kind, path
+        with self._lock:
+            is_watched = one in self._watched
+            self._watched.add(one)
+
+        def watch(_change: Change, _path: str) -> None:
+            with self._lock:
+                self._watched.discard(one)
+            self._changed()
+
+        try:
+            yield None if is_watched else watch
+        except BaseException:
+            if not is_watched:
+                with self._lock:
+                    self._watched.discard(one)
+            raise
+
+
+def streams_by_topic(subscriptions: dict[str, Subscription], topics: Collection[str]) -> dict[str, list[Stream]]:
+    """Returns the streams of a whole group by topic."""
+    found: dict[str, list[Stream]] = {}
+    for consumer, subscription in subscriptions.items():
+        for topic, streams in subscription.streams(consumer, topics).items():
+            found.setdefault(topic, []).extend(streams)
+    return found
