@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway import Gateway, GatewayConfig
 from pyspark_commitlog.storage import LogManager
 from tests.gateway.clients.programs import TIMEOUT_S
-from tests.support.gateway import WireClient, create_topic, serving
+from tests.support.gateway import LOCAL, WireClient, create_topic, serving
 from tests.support.kafka import kafka_jvm, old_kafka
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.logs import building
+from tests.support.waiting import soon
 
 pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
@@ -138,12 +141,14 @@ def zookeeper_consumer(release: str, connect: str, config: Path, topic: str) -> 
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def await_owners(gateway: Gateway, members: list[subprocess.Popen[str]], group: str, topic: str) -> None:
-    """Waits until each of two consumers has a partition."""
+def await_owners(
+    gateway: Gateway, members: list[subprocess.Popen[str]], group: str, topic: str, partitions: Iterable[int] = (0, 1)
+) -> None:
+    """Waits until each partition has an owner, and each of two consumers a partition."""
     path = f"/consumers/{group}/owners/{topic}"
     while all(member.poll() is None for member in members):
-        found = [gateway.context.registry.find(f"{path}/{partition}") for partition in (0, 1)]
-        if len({each.data for each in found if each is not None}) == 2:
+        found = [gateway.context.registry.find(f"{path}/{partition}") for partition in partitions]
+        if None not in found and len({each.data for each in found if each is not None}) == 2:
             return
         time.sleep(0.1)
     pytest.fail("a consumer has ended")
@@ -174,3 +179,63 @@ def test_consumers_with_zookeeper_of_0_8_and_0_10_share_a_group(
             assert sorted(shares[0] + shares[1]) == sorted(LINES)
             assert all(shares)
             assert [committed(gateway, version, "old", "shared") for version in versions] == [200] * len(versions)
+
+
+@contextmanager
+def three_nodes(directory: Path, connect: str) -> Iterator[dict[int, Gateway]]:
+    """Gateways over one directory, by their ids."""
+    found: dict[int, Gateway] = {}
+
+    def start(node: int) -> Gateway:
+        settings = {"zookeeper.connect": connect, "node.id": node, "listeners": LOCAL}
+        gateway = Gateway(str(directory), GatewayConfig.from_mapping(settings), create=True)
+        gateway.start()
+        return gateway
+
+    try:
+        for node in (1, 2, 3):
+            found[node] = start(node)
+        yield found
+    finally:
+        for gateway in found.values():
+            gateway.stop()
+
+
+def test_consumers_of_0_8_and_0_10_read_from_three_nodes_of_which_one_stops(tmp_path: Path) -> None:
+    """Two groups: one with ZooKeeper of both releases, one of 0.10 with the gateways. Each reads all, once."""
+    with ZooKeeper(tmp_path / "zookeeper") as zookeeper, three_nodes(tmp_path / "log", zookeeper.connect) as nodes:
+        config = tmp_path / "consumer.properties"
+        settings = {"group.id": "old", "zookeeper.connect": zookeeper.connect, "consumer.timeout.ms": "20000"}
+        settings |= {"rebalance.max.retries": "20", "auto.commit.interval.ms": "500"}
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        create(nodes[1], "spread", 12, message_format_version="0.8.2")
+        leaders = [nodes[1].context.cluster.leader("spread", number).node for number in range(12)]
+        assert set(leaders) == {1, 2, 3}
+        members = [zookeeper_consumer(release, zookeeper.connect, config, "spread") for release in old_kafka.CLIENTS]
+        others = [consumer(nodes[2], "0.10.2.2", "own", "spread")]
+        try:
+            await_owners(nodes[1], members, "old", "spread", range(12))
+            soon(lambda: has_begun(nodes[1], "old", "spread", range(12)))
+            bootstrap = ",".join(each.bootstrap_servers for each in nodes.values())
+            producer = Producer({"bootstrap.servers": bootstrap, "max.in.flight": 1})
+            for number, line in enumerate(LINES):
+                producer.produce("spread", line, partition=number % 12)
+                producer.poll(0)
+                time.sleep(0.02)
+                if number == 100:
+                    nodes.pop(3).stop()
+            assert producer.flush(60) == 0
+            shares = [member.communicate(timeout=100)[0].splitlines() for member in members]
+            (own,) = [member.communicate(timeout=100)[0].splitlines() for member in others]
+        finally:
+            for member in (*members, *others):
+                member.kill()
+        assert sorted(shares[0] + shares[1]) == sorted(LINES)
+        assert all(shares)
+        assert sorted(own) == sorted(LINES)
+
+
+def has_begun(gateway: Gateway, group: str, topic: str, partitions: Iterable[int]) -> bool:
+    """Whether an offset of each partition is in ZooKeeper."""
+    path = f"/consumers/{group}/offsets/{topic}"
+    return all(gateway.context.registry.find(f"{path}/{partition}") is not None for partition in partitions)
