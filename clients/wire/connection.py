@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import threading
@@ -77,6 +78,8 @@ class Connection:
         Raises BrokerUnreachableError, after which the next call makes another connection, and ConnectionClosedError.
         """
         with self._lock:
+            if self._socket is not None and _has_ended(self._socket):
+                self._drop()  # what is written to it would be lost without an error
             self._guarded(frame, has_answer=False)
 
     def disconnect(self) -> None:
@@ -144,6 +147,16 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _has_ended(connected: socket.socket) -> bool:
+    """Whether the broker has closed the connection, as far as this machine knows."""
+    ready = select.poll()
+    ready.register(connected, select.POLLIN)
+    try:
+        return bool(ready.poll(0)) and not connected.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
 
 
 def _received(connected: socket.socket, address: Address) -> bytearray:

@@ -12,6 +12,7 @@ import pytest
 from pyspark_commitlog.clients.errors import BrokerUnreachableError, ConnectionClosedError, MalformedAnswerError
 from pyspark_commitlog.clients.wire import Address, Connection, Terms
 from pyspark_commitlog.storage import InvalidConfigError
+from tests.support.waiting import soon
 
 Serve = Callable[[socket.socket], None]
 
@@ -97,6 +98,22 @@ def test_a_request_that_breaks_twice_fails_and_the_next_one_connects() -> None:
         with pytest.raises(BrokerUnreachableError, match=str(broker.address)):
             connection.exchange(b"abc")
         assert connection.exchange(b"abc") == b"abc"
+
+
+def test_a_frame_without_answer_is_not_written_to_a_connection_that_has_ended() -> None:
+    got: list[bytes] = []
+    broker = Broker(break_off, lambda connection: got.append(request(connection)))
+    with Connection(broker.address) as connection:
+        connection.send(b"abc")
+        soon(lambda: broker.accepted == 1 and _has_ended(connection))
+        connection.send(b"def")
+    broker.join()
+    assert got == [b"def"]
+
+
+def _has_ended(connection: Connection) -> bool:
+    assert connection._socket is not None
+    return not connection._socket.recv(1, socket.MSG_PEEK)
 
 
 def test_what_must_not_be_done_twice_is_not_repeated() -> None:
