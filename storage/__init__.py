@@ -129,7 +129,11 @@ if TYPE_CHECKING:
     )
     from .format.batch_sets import BatchSet as BatchSet
     from .format.constants import Codec as Codec, TimestampType as TimestampType
-    from .format.down_conversion import begins_whole as begins_whole, to_older_format as to_older_format
+    from .format.down_conversion import (
+        begins_whole as begins_whole,
+        to_message_set as to_message_set,
+        to_older_format as to_older_format,
+    )
     from .format.files.checkpoints import decode_meta_properties as decode_meta_properties, encode_id as encode_id
     from .format.files.file_names import (
         LOG_START_OFFSET_CHECKPOINT as LOG_START_OFFSET_CHECKPOINT,
@@ -195,6 +199,7 @@ if TYPE_CHECKING:
         PositionLogDirectory as PositionLogDirectory,
         PositionLogReader as PositionLogReader,
         PositionLogSettings as PositionLogSettings,
+        encode_set as encode_set,
         messages_in as messages_in,
         offsets_before as offsets_before,
         offsets_without_log as offsets_without_log,
@@ -444,7 +449,7 @@ else:
             ],
             "format.batch_sets": ["BatchSet"],
             "format.constants": ["Codec", "TimestampType"],
-            "format.down_conversion": ["begins_whole", "to_older_format"],
+            "format.down_conversion": ["begins_whole", "to_message_set", "to_older_format"],
             "format.files.checkpoints": ["decode_meta_properties", "encode_id"],
             "format.files.file_names": [
                 "LOG_START_OFFSET_CHECKPOINT",
@@ -500,6 +505,7 @@ else:
                 "PositionLogDirectory",
                 "PositionLogReader",
                 "PositionLogSettings",
+                "encode_set",
                 "messages_in",
                 "offsets_before",
                 "offsets_without_log",

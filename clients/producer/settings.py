@@ -189,6 +189,11 @@ class ProducerConfig:
         return self.codec if not self.compressed_topics or topic in self.compressed_topics else Codec.NONE
 
     @property
+    def tries(self) -> int:
+        """How often a request is sent at most. On today's wire librdkafka repeats it itself, without duplicates."""
+        return 1 if self.wire is Wire.BOOTSTRAP else 1 + (self.num_retries or 0)
+
+    @property
     def is_async(self) -> bool:
         """Whether messages go through a queue."""
         return self.producer_type == "async"

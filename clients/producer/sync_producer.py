@@ -6,11 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from ...storage import Clock
+from ...registry import RegistryError
+from ...storage import Clock, UnknownTopicOrPartitionError
 from ..errors import (
+    BrokerError,
     BrokerUnreachableError,
     InvalidMessageError,
     InvalidPartitionError,
+    MalformedAnswerError,
     MessageSizeTooLargeError,
     NoBrokersForPartitionError,
 )
@@ -23,7 +26,14 @@ from .settings import ProducerConfig
 from .targets import ANY, BrokerPartition, RecordSet, Target
 
 _ANYWHERE = BrokerPartition(ANY, ANY)
-_REPEATED = (BrokerUnreachableError, NoBrokersForPartitionError)  # errors after which another try may succeed
+_REPEATED = (  # errors after which another try may succeed
+    BrokerError,
+    BrokerUnreachableError,
+    MalformedAnswerError,
+    NoBrokersForPartitionError,
+    RegistryError,
+    UnknownTopicOrPartitionError,
+)
 
 Collated = dict[tuple[str, BrokerPartition], list[QueueItem]]
 
@@ -66,7 +76,7 @@ class SyncProducer:
         lost = Lost()
         with self._lock:
             unsent = self._checked(items, lost)
-            for tries_left in reversed(range((self._config.num_retries or 0) + 1)):
+            for tries_left in reversed(range(self._config.tries)):
                 failed = self._try(unsent, lost, is_last=not tries_left)
                 unsent = [item for group in failed for item in group]
                 if not unsent:
@@ -176,7 +186,8 @@ class _Chooser:
     def __init__(self, topic: str, target: Target, partitioner: Partitioner | None, chance: random.Random) -> None:
         self._topic, self._target, self._partitioner = topic, target, partitioner
         self._places = None if partitioner is None and target.places_keys else target.partitions(topic)
-        self._any = _ANYWHERE if self._places is None else chance.choice(self._places)
+        led = [place for place in self._places or () if place.broker >= 0]
+        self._any = chance.choice(led or self._places or [_ANYWHERE])
 
     def place_of(self, item: QueueItem) -> BrokerPartition:
         """Without a key: one partition for all of the request. Raises InvalidPartitionError."""

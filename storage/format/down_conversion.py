@@ -6,7 +6,7 @@ from .. import format as formats
 from ..config import INT64_MAX
 from ..errors import UnsupportedCompressionTypeError
 from .constants import LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, Codec
-from .tables import BatchHeaders, Bytes
+from .tables import BatchHeaders, Bytes, Records
 
 OVERFLOW = (-1).to_bytes(8, "big", signed=True) + (61).to_bytes(4, "big")  # how a batch begins that did not fit
 
@@ -36,6 +36,17 @@ def to_older_format(buffer: Bytes, magic: int, first_offset: int, decompressed_b
         limit = limit if found else max(limit, len(converted))
         found += converted
     return bytes(found[:limit])
+
+
+def to_message_set(records: Records, codec: Codec = Codec.NONE) -> bytes:
+    """Returns keys and values as a message set of magic 0, as clients of Kafka 0.8 send it.
+
+    Raises UnsupportedCompressionTypeError for a codec that brokers of 0.8 do not know.
+    """
+    if codec > Codec.SNAPPY:
+        raise UnsupportedCompressionTypeError(f"Kafka 0.8 has no codec {codec.name.lower()}; use gzip or snappy")
+    encoded: Bytes = formats.by_magic(0).encode(records, codec)
+    return encoded.tobytes()
 
 
 def begins_whole(buffer: Bytes) -> bool:

@@ -1,0 +1,80 @@
+"""MetadataBrokers: a cluster of Kafka 0.8 or later, as its brokers describe it (``metadata.broker.list``)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from threading import Lock
+from typing import NamedTuple
+
+from ....storage import Clock
+from ...errors import BrokerUnreachableError, MalformedAnswerError, NoBrokersForPartitionError
+from ...wire import Address, Broker, Cluster, Connection, cluster
+from .port import BrokerPartition
+
+
+class _Known(NamedTuple):
+    read_ms: int
+    places: list[BrokerPartition]
+
+
+class MetadataBrokers:
+    """The brokers of the list only say who leads which partition; they are asked when that may have changed."""
+
+    is_0_7 = False
+
+    def __init__(
+        self, text: str, refresh_ms: int, client_id: str, connect: Callable[[Address], Connection], clock: Clock
+    ) -> None:
+        """``text``: ``host:port``, with commas between. Raises InvalidConfigError."""
+        self._addresses = [Address.parse(each) for each in text.split(",")]
+        self._refresh_ms, self._client_id, self._connect, self._clock = refresh_ms, client_id, connect, clock
+        self._lock = Lock()
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, _Known] = {}
+
+    def brokers(self) -> Mapping[int, Address]:
+        return self._brokers
+
+    def partitions(self, topic: str) -> Sequence[BrokerPartition]:
+        """A partition without a leader has broker -1."""
+        with self._lock:
+            known, now_ms = self._topics.get(topic), self._clock.now_ms()
+            if known is None or now_ms - known.read_ms >= self._refresh_ms:
+                known = self._topics[topic] = _Known(now_ms, self._read(topic))
+            return known.places
+
+    def _read(self, topic: str) -> list[BrokerPartition]:
+        found = self._asked(topic)
+        self._brokers = dict(found.brokers)
+        places = [
+            BrokerPartition(each.leader if each.leader in found.brokers else -1, partition.partition)
+            for partition, each in found.partitions.items()
+        ]
+        if not places:
+            raise NoBrokersForPartitionError(
+                f"topic {topic} has no partitions: the brokers answered {found.errors.get(topic, 'nothing')}"
+            )
+        return sorted(places, key=lambda place: place.partition)
+
+    def _asked(self, topic: str) -> Cluster:
+        failures = []
+        for address in self._candidates():
+            try:
+                with closing(self._connect(address)) as connection:
+                    return cluster(Broker(connection, self._client_id), [topic])
+            except (BrokerUnreachableError, MalformedAnswerError) as error:
+                failures.append(str(error))
+        raise BrokerUnreachableError(f"no broker of metadata.broker.list answers: {'; '.join(failures)}")
+
+    def _candidates(self) -> Iterator[Address]:
+        """The given addresses in a random order, then the brokers that are known besides."""
+        yield from random.sample(self._addresses, len(self._addresses))
+        yield from (each for each in self._brokers.values() if each not in self._addresses)
+
+    def refresh(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    def close(self) -> None:
+        """Connections end with each question."""
