@@ -13,9 +13,9 @@ from ..verdicts import Finding, Verdict
 from .commit_log import CommitLog
 from .commits.fields import Fields
 from .loading import lists_commits
+from .stores.apart import check_store_apart
 from .stores.patience import Attempts, Patience, read_object
 from .stores.port import ObjectStore
-from .stores.probe import check_store
 from .stores.remote import open_store
 
 IDENTITY = "commitlog.json"
@@ -35,7 +35,7 @@ def open_root(
     *,
     create: bool = False,
     store: ObjectStore | None = None,
-    check: Callable[[str], Sequence[Finding]] = check_store,
+    check: Callable[[str], Sequence[Finding]] = check_store_apart,
     clock: Clock | None = None,
     random: Random | None = None,
     patience: Patience | None = None,
