@@ -125,6 +125,7 @@ SPARK = (
     "tests/torture/beside_spark/",
     "tests/torture/gateway/beside_spark/",
     "tests/torture/damage/queries.py",
+    "tests/torture/kills/bucket_program.py",
     "benchmarks/",
 )
 FINDING_JARS = ("tests/support/kafka/kafka_jvm.py", "tests/support/spark/spark_jvm.py")

@@ -25,7 +25,12 @@ SHORT: dict[str, int] = {
     "set-back": 20,
 }
 # The same, of those that take longer.
-LONGER: dict[str, int] = {"gateway-beside-spark": 3, "gateway-crowd": 1000, "gateway-nodes-beside-spark": 3}
+LONGER: dict[str, int] = {
+    "bucket-kills": 5,
+    "gateway-beside-spark": 3,
+    "gateway-crowd": 1000,
+    "gateway-nodes-beside-spark": 3,
+}
 SEED = 1
 pytestmark = pytest.mark.slow
 
