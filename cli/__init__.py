@@ -34,6 +34,7 @@ COMMANDS = {  # command name to module
     "recover": ".maintenance.recover",
     "snapshot": ".maintenance.snapshot",
     "restore": ".maintenance.restore",
+    "copy": ".maintenance.copy",
     "fs-check": ".maintenance.fs_check",
     "groups": ".admin.groups",
     "transactions": ".admin.transactions",

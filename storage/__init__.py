@@ -301,6 +301,12 @@ if TYPE_CHECKING:
         ungrouped as ungrouped,
         write_marker as write_marker,
     )
+    from .transfer import (
+        CopiedPartition as CopiedPartition,
+        copy_groups as copy_groups,
+        copy_to_bucket as copy_to_bucket,
+        copy_to_directory as copy_to_directory,
+    )
     from .upgrade import (
         PositionTable as PositionTable,
         UpgradeRun as UpgradeRun,
@@ -606,6 +612,7 @@ else:
                 "write_marker",
                 "UNDECIDED",
             ],
+            "transfer": ["CopiedPartition", "copy_groups", "copy_to_bucket", "copy_to_directory"],
             "upgrade": ["PositionTable", "UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing": [

@@ -27,7 +27,7 @@ FILES_MAX = 12  # of a room, without its __init__.py
 # A room (a folder, or a module beside the folders) imports only from floors below its own; neighbours stay strangers.
 FLOORS = {
     "storage": """
-        upgrade
+        upgrade transfer
         maintenance
         transactions
         groups

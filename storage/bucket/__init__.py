@@ -17,10 +17,19 @@ import lazy_loader
 if TYPE_CHECKING:
     from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
     from .commit_log import CommitLog as CommitLog
-    from .commits.commit import DataChange as DataChange, GroupOffset as GroupOffset, Segment as Segment
+    from .commits.commit import (
+        DataChange as DataChange,
+        GroupOffset as GroupOffset,
+        OffsetsChange as OffsetsChange,
+        PartitionSlices as PartitionSlices,
+        Segment as Segment,
+        SwapChange as SwapChange,
+        TopicChange as TopicChange,
+    )
     from .commits.state import Slice as Slice, State as State, Topic as Topic
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.opening import open_files as open_files
+    from .filler import encode_filler as encode_filler
     from .proposals import (
         Claim as Claim,
         StagedWrite as StagedWrite,
@@ -55,8 +64,17 @@ else:
         submod_attrs={
             "collecting": ["CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
-            "commits.commit": ["DataChange", "GroupOffset", "Segment"],
+            "commits.commit": [
+                "DataChange",
+                "GroupOffset",
+                "OffsetsChange",
+                "PartitionSlices",
+                "Segment",
+                "SwapChange",
+                "TopicChange",
+            ],
             "commits.state": ["Slice", "State", "Topic"],
+            "filler": ["encode_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],
             "files.opening": ["open_files"],

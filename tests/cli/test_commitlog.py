@@ -290,6 +290,8 @@ PATHS += [
     ("snapshot", ["--log-dir", "log", "--to", "hdfs:/log"]),
     ("restore", ["--log-dir", "again", "--from", "hdfs:/log"]),
     ("restore", ["--log-dir", "hdfs:/log", "--from", "log", "--dry-run"]),
+    ("copy", ["--from", "hdfs:/log", "--to", "again"]),
+    ("copy", ["--from", "log", "--to", "hdfs:/log"]),
     ("dump-log", ["--files", f"hdfs:/log/{FIRST}.log"]),
 ]
 

@@ -1,0 +1,24 @@
+"""Offsets that groups committed, copied with a log."""
+
+from __future__ import annotations
+
+from ..bucket import CommitLog, GroupOffset, OffsetsChange
+from ..directory import LogManager
+from ..groups import CommittedOffset, GroupOffsets
+
+
+def copy_groups(source: LogManager, target: LogManager | CommitLog) -> int:
+    """Copies the offsets of all groups; returns how many groups have some. Later offsets in ``target`` are replaced."""
+    groups = {name: offsets for name, offsets in GroupOffsets(source).groups().items() if offsets}
+    if isinstance(target, CommitLog):
+        change = {
+            group: {str(partition): GroupOffset(each.offset, each.metadata) for partition, each in offsets.items()}
+            for group, offsets in groups.items()
+        }
+        if change:
+            target.commit(lambda _: OffsetsChange(change))
+        return len(groups)
+    for group, offsets in groups.items():
+        kept = {partition: CommittedOffset(each.offset, each.metadata) for partition, each in offsets.items()}
+        GroupOffsets(target).commit(group, kept)
+    return len(groups)

@@ -1,0 +1,136 @@
+"""Copies a log directory to an object store: each piece of a log becomes a segment object, with Kafka's own bytes.
+
+The commits of a partition, in this order; killed after any of them and run again, the copy goes on:
+
+1. all offsets up to the log's end exist, but are empty: readers see no record yet;
+2. the log start offset is that of the source;
+3. one piece after the other takes its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from uuid import uuid4
+
+import numpy as np
+
+from ..bucket import (
+    CommitLog,
+    DataChange,
+    PartitionSlices,
+    Segment,
+    State,
+    SwapChange,
+    TopicChange,
+    encode_filler,
+    put_staged,
+    raise_log_start,
+)
+from ..directory import LogManager, TopicDescription, check_whole, is_internal, topic_id
+from ..errors import StorageError, TopicExistsError
+from ..format.constants import INT32_MAX
+from ..format.files import checkpoints, file_names as names
+from ..reading import LogReader
+from ..topic_rules import check_free
+from .indexes import aborted_in, indexes_of
+from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, pieces_of
+
+EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
+
+
+def copy_to_bucket(
+    source: LogManager, target: CommitLog, topics: Collection[str] | None = None, *, limit: int = PIECE_BYTES_MAX
+) -> Iterator[CopiedPartition]:
+    """Copies topics, by default all that are not Kafka's own, and yields each partition when it is complete.
+
+    ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a topic that is missing or has only some
+    partitions here, TopicExistsError for another topic of that name in ``target``, StorageError if it has other
+    records, CorruptionError for damage in the source, and ObjectStoreError.
+    """
+    wanted = [name for name in source.topics() if not is_internal(name)] if topics is None else topics
+    for topic in map(source.topic, wanted):
+        check_whole(source, topic)
+        id_ = _make_topic(target, topic, topic_id(source, topic))
+        for partition in topic.partitions:
+            with source.open_reader(topic.name, partition) as reader:
+                yield _Copy(target, id_, topic.name, partition, limit).run(reader)
+
+
+def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> str:
+    """Creates the topic with its id, or finds it where an earlier copy was killed; returns its id."""
+
+    def propose(state: State) -> TopicChange | None:
+        known = state.topics.get(id_ or state.topic_ids.get(topic.name, ""))
+        if known is not None and (known.name, known.partitions) == (topic.name, len(topic.partitions)):
+            return None
+        if topic.name in state.topic_ids:
+            raise TopicExistsError(f"{target.store.url} has another topic {topic.name!r} already")
+        check_free(topic.name, state.topic_ids)
+        new_id = id_ or checkpoints.encode_id(uuid4())
+        return TopicChange("create", topic.name, new_id, len(topic.partitions), dict(topic.configs))
+
+    target.commit(propose)
+    return target.state.topic_ids[topic.name]
+
+
+class _Copy:
+    """The copy of one partition."""
+
+    def __init__(self, target: CommitLog, topic: str, name: str, partition: int, limit: int) -> None:
+        self._log, self._topic, self._name, self._partition, self._limit = target, topic, name, partition, limit
+
+    def run(self, reader: LogReader) -> CopiedPartition:
+        pieces = pieces_of(reader, self._limit)
+        start, end = reader.log_start_offset, reader.log_end_offset
+        self._make_room([piece.base for piece in pieces], end)
+        self._log.commit(lambda state: raise_log_start(state, self._topic, self._partition, start))
+        for piece in pieces:
+            if not self._is_there(piece):
+                self._put(reader, piece, is_last=piece is pieces[-1])
+        size = sum(piece.stop - piece.start for piece in pieces)
+        return CopiedPartition(self._name, self._partition, start, end, len(pieces), size)
+
+    def _make_room(self, bases: list[int], end: int) -> None:
+        """Adds empty offsets up to ``end``, so that every piece has a place."""
+        there = self._log.catch_up().partitions[self._topic, self._partition]
+        if there.end == end:
+            return
+        if there.end:
+            raise StorageError(
+                f"{self._log.store.url}: {self._name}-{self._partition} ends at {there.end}, and the source at {end}: "
+                "delete the topic there, and copy it again"
+            )
+        write, spans = uuid4().hex, list(_spans([0, *bases, end]))
+        staged, data, rows = encode_filler(write, self._topic, self._partition, spans)
+        put_staged(self._log.store, staged.key(write), data, self._log.attempts())
+        part = PartitionSlices(self._topic, self._partition, 0, rows)
+        self._log.commit(lambda _: DataChange(write, [staged], [part]))
+
+    def _is_there(self, piece: Piece) -> bool:
+        wanted = piece.base, piece.end, piece.stop - piece.start
+        found = self._log.state.partitions[self._topic, self._partition].segments
+        return any((each.base, each.end, each.size) == wanted for each in found)
+
+    def _put(self, reader: LogReader, piece: Piece, *, is_last: bool) -> None:
+        """Puts the objects of a piece, and then commits it."""
+        data = piece.read()
+        sha256 = hashlib.sha256(data).hexdigest()
+        put = Segment(piece.base, piece.end, uuid4().hex, len(data), piece.records, piece.max_timestamp, sha256)
+        files = indexes_of(data, piece.base, reader.context.config.index_interval_bytes)
+        files |= aborted_in(piece.segment, piece.base, piece.end)
+        epochs = [entry for entry in reader.epochs.entries if entry.start_offset < piece.end]
+        files[EPOCHS] = checkpoints.encode_leader_epochs(epochs)
+        if is_last:
+            files[names.SNAPSHOT] = reader.producers.to_bytes()
+        for kind, content in {**files, names.LOG: data}.items():
+            key = put.key(self._topic, self._partition) + kind
+            put_staged(self._log.store, key, content, self._log.attempts())
+        self._log.commit(lambda _: SwapChange(self._topic, self._partition, put))
+
+
+def _spans(bounds: list[int]) -> Iterator[int]:
+    """Yields how many offsets each empty batch has: none goes across a bound, or has more than a batch can."""
+    for missing in np.diff(bounds).tolist():
+        for taken in range(0, missing, INT32_MAX):
+            yield min(INT32_MAX, missing - taken)

@@ -1,0 +1,199 @@
+"""Logs of real brokers copied to an object store and back: records, transactions, bytes, offsets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
+from pyspark_commitlog.storage.bucket.topics import create_topic
+from pyspark_commitlog.storage.directory import LogManager, is_internal
+from pyspark_commitlog.storage.errors import CorruptionError, TopicExistsError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.reading import Isolation, LogReader
+from pyspark_commitlog.storage.transfer import copy_groups, copy_to_bucket, copy_to_directory
+from tests.support.clock import ManualClock
+from tests.support.kafka import broker_dirs
+from tests.support.logs.building import records
+from tests.support.stores.memory_store import MemoryStore
+
+ROOT = "memory://bucket"
+SCENARIOS = (
+    "transactions",
+    *(
+        pytest.param(name, marks=pytest.mark.only_all)
+        for name in ("4-codecs", "codecs", "compaction", "leader-epochs", "idempotent", "retention", "rolls", "times")
+    ),
+)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def log(store: MemoryStore) -> CommitLog:
+    return open_root(ROOT, create=True, store=store, check=lambda _: [])
+
+
+def shown(store: MemoryStore) -> LogManager:
+    return LogManager.open(ROOT, filesystem=BucketFileSystem(open_root(ROOT, store=store)), clock=ManualClock())
+
+
+def copied(directory: str, log: CommitLog, limit: int = 10_000) -> None:
+    with LogManager.open(directory, clock=ManualClock()) as source:
+        list(copy_to_bucket(source, log, limit=limit))
+        copy_groups(source, log)
+
+
+def bytes_of(reader: LogReader) -> bytes:
+    """The batches from the segment with the log start on."""
+    segments = reader.segments.reaching(reader.log_start_offset)
+    return b"".join(bytes(each.read_bytes(0, each.size)) for each in segments)
+
+
+def partitions(manager: LogManager) -> Iterator[tuple[TopicPartition, LogReader]]:
+    for topic in manager.topics().values():
+        for each in topic.topic_partitions:
+            if not is_internal(topic.name):
+                with manager.open_reader(*each) as reader:
+                    yield each, reader
+
+
+def check_same(one: LogManager, other: LogManager) -> None:
+    found = 0
+    for each, reader in partitions(one):
+        with other.open_reader(*each) as copy:
+            assert (copy.log_start_offset, copy.log_end_offset) == (reader.log_start_offset, reader.log_end_offset)
+            assert copy.last_stable_offset == reader.last_stable_offset
+            if reader.log_start_offset < reader.log_end_offset:  # otherwise deleted records may be there
+                assert bytes_of(copy) == bytes_of(reader)
+            for isolation in Isolation:
+                assert broker_dirs.rows(copy, isolation) == broker_dirs.rows(reader, isolation)
+        assert one.topic(each.topic).configs == other.topic(each.topic).configs
+        found += 1
+    assert found
+    assert [each for each, _ in partitions(other)] == [each for each, _ in partitions(one)]
+    assert GroupOffsets(other).groups().keys() <= GroupOffsets(one).groups().keys()
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_brokers_log_goes_to_an_object_store_and_back(
+    scenario: str, log: CommitLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    directory = broker_dirs.copy_to(tmp_path / "log", f"{scenario}/{stage_of(scenario)}")
+    copied(str(directory), log)
+    with (
+        LogManager.open(str(directory), clock=ManualClock()) as source,
+        shown(store) as bucket,
+        LogManager.open(str(tmp_path / "back"), create=True, clock=ManualClock()) as target,
+    ):
+        check_same(source, bucket)
+        list(copy_to_directory(bucket, target))
+        check_same(bucket, target)
+
+
+def stage_of(scenario: str) -> str:
+    stages = [path.parent.name for path in broker_dirs.scenario(scenario).glob("*/log")]
+    return "final" if "final" in stages else sorted(stages)[-1]
+
+
+def test_logs_of_older_formats_keep_their_bytes(log: CommitLog, store: MemoryStore, tmp_path: Path) -> None:
+    with (
+        LogManager.open(str(broker_dirs.legacy() / "log"), clock=ManualClock()) as source,
+        LogManager.open(str(tmp_path / "back"), create=True, clock=ManualClock()) as target,
+    ):
+        list(copy_to_bucket(source, log, limit=2_000))
+        with shown(store) as bucket:
+            for each, reader in partitions(source):
+                with bucket.open_reader(*each) as copy:
+                    assert bytes_of(copy) == bytes_of(reader)
+                    assert broker_dirs.rows(copy) == broker_dirs.rows(reader)
+            list(copy_to_directory(bucket, target))
+            for each, reader in partitions(bucket):
+                with target.open_reader(*each) as back:
+                    assert bytes_of(back) == bytes_of(reader)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> str:
+    path = str(tmp_path / "log")
+    with LogManager.open(path, create=True) as manager:
+        manager.create_topic("t", partitions=3, configs={"retention.ms": "777"})
+        for _ in range(4):
+            manager.open_log("t", 0).append_records(records([b"x" * 300, b"y" * 300]))
+        manager.open_log("t", 1).append_records(records([b"a", b"b", b"c"]))
+        manager.open_log("t", 1).delete_records(3)
+        GroupOffsets(manager).commit("g", {TopicPartition("t", 0): CommittedOffset(5, "here")})
+    return path
+
+
+def test_topics_keep_ids_settings_and_groups_their_offsets(
+    directory: str, log: CommitLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    copied(directory, log)
+    with LogManager.open(directory) as source, shown(store) as bucket:
+        assert bucket.topic("t") == source.topic("t")
+        assert GroupOffsets(bucket).groups() == GroupOffsets(source).groups()
+        with LogManager.open(str(tmp_path / "back"), create=True) as target:
+            list(copy_to_directory(bucket, target))
+            assert copy_groups(bucket, target) == 1
+            assert target.topic("t") == source.topic("t")
+            assert GroupOffsets(target).groups() == GroupOffsets(source).groups()
+            with target.open_log("t", 1) as emptied:
+                assert (emptied.log_start_offset, emptied.log_end_offset) == (3, 3)
+
+
+class KilledError(Exception):
+    pass
+
+
+class DyingStore:
+    """A store whose writer dies at a write."""
+
+    def __init__(self, inner: MemoryStore, writes: int) -> None:
+        self._inner, self._writes = inner, writes
+
+    def put_new(self, key: str, data: bytes) -> None:
+        self._writes -= 1
+        if self._writes < 0:
+            raise KilledError
+        self._inner.put_new(key, data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+def test_a_copy_that_was_killed_at_any_write_goes_on(directory: str) -> None:
+    for writes in range(1, 200, 3):
+        store = MemoryStore()
+        open_root(ROOT, create=True, store=store, check=lambda _: [])
+        try:
+            copied(directory, open_root(ROOT, store=DyingStore(store, writes)), limit=700)  # type: ignore[arg-type]
+            break
+        except KilledError:
+            copied(directory, open_root(ROOT, store=store), limit=700)
+        with LogManager.open(directory) as source, shown(store) as bucket:
+            check_same(source, bucket)
+    assert writes > 10
+
+
+def test_another_topic_of_the_name_is_not_touched(directory: str, log: CommitLog) -> None:
+    log.commit(lambda state: create_topic(state, "t", 3))
+    before = log.state.number
+    with pytest.raises(TopicExistsError, match="has another topic 't'"):
+        copied(directory, log)
+    assert log.state.number == before
+
+
+def test_damage_in_the_source_stops_the_copy_of_its_partition(directory: str, log: CommitLog) -> None:
+    [path] = (Path(directory) / "t-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError, match=path.name):
+        copied(directory, log)
