@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .collecting import Collected as Collected, CollectLimits as CollectLimits, collect as collect
+    from .collecting import (
+        COLLECTOR_KEYS as COLLECTOR_KEYS,
+        Collected as Collected,
+        CollectLimits as CollectLimits,
+        collect as collect,
+    )
     from .commit_log import CommitLog as CommitLog
     from .commits.commit import (
         DataChange as DataChange,
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
         SwapChange as SwapChange,
         TopicChange as TopicChange,
     )
-    from .commits.state import Slice as Slice, State as State, Topic as Topic
+    from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.opening import open_files as open_files
     from .filler import encode_filler as encode_filler
@@ -62,7 +67,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "collecting": ["CollectLimits", "Collected", "collect"],
+            "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
             "commits.commit": [
                 "DataChange",
@@ -73,7 +78,7 @@ else:
                 "SwapChange",
                 "TopicChange",
             ],
-            "commits.state": ["Slice", "State", "Topic"],
+            "commits.state": ["PartitionState", "Slice", "State", "Topic"],
             "filler": ["encode_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
-from ..errors import ObjectMissingError
+from ..errors import InvalidConfigError, ObjectMissingError
 from .commit_log import CommitLog
 from .commits.checkpoints import EVERY
 from .commits.commit import VoidChange, commit_key
@@ -33,6 +33,8 @@ from .stores.patience import patiently
 from .stores.port import ObjectFacts, ObjectStore
 
 DAY_MS = 86_400_000
+MS_DIGITS_MAX = 15
+COLLECTOR_KEYS = ("staged.retention.ms", "delete.grace.ms")
 CLOCK = "collector/clock"  # written to learn the store's time
 IDS_AT_ONCE = 20_000  # of a commit
 KEYS_AT_ONCE = 1000  # of a request
@@ -49,6 +51,20 @@ class CollectLimits(NamedTuple):
 
     staged_retention_ms: int = DAY_MS
     delete_grace_ms: int = DAY_MS
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, str]) -> Self:
+        """Returns the limits in ``settings``, by the names in :data:`COLLECTOR_KEYS`; ignores other keys.
+
+        Raises InvalidConfigError.
+        """
+        return cls(*(_milliseconds(key, settings.get(key, str(DAY_MS))) for key in COLLECTOR_KEYS))
+
+
+def _milliseconds(key: str, value: str) -> int:
+    if not value.isdecimal() or len(value) > MS_DIGITS_MAX:
+        raise InvalidConfigError(f"{key} = {value!r}: must be a number of ms, at least 0")
+    return int(value)
 
 
 class Collected(NamedTuple):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
+from ..bucket import BucketFileSystem, CommitLog, find_topic, raise_log_start
 from ..config import LogConfig
 from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem import OPEN_FILES, read_file, remove_tree
@@ -219,20 +220,28 @@ def delete_records(
     Yields one result per partition, with the error if there was one; the others continue. Records of internal topics
     are never deleted. With ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
     """
-    if not dry_run:
+    bucket = manager.filesystem.log if isinstance(manager.filesystem, BucketFileSystem) else None
+    if not dry_run and bucket is None:
         manager.check_writable()
     for (topic, partition), offset in before.items():
         try:
             check_changeable(topic, "deleting its records")
-            if dry_run:
+            if dry_run or bucket is not None:
                 with manager.open_reader(topic, partition) as reader:
                     start = reader.start_without_records(offset)
+                if bucket is not None and not dry_run:
+                    _commit_start(bucket, topic, partition, start)
             else:
                 start = manager.open_log(topic, partition).delete_records(offset)
         except LogStoreError as error:
             yield DeletedRecords(topic, partition, None, error)
         else:
             yield DeletedRecords(topic, partition, start, None)
+
+
+def _commit_start(log: CommitLog, topic: str, partition: int, start: int) -> None:
+    topic_id = find_topic(log.state, topic).topic_id
+    log.commit(lambda state: raise_log_start(state, topic_id, partition, start))
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def compact_partition(run: MaintenanceRun, partition: Partition) -> PartitionOut
 
 
 def _preview(run: MaintenanceRun, partition: Partition) -> Report:
-    cleaner, now_ms = _cleaner(run.cleaner_config), run.now_ms()
+    cleaner, now_ms = cleaner_of(run.cleaner_config), run.now_ms()
     checkpointed = partition.checkpointed.cleaner_offset
     with partition.open_reader(run) as reader:
 
@@ -109,7 +109,7 @@ def _rounds(
     run: MaintenanceRun, partition: Partition, manager: LogManager, log: Log, done: list[CleanResult]
 ) -> Report:
     """Runs rounds until compaction is no longer due; adds their results to ``done``, and returns the report."""
-    cleaner = _cleaner(run.cleaner_config)
+    cleaner = cleaner_of(run.cleaner_config)
     began: tuple[int, Cleanable] | None = None
     checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(partition.key)
     while True:
@@ -125,7 +125,7 @@ def _rounds(
 
 
 @cache
-def _cleaner(config: CleanerConfig) -> Cleaner:
+def cleaner_of(config: CleanerConfig) -> Cleaner:
     """Returns this process's only cleaner: its map of keys is large, and logs are processed one after the other."""
     return Cleaner(config)
 

@@ -14,6 +14,7 @@ from ..index_rebuild import SegmentSurvey
 from ..retention import RetentionPolicy
 from ..text import parse_names
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
+from .bucket import operations as in_bucket
 from .locking import maintenance_lock
 from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
 from .run import MaintenanceRun, Partition
@@ -73,6 +74,11 @@ def retain_partitions(
     ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
+    if run.bucket is not None:
+        with run.manager() as manager:
+            groups = retain.GroupsKept.read(manager, kept_for)
+        yield from in_bucket.retain_partitions(run, selection.partitions, groups, policy)
+        return
     with run.manager() as manager:
         failure = abandoned_transactions.resolve(run, manager)
         groups = retain.GroupsKept.read(manager, kept_for)
@@ -84,6 +90,9 @@ def retain_partitions(
 
 def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
     """Compacts logs that are due, dirtiest first, one log per task. Yields an outcome for every log, due or not."""
+    if run.bucket is not None:
+        yield from in_bucket.compact_partitions(run, selection.partitions, runner)
+        return
     choices = list(runner("logs examined", partial(compact.choose, run), selection.partitions))
     due = compact.by_dirt(choices)
     yield from _judge_deleted(run, (choice.outcome for choice in choices if choice.outcome is not None))
@@ -120,6 +129,9 @@ def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
     Raises LogDirLockedError while a broker runs on the directory, unless ``run.dry_run``.
     """
+    if run.bucket is not None:
+        yield from in_bucket.rebuild_partitions(run, selection.partitions, runner)
+        return
     for at in range(0, len(selection.partitions), LOGS_AT_A_TIME):
         with ExitStack() as locks, run.manager() as manager:
             if not run.dry_run:

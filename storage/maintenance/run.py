@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from .. import bucket
+from ..bucket import COLLECTOR_KEYS, BucketFileSystem, CollectLimits, CommitLog, is_store_url, open_files
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
 from ..directory import (
@@ -63,6 +63,7 @@ class ConfigOverrides:
         topic = {key: value for key, value in given.items() if key in _TOPIC_KEYS}
         broker = {key: value for key, value in given.items() if key not in _TOPIC_KEYS}
         CleanerConfig.from_mapping(broker)
+        CollectLimits.from_mapping(broker)
         check_interval_ms(broker)
         return cls(topic, broker, _described(described_in))
 
@@ -89,7 +90,7 @@ def _described(paths: Sequence[str]) -> FoundSettings:
 
 
 def _check_known(key: str) -> None:
-    known = {*_TOPIC_KEYS, *BROKER_KEYS}
+    known = {*_TOPIC_KEYS, *BROKER_KEYS, *COLLECTOR_KEYS}
     if key not in known:
         raise InvalidConfigError(f"unknown config {key}{did_you_mean(key, sorted(known))}")
 
@@ -98,7 +99,7 @@ def _check_known(key: str) -> None:
 class MaintenanceRun:
     """The directory and the options of a maintenance run, for all of its tasks. Can be pickled."""
 
-    directory: str  # a local path; file:/x becomes /x; or the URL of a log on an object store
+    directory: str  # a local path, file:/x becomes /x; or the URL of a log on an object store
     holder: str = ""  # what runs, since when and where (:func:`describe_holder`), for processes that find a lock held
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
     as_of_ms: int | None = None  # the time to assume; None: now
@@ -110,11 +111,17 @@ class MaintenanceRun:
     def __post_init__(self) -> None:
         """Raises InvalidConfigError for a path on another file system (:func:`paths.local_path`).
 
-        Opens a log on an object store. Raises as :func:`bucket.open_root`.
+        Reads the log at a URL; raises as :func:`bucket.open_root`.
         """
-        files = bucket.open_files(self.directory) if bucket.is_store_url(self.directory) else None
-        object.__setattr__(self, "filesystem", files or self.filesystem)
-        object.__setattr__(self, "directory", files.root if files else local_path(self.directory))
+        if is_store_url(self.directory):
+            object.__setattr__(self, "filesystem", open_files(self.directory))
+        made = self.filesystem.root if isinstance(self.filesystem, BucketFileSystem) else None
+        object.__setattr__(self, "directory", made or local_path(self.directory))
+
+    @property
+    def bucket(self) -> CommitLog | None:
+        """The log on an object store, if the run maintains one."""
+        return self.filesystem.log if isinstance(self.filesystem, BucketFileSystem) else None
 
     def now_ms(self) -> int:
         """Returns the time that the run assumes, in ms since the epoch."""

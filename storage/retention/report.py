@@ -22,6 +22,7 @@ class RetentionReport:
     is_dry_run: bool
     files_removed: tuple[DeletedFile, ...]  # from earlier runs: their file.delete.delay.ms has passed
     files_waiting: tuple[DeletedFile, ...]  # from earlier runs
+    is_in_bucket: bool = False  # of an object store, whose objects a collector deletes later
 
     def __str__(self) -> str:
         lines = [self._head(), *self._removed(), *self._kept(), *self._files(), *self._warnings()]
@@ -49,7 +50,10 @@ class RetentionReport:
         if self.plan.removed:
             delay_ms = self.plan.file_delete_delay_ms
             after = f"are renamed to .deleted, and removed {duration(delay_ms)} later" if delay_ms else "are removed"
-            yield f"their files {after}"
+            if self.is_in_bucket:
+                yield f"their objects are deleted {duration(delay_ms)} later, unless they have other records of the log"
+            else:
+                yield f"their files {after}"
 
     def _kept(self) -> Iterator[str]:
         kept = self.plan.kept
@@ -63,6 +67,8 @@ class RetentionReport:
         if fate.removed_by_ms is None:
             return ""
         age = "" if fate.lifetime_ms is None else f", when its first record is {duration(fate.lifetime_ms)} old"
+        if self.is_in_bucket:
+            return ""  # an object may have records of other partitions
         delay_ms = self.plan.file_delete_delay_ms
         return (
             f"; off the disk by {instant(fate.removed_by_ms)} at the latest{age}: up to "

@@ -23,7 +23,7 @@ from .commit import (
     commit_key,
 )
 from .fields import INT64_MAX
-from .state import OBJECT, OBJECT_COLUMNS, SLICE_COLUMNS, App, Partition, State, Topic
+from .state import OBJECT, OBJECT_COLUMNS, SLICE_COLUMNS, App, PartitionState, State, Topic
 
 
 def apply(state: State, commit: Commit) -> None:
@@ -115,7 +115,7 @@ def _check_topic(state: State, change: TopicChange) -> None:
         _expect(change.partitions > topic.partitions, f"topic {change.name} has {topic.partitions} partitions already")
 
 
-def _check_swap(state: State, partition: Partition, change: SwapChange) -> None:
+def _check_swap(state: State, partition: PartitionState, change: SwapChange) -> None:
     uuid = change.segment.uuid
     _expect(uuid not in state.void, f"segment {uuid} was void: its objects may be deleted")
     _expect(uuid not in state.uses, f"segment {uuid} is in the log already")
@@ -124,7 +124,7 @@ def _check_swap(state: State, partition: Partition, change: SwapChange) -> None:
     _expect(change.segment.end <= partition.end, f"replaces offsets up to {change.segment.end}, which are not there")
 
 
-def _partition(state: State, change: PartitionSlices | SwapChange | RetainChange) -> Partition:
+def _partition(state: State, change: PartitionSlices | SwapChange | RetainChange) -> PartitionState:
     partition = state.partitions.get((change.topic_id, change.partition))
     if partition is None:
         raise CorruptionError(f"names partition {change.partition} of topic id {change.topic_id}, which is not there")
@@ -154,7 +154,7 @@ def _add_data(state: State, change: DataChange) -> None:
     _set_offsets(state, change.offsets or {})
 
 
-def _add_slices(partition: Partition, part: PartitionSlices, first_object: int) -> None:
+def _add_slices(partition: PartitionState, part: PartitionSlices, first_object: int) -> None:
     rows = np.empty((len(part.slices), SLICE_COLUMNS), np.int64)
     rows[:, 1:] = part.slices
     rows[:, OBJECT] += first_object
@@ -186,7 +186,7 @@ def _change_topic(state: State, change: TopicChange) -> None:
     state.topics[change.topic_id] = Topic(change.name, change.topic_id, partitions, configs)
     state.topic_ids[change.name] = change.topic_id
     for number in range(last.partitions, partitions):
-        state.partitions[change.topic_id, number] = Partition()
+        state.partitions[change.topic_id, number] = PartitionState()
 
 
 def _delete_topic(state: State, topic: Topic) -> None:
@@ -200,7 +200,7 @@ def _delete_topic(state: State, topic: Topic) -> None:
     _set_offsets(state, deleted)
 
 
-def _swap(state: State, partition: Partition, segment: Segment) -> None:
+def _swap(state: State, partition: PartitionState, segment: Segment) -> None:
     start, end = partition.slice_range(segment.base, segment.end)
     first, last = partition.segment_range(segment.base, segment.end)
     state.release(partition.slices.table[start:end], partition.segments[first:last])
@@ -209,7 +209,7 @@ def _swap(state: State, partition: Partition, segment: Segment) -> None:
     state.uses[segment.uuid] = 1
 
 
-def _retain(state: State, partition: Partition, log_start: int) -> None:
+def _retain(state: State, partition: PartitionState, log_start: int) -> None:
     """Moves the log start; drops what ends at or below it."""
     partition.log_start = log_start
     table = partition.slices.table

@@ -20,7 +20,19 @@ from .commit import DIGITS, GroupOffset, Segment
 from .fields import INT32_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
 from .rows import Rows, decode_rows, encode_rows
-from .state import BASE, BYTES, OBJECT, OBJECT_COLUMNS, POSITION, RECORDS, SLICE_COLUMNS, App, Partition, State, Topic
+from .state import (
+    BASE,
+    BYTES,
+    OBJECT,
+    OBJECT_COLUMNS,
+    POSITION,
+    RECORDS,
+    SLICE_COLUMNS,
+    App,
+    PartitionState,
+    State,
+    Topic,
+)
 
 MAGIC = b"CLCHKP1\n"
 VERSION = 1
@@ -175,7 +187,7 @@ def _fill(state: State, listed: list[Any], slices: Int64s, segments: list[Segmen
         own = segments[segment_at : segment_at + segment_count]
         if topic_id not in state.topics or type(number) is not int or (topic_id, number) in state.partitions:
             raise CorruptionError("has a partition of no topic, or one twice")
-        state.partitions[topic_id, number] = Partition(log_start, end, Rows(SLICE_COLUMNS, rows), own)
+        state.partitions[topic_id, number] = PartitionState(log_start, end, Rows(SLICE_COLUMNS, rows), own)
         slice_at, segment_at = slice_at + slice_count, segment_at + segment_count
     wanted = sum(topic.partitions for topic in state.topics.values())
     if wanted != len(listed) or any(not 0 <= number < state.topics[id_].partitions for id_, number in state.partitions):
@@ -195,7 +207,7 @@ def _check_tables(state: State) -> None:
         _check_covered(partition)
 
 
-def _check_covered(partition: Partition) -> None:
+def _check_covered(partition: PartitionState) -> None:
     """Raises CorruptionError unless slices and segments cover the offsets from the log start to the end, once."""
     table, segments = partition.slices.table, np.array([_numbers(each) for each in partition.segments], np.int64)
     segments = segments.reshape(-1, _SEGMENT_COLUMNS)

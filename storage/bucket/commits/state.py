@@ -53,7 +53,7 @@ class Slice(NamedTuple):
         return self.base + self.records
 
 
-class Partition:
+class PartitionState:
     """A partition: what covers its offsets from the log start, or a little before, to the end, without a gap."""
 
     __slots__ = ("end", "log_start", "segments", "slices")
@@ -76,6 +76,17 @@ class Partition:
         first, last = np.searchsorted(bases, (base, end))
         return int(first), int(last)
 
+    @property
+    def clean_end(self) -> int | None:
+        """The end of what compaction made, from the first offset on; None if it made nothing there."""
+        end, slices = None, self.slices.table[:1, BASE].tolist()
+        for segment in self.segments:
+            is_next = segment.base == end or (end is None and segment.base <= min(slices, default=segment.base))
+            if not is_next or not segment.is_compacted:
+                break
+            end = segment.end
+        return end
+
     def is_boundary(self, offset: int) -> bool:
         """Whether a slice or segment begins at ``offset``, or the last one ends there."""
         first, last = self.slice_range(offset, offset + 1)
@@ -91,7 +102,7 @@ class State:
     uid: str = ""
     topics: dict[str, Topic] = field(default_factory=dict)  # by id
     topic_ids: dict[str, str] = field(default_factory=dict)  # by name
-    partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
     groups: dict[str, dict[str, GroupOffset]] = field(default_factory=dict)
     void: set[str] = field(default_factory=set)  # writes and segments that shall never be committed

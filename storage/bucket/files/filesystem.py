@@ -26,7 +26,7 @@ from ...format.files.index_entries import encode_offset_entries, encode_time_ent
 from ...format.internal.internal_topics import GROUP_METADATA_TOPIC
 from ..commit_log import CommitLog
 from ..commits.commit import Segment
-from ..commits.state import Partition, State
+from ..commits.state import PartitionState, State
 from ..staged_objects import Footer, read_footer
 from ..stores.patience import patiently
 from .groups_log import GroupsLog, groups_log
@@ -162,6 +162,7 @@ class BucketFileSystem(MadeFileSystem):
         assert found is not None
         small = {
             names.PARTITION_METADATA_FILE: metadata_file(GROUPS_ID),
+            names.LEADER_EPOCH_CHECKPOINT: checkpoints.encode_leader_epochs([checkpoints.EpochEntry(0, found.base)]),
             names.segment_file(found.end, names.SNAPSHOT): checkpoints.encode_snapshot(()),
         }
         return {**small, **found.files()}
@@ -290,13 +291,13 @@ class BucketFileSystem(MadeFileSystem):
         raise ReadOnlyError(path)
 
 
-def _checkpointed(partition: Partition, name: str) -> int | None:
+def _checkpointed(partition: PartitionState, name: str) -> int | None:
     """Returns the offset of a partition in a checkpoint; None if it has none there."""
     if name == names.RECOVERY_POINT_CHECKPOINT:
         return partition.end
     if name == names.LOG_START_OFFSET_CHECKPOINT:
         return partition.log_start
-    return 0 if has_holes(partition.segments) else None
+    return partition.clean_end or (0 if has_holes(partition.segments) else None)
 
 
 def _index_of(shown: MadeSegment, kind: str) -> bytes:

@@ -18,7 +18,7 @@ from ...format.constants import INT32_MAX
 from ...format.files import file_names as names
 from ...format.tables import Int64s
 from ..commits.commit import Segment, StagedObject
-from ..commits.state import BASE, BATCHES, BYTES, MAX_TIMESTAMP, OBJECT, POSITION, RECORDS, Partition, State
+from ..commits.state import BASE, BATCHES, BYTES, MAX_TIMESTAMP, OBJECT, POSITION, RECORDS, PartitionState, State
 
 SEGMENT_BYTES_MAX = 1 << 30  # of slices that are shown as one .log
 
@@ -101,7 +101,7 @@ def has_holes(segments: Iterable[Segment]) -> bool:
     return any(each.records < each.end - each.base for each in segments)
 
 
-def token_of(partition: Partition) -> tuple[object, ...]:
+def token_of(partition: PartitionState) -> tuple[object, ...]:
     """Returns what changes whenever the files of a partition change."""
     uuids = tuple(segment.uuid for segment in partition.segments)
     return partition.log_start, partition.end, len(partition.slices), uuids

@@ -33,16 +33,6 @@ class Compaction:
     is_whole: bool = True  # if not, another run was faster, and the rest was dropped
 
 
-def clean_end(parts: Sequence[Part]) -> int | None:
-    """Returns the offset below which compaction made a partition's segments; None if it made none."""
-    end = None
-    for part in parts:
-        if isinstance(part, Slice) or not part.is_compacted:
-            break
-        end = part.end
-    return end
-
-
 def compact(place: Place, config: LogConfig, cleaner: Cleaner, clock: Clock, now_ms: int) -> Compaction:
     """Compacts a partition in rounds until compaction is not due, as of ``now_ms``.
 
@@ -55,8 +45,7 @@ def compact(place: Place, config: LogConfig, cleaner: Cleaner, clock: Clock, now
     runs = [[part] if isinstance(part, Segment) else part for part in _whole(parts, config)]
     with ExitStack() as stack:
         log = stack.enter_context(scratch_log(place, runs, config, clock))
-        clean = clean_end(parts)
-        what, rounds = _rounds(cleaner, log, clean, now_ms)
+        what, rounds = _rounds(cleaner, log, place.state.clean_end, now_ms)
         if not rounds:
             return Compaction(what)
         put, is_whole = _put(place, log, parts, rounds[-1].next_first_dirty_offset)

@@ -20,6 +20,7 @@ from ...bucket import (
     PUT_BYTES_MAX,
     CommitLog,
     Part,
+    PartitionState,
     Segment,
     Slice,
     Topic,
@@ -42,6 +43,7 @@ from ...writing import Log
 SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
 EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
+_EPOCHS = checkpoints.encode_leader_epochs([checkpoints.EpochEntry(0, 0)])  # all records have epoch 0
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Place:
         return parts_of(self.log.state, self.topic.topic_id, self.partition)
 
     @property
-    def log_start(self) -> int:
-        return self.log.state.partitions[self.topic.topic_id, self.partition].log_start
+    def state(self) -> PartitionState:
+        return self.log.state.partitions[self.topic.topic_id, self.partition]
 
     def key(self, part: Part) -> str:
         """Returns the name of the object with a part's records."""
@@ -130,7 +132,7 @@ def scratch_log(
     with TemporaryDirectory(prefix="commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))
         fill(place, runs, directory, filesystem)
-        marks = KeptInMemory(0, place.log_start, Holes.ANYWHERE)
+        marks = KeptInMemory(0, place.state.log_start, Holes.ANYWHERE)
         with Log.open(directory, config, clock=clock, filesystem=filesystem, checkpoints=marks) as log:
             yield log
 
@@ -158,26 +160,32 @@ def put_segment(
     before: Sequence[Part] = (),
     *,
     is_compacted: bool = False,
+    even_if_there: bool = False,
 ) -> Segment | None:
     """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
 
     Returns None, and drops the result, if another run changed these offsets or those ``before`` meanwhile; and the part
-    itself if it is such a segment already. Killed before the commit, the objects are garbage. Raises StorageError if
-    the segment is too large for one put.
+    itself if it is such a segment already, unless ``even_if_there``. Killed before the commit, the objects are garbage.
+    Raises StorageError if the segment is too large for one put.
     """
     data = _read(place, segment)
     put = _described(segment.base_offset, end, data, is_compacted=is_compacted)
-    if isinstance(only := replaced[0], Segment) and only == put._replace(uuid=only.uuid):
+    only = replaced[0]
+    if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and not even_if_there:
         return only
     name = put.key(place.topic.topic_id, place.partition)
-    filesystem = log.context.filesystem
-    files = {kind: read_file(filesystem, segment.path(kind), PUT_BYTES_MAX) for kind in SIDECARS}
-    files |= {file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: _epochs(log, end), file_names.LOG: data}
-    for kind, content in files.items():
+    for kind, content in {**beside(log, segment, end), file_names.LOG: data}.items():
         put_staged(place.log.store, name + kind, content, place.log.attempts())
     ids = place.topic.topic_id, place.partition
     committed = place.log.commit(lambda state: replace_parts(state, *ids, put, replaced, before))
     return put if committed is not None else None
+
+
+def beside(log: Log, segment: LogSegment, end: int) -> dict[str, bytes]:
+    """Returns what is put beside a segment that ends at ``end``, by suffix."""
+    filesystem = log.context.filesystem
+    indexes = {kind: read_file(filesystem, segment.path(kind), PUT_BYTES_MAX) for kind in SIDECARS}
+    return {**indexes, file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: _EPOCHS}
 
 
 def _read(place: Place, segment: LogSegment) -> bytes:
@@ -203,7 +211,3 @@ def _snapshot(log: Log, end: int) -> bytes:
         return read_file(log.context.filesystem, path, PUT_BYTES_MAX)
     except FileNotFoundError:
         return checkpoints.encode_snapshot(())
-
-
-def _epochs(log: Log, end: int) -> bytes:
-    return checkpoints.encode_leader_epochs([entry for entry in log.epochs.entries if entry.start_offset < end])

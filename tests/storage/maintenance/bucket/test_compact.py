@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.maintenance.bucket import scratch
-from pyspark_commitlog.storage.maintenance.bucket.compact import Compaction, clean_end, compact
+from pyspark_commitlog.storage.maintenance.bucket.compact import Compaction, compact
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.maintenance.bucket.scratch import read_part
 from tests.support.clock import ManualClock
@@ -63,7 +63,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:
     assert set(after) <= set(before)
     assert log.state.partitions[place_of(log).topic.topic_id, 0].end == len(before)
     assert done.is_whole
-    assert clean_end(place_of(log).parts) == len(before)
+    assert place_of(log).state.clean_end == len(before)
     assert sum(each.records for each in done.segments) == len(after)
     assert run(log).rounds == ()  # it is clean
 
@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_at_any_step_loses_no_newest_record_and_the_next_on
             run(commit_log(store))
             log = commit_log(store)
             assert table_of(log) == newest
-            assert clean_end(place_of(log).parts) == 30
+            assert place_of(log).state.clean_end == 30
             puts += 3
             continue
         assert puts > 6
