@@ -16,7 +16,7 @@ from ..commits.state import State
 
 TOPICS_FILE = "topics.json"
 GROUPS_ID = checkpoints.encode_id(uuid.UUID(int=0x5C0FF5E7))  # of the topic that shows the offsets of groups
-GROUPS_CONFIGS = {"cleanup.policy": "compact"}
+GROUPS_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "104857600"}  # as a broker creates it
 ROOT_FILES = (
     TOPICS_FILE,
     names.RECOVERY_POINT_CHECKPOINT,

@@ -15,6 +15,10 @@ class ServedStores:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stores: dict[str, MemoryStore] = {}
+        self.serve(monkeypatch)
+
+    def serve(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Lets this process open the stores, until the patches are undone."""
         monkeypatch.setattr(remote, "RemoteStore", self._open)
         monkeypatch.setattr(opening, "_of_this_process", {})
 
