@@ -58,6 +58,10 @@ class BrokerError(ClientError):
         return f"{self.what}: the broker answered {self.name} ({self.code})"
 
 
+class ConsumerTimeoutError(ClientError):
+    """No message came within ``consumer.timeout.ms``."""
+
+
 class RebalanceError(ClientError):
     """A consumer could not agree with its group on who reads what."""
 

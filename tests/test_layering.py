@@ -71,9 +71,9 @@ FLOORS = {
         """,
     "clients": """
         producer mirror
-        consumer
-        zookeeper_groups
-        brokers wire topic_filters
+        streams
+        consumer zookeeper_groups
+        brokers wire topic_filters named_settings
         errors
         """,
     "protocol": """
@@ -136,7 +136,12 @@ PLACES = {
     "delta": SPARK,
     "obstore": ("storage/bucket/stores/remote.py", "tests/storage/bucket/"),
     "kazoo": ("registry/zookeeper.py", "tests/registry/"),
-    "confluent_kafka": ("clients/producer/targets/todays_wire.py", "tests/", "benchmarks/"),
+    "confluent_kafka": (
+        "clients/producer/targets/todays_wire.py",
+        "clients/streams/todays_wire.py",
+        "tests/",
+        "benchmarks/",
+    ),
     "kio": ("protocol/bodies.py", "tests/gateway/", *KIO_SUPPORT, "tests/torture/gateway/"),
 }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
 from ...storage import (
     ANYTHING,
@@ -15,14 +15,12 @@ from ...storage import (
     Between,
     Codec,
     InvalidConfigError,
-    Key,
     OneOf,
-    did_you_mean,
     keys_of,
     parse_pairs,
 )
+from ..named_settings import check_settings, fields_given, setting as _key
 
-_PASSED_ON = ("security.", "sasl.", "ssl.")  # of today's wire: librdkafka checks them
 _CODECS = {"0": Codec.NONE, "1": Codec.GZIP, "2": Codec.SNAPPY} | {codec.name.lower(): codec for codec in Codec}
 
 
@@ -39,11 +37,6 @@ class Wire(Enum):
     def is_old(self) -> bool:
         """Whether Kafka 0.7 has the setting, and so its defaults count."""
         return self in (Wire.ZOOKEEPER, Wire.BROKER_LIST)
-
-
-def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str, newer: str = "") -> Any:
-    """``newer``: the name that 0.8 gave the setting. A default of None depends on the target."""
-    return field(default=default, metadata={"key": Key(name, kind, default, bounds, doc), "newer": newer})
 
 
 # One setting: field and type; 0.7's name, type, default, bounds; meaning; 0.8's name if it has another.
@@ -125,10 +118,7 @@ class ProducerConfig:
 # fmt: on
 
     def __post_init__(self) -> None:
-        for name, key in keys_of(type(self)).items():
-            value = getattr(self, name)
-            if value is not None or key.default is not None:
-                object.__setattr__(self, name, key.check(value))
+        check_settings(self)
         self._check_target()
         self._fill_defaults()
         self._check_rest()
@@ -214,25 +204,10 @@ class ProducerConfig:
 
         Raises InvalidConfigError for an unknown name, a bad value, or a setting that is given by both names.
         """
-        fields = _fields_by_name()
-        given: dict[str, Any] = {}
-        passed_on = {}
-        for name, value in mapping.items():
-            if name.startswith(_PASSED_ON):
-                passed_on[name] = str(value)
-            elif name not in fields:
-                raise InvalidConfigError(f"unknown setting of a producer: {name}{did_you_mean(name, fields)}")
-            elif fields[name] in given:
-                raise InvalidConfigError(f"{name} is given twice, by its names in Kafka 0.7 and in 0.8")
-            else:
-                given[fields[name]] = str(value) if name == "compression.codec" else value
+        given, passed_on = fields_given(cls, mapping, "a producer")
+        if "compression" in given:
+            given["compression"] = str(given["compression"])
         return cls(**given, passed_on=passed_on)
-
-
-def _fields_by_name() -> dict[str, str]:
-    named = {key.name: name for name, key in keys_of(ProducerConfig).items()}
-    newer = {each.metadata["newer"]: each.name for each in fields(ProducerConfig) if each.metadata.get("newer")}
-    return named | newer
 
 
 def _pairs(setting: str, text: str) -> dict[str, str]:

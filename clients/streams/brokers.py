@@ -1,0 +1,96 @@
+"""Where the partitions of old clusters are: in 0.7 the broker is part of their name, later a leader is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from ...registry import Registry, children_if_any, kafka_nodes
+from ...registry.kafka_nodes import BROKER_IDS
+from ...storage import LogStoreError
+from ..consumer import SimpleConsumer, Wire
+from ..errors import BrokerUnreachableError
+from ..wire import Address, Broker, Connection, Terms, calls
+from ..zookeeper_groups import Partition
+from .config import ConsumerConfig
+
+
+class Brokers(Protocol):
+    """Finds brokers. For any thread."""
+
+    wire: Wire
+
+    def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
+        """Returns where partitions can be fetched from; those that are nowhere now are missing.
+
+        Raises RegistryError, and BrokerUnreachableError if no broker answers.
+        """
+        ...
+
+
+def addresses(registry: Registry) -> dict[int, Address]:
+    """Returns where the brokers of a registry listen, by id. Raises RegistryError."""
+    found = {}
+    for name in children_if_any(registry, BROKER_IDS):
+        path = kafka_nodes.broker_path(int(name))
+        if (node := registry.find(path)) is not None:
+            endpoint = kafka_nodes.decode_broker(path, node.data).plain_endpoint
+            if endpoint is not None:
+                found[int(name)] = Address(endpoint.host, endpoint.port)
+    return found
+
+
+class NamedBrokers:
+    """Kafka 0.7. A broker may move to another address under its id."""
+
+    wire = Wire.KAFKA_0_7
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
+        there = addresses(self._registry)
+        return {each: there[each.broker] for each in partitions if each.broker is not None and each.broker in there}
+
+
+class LeadingBrokers:
+    """Kafka 0.8 to 3: any broker says who leads a partition."""
+
+    wire = Wire.KAFKA_0_8
+
+    def __init__(self, registry: Registry, config: ConsumerConfig) -> None:
+        self._registry, self._config = registry, config
+        self._terms = Terms(timeout_ms=config.socket_timeout_ms)
+
+    def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
+        topics = sorted({each.topic for each in partitions})
+        there = self._cluster(topics)
+        leaders = {
+            Partition(place.topic, place.partition): each.leader
+            for place, each in there.partitions.items()
+            if each.leader in there.brokers
+        }
+        return {each: there.brokers[leaders[each]] for each in partitions if each in leaders}
+
+    def _cluster(self, topics: list[str]) -> calls.Cluster:
+        reason: LogStoreError = BrokerUnreachableError("no broker is registered")
+        for address in addresses(self._registry).values():
+            with Connection(address, self._terms) as connection:
+                try:
+                    return calls.cluster(Broker(connection, self._config.client_id), topics)
+                except LogStoreError as error:
+                    reason = error
+        raise reason
+
+
+def consumer_of(address: Address, wire: Wire, config: ConsumerConfig) -> SimpleConsumer:
+    """Returns a consumer of one broker."""
+    return SimpleConsumer(
+        *address,
+        config.socket_timeout_ms,
+        config.socket_buffer_size,
+        wire=wire,
+        client_id=config.client_id,
+        fetch_wait_ms=config.fetch_wait_max_ms,
+        fetch_min_bytes=config.fetch_min_bytes,
+    )

@@ -1,0 +1,82 @@
+"""ChunkQueue: what was fetched for a stream and not yet handed out, bounded by the number of answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ..consumer import MessageSet
+from ..zookeeper_groups import Partition
+from .progress import PartitionProgress
+
+
+class Chunk:
+    """The answer to a fetch of one partition, or the error that it ended with."""
+
+    __slots__ = ("content", "is_stale", "progress")
+
+    def __init__(self, progress: PartitionProgress, content: MessageSet[Any] | Exception) -> None:
+        self.progress, self.content = progress, content
+        self.is_stale = False  # its partition was given up, or is read from another place
+
+
+class ChunkQueue:
+    """Chunks of one stream. Fetchers put, the stream's thread takes; ``on_room`` is called when it took one."""
+
+    def __init__(self, chunks_max: int, on_room: Callable[[], None] = lambda: None) -> None:
+        self.on_room = on_room
+        self.lock = threading.RLock()  # held while a message is handed out, and while chunks are dropped
+        self.current: Chunk | None = None  # what the stream hands out
+        self._chunks_max = chunks_max
+        self._chunks: deque[Chunk] = deque()
+        self._filled = threading.Condition(self.lock)
+        self._is_closed = False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a fetcher may put more."""
+        return len(self._chunks) < self._chunks_max
+
+    def put(self, chunk: Chunk) -> None:
+        """Adds a chunk; never blocks: a fetcher asks for :attr:`has_room` before it fetches."""
+        with self._filled:
+            if not self._is_closed and not chunk.progress.has_failed:
+                self._chunks.append(chunk)
+                self._filled.notify()
+
+    def take(self, timeout_s: float | None) -> Chunk | None:
+        """Makes the next chunk the current one, and returns it; None: the queue was closed.
+
+        Waits for one. Raises TimeoutError after ``timeout_s``.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._filled:
+            self.current = None
+            while not self._chunks:
+                if self._is_closed:
+                    return None
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError
+                self._filled.wait(left)
+            self.current = self._chunks.popleft()
+        self.on_room()
+        return self.current
+
+    def drop(self, partitions: Collection[Partition] | None = None) -> None:
+        """Forgets the chunks of partitions, None: all; nothing more of them is handed out once this returns."""
+        with self._filled:
+            for chunk in (*self._chunks, *([] if self.current is None else [self.current])):
+                if partitions is None or chunk.progress.partition in partitions:
+                    chunk.is_stale = True
+            self._chunks = deque(each for each in self._chunks if not each.is_stale)
+
+    def close(self) -> None:
+        """Ends the stream: what is left is not handed out."""
+        with self._filled:
+            self.drop()
+            self._is_closed = True
+            self._filled.notify_all()

@@ -1,0 +1,175 @@
+"""Where a group's offsets are committed to: ZooKeeper, the coordinator's log, or both while a group moves.
+
+Source: ZookeeperConsumerConnector of Kafka 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from ...protocol import ErrorCode
+from ...registry import Registry, kafka_nodes, put
+from ...storage import LogStoreError, TopicPartition
+from ..errors import BrokerError, BrokerUnreachableError, ClientError
+from ..wire import Address, Broker, Connection, Terms, calls
+from ..zookeeper_groups import Partition
+
+Offsets = dict[Partition, int]
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+FETCH_PATIENCE_S = 30.0  # while a coordinator loads its offsets, or another broker becomes it
+
+
+class OffsetStore(Protocol):
+    """Keeps the offsets of one group. For one thread at a time."""
+
+    def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
+        """Returns committed offsets, None for a partition without one; None: they cannot be known yet."""
+        ...
+
+    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+        """Commits offsets, and returns those that are committed. Raises RegistryError, and ClientError after the last
+        try."""
+        ...
+
+    def close(self) -> None:
+        """Ends connections, and the wait of another thread."""
+        ...
+
+
+class ZooKeeperOffsets:
+    """Nodes below /consumers, where old tools look for them."""
+
+    def __init__(self, registry: Registry, group: str) -> None:
+        self._registry, self._group = registry, group
+
+    def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
+        found: dict[Partition, int | None] = {}
+        for each in partitions:
+            node = self._registry.find(kafka_nodes.offset_path(self._group, *each))
+            found[each] = int(node.data) if node is not None and node.data else None
+        return found
+
+    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+        for each, offset in offsets.items():
+            put(self._registry, kafka_nodes.offset_path(self._group, *each), str(offset).encode())
+        return dict(offsets)
+
+    def close(self) -> None:
+        return
+
+
+class KafkaOffsets:
+    """The group's coordinator, which is found through any broker, and found again when it has moved."""
+
+    def __init__(
+        self, group: str, brokers: Callable[[], Iterable[Address]], *, timeout_ms: int, backoff_ms: int, client_id: str
+    ) -> None:
+        self._group, self._brokers = group, brokers
+        self._terms, self._backoff_s = Terms(timeout_ms=timeout_ms), backoff_ms / 1000
+        self._client_id = client_id
+        self._coordinator: Broker | None = None
+        self._closing = threading.Event()
+
+    def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
+        deadline = time.monotonic() + FETCH_PATIENCE_S
+        places = [TopicPartition(each.topic, each.partition) for each in partitions]
+        while partitions:
+            try:
+                found = calls.committed(self._connected(), self._group, places)
+                return {each: found.get(place) for each, place in zip(partitions, places, strict=True)}
+            except LogStoreError as error:
+                self._lose(error)
+                if time.monotonic() > deadline or self._closing.wait(self._backoff_s):
+                    return None
+        return {}
+
+    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+        left = {TopicPartition(each.topic, each.partition): each for each in offsets}
+        done: Offsets = {}
+        for tries_left in range(retries, -1, -1):
+            try:
+                refused = self._try(left, offsets, done)
+                if refused is None:
+                    break
+                raise refused
+            except LogStoreError as error:
+                self._lose(error)
+                if not tries_left or self._closing.wait(self._backoff_s):
+                    raise
+        return done
+
+    def _try(
+        self, left: dict[TopicPartition, Partition], offsets: Mapping[Partition, int], done: Offsets
+    ) -> LogStoreError | None:
+        """Commits what is left. Returns why some were refused."""
+        asked = {place: offsets[each] for place, each in left.items()}
+        refused = None
+        for place, code in (calls.commit(self._connected(), self._group, asked) if asked else {}).items():
+            error = calls.error_of(code, f"the commit of group {self._group} for {place}")
+            if error is None:
+                each = left.pop(place)
+                done[each] = offsets[each]
+            refused = error or refused
+        return refused
+
+    def _connected(self) -> Broker:
+        if self._closing.is_set():
+            raise ClientError("the consumer was closed")
+        if self._coordinator is None:
+            self._coordinator = Broker(Connection(self._found(), self._terms), self._client_id)
+        return self._coordinator
+
+    def _found(self) -> Address:
+        """Returns where the coordinator is. Raises what the last broker answered."""
+        reason: LogStoreError = BrokerUnreachableError(f"no broker is there to say where group {self._group} belongs")
+        for address in self._brokers():
+            with Connection(address, self._terms) as connection:
+                try:
+                    return calls.coordinator(Broker(connection, self._client_id), self._group)
+                except LogStoreError as error:
+                    reason = error
+        raise reason
+
+    def _lose(self, error: LogStoreError) -> None:
+        """Looks for the coordinator again next time, unless it just loads its offsets."""
+        logger.info("the coordinator of group %s: %s", self._group, error)
+        is_loading = isinstance(error, BrokerError) and error.code == ErrorCode.coordinator_load_in_progress
+        if self._coordinator is not None and not is_loading:
+            self._coordinator.connection.close()
+            self._coordinator = None
+
+    def close(self) -> None:
+        self._closing.set()
+        if (coordinator := self._coordinator) is not None:
+            coordinator.connection.close()
+
+
+class DualOffsets:
+    """Both, while a group moves: the larger offset counts, and commits go to the log first."""
+
+    def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
+        self._kafka, self._zookeeper = kafka, zookeeper
+
+    def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
+        in_log, in_tree = self._kafka.fetch(partitions), self._zookeeper.fetch(partitions)
+        if in_log is None or in_tree is None:
+            return None
+        return {each: _larger(in_log.get(each), in_tree.get(each)) for each in partitions}
+
+    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+        return self._zookeeper.commit(self._kafka.commit(offsets, retries), retries)
+
+    def close(self) -> None:
+        self._kafka.close()
+        self._zookeeper.close()
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    given = [each for each in (one, other) if each is not None]
+    return max(given, default=None)

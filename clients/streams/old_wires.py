@@ -1,0 +1,182 @@
+"""OldWireConnector: streams over brokers of Kafka 0.7 to 3 whose consumers meet in ZooKeeper.
+
+Source: ZookeeperConsumerConnector of Kafka 0.7.2 and 0.8.2.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...registry import Registry, open_registry
+from ...registry.kafka_nodes import KafkaVersion
+from ...storage import LogStoreError
+from ..consumer import Storage
+from ..errors import ClientError
+from ..topic_filters import TopicFilter
+from ..zookeeper_groups import GroupMember, GroupSettings, Partition, Stream, Subscription, consumer_id
+from .brokers import Brokers, LeadingBrokers, NamedBrokers, addresses
+from .chunks import ChunkQueue
+from .config import Cluster, ConsumerConfig
+from .fetchers import Fetchers, FetchTask
+from .offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
+from .port import StartOffsets
+from .progress import PartitionProgress, Progress
+
+KAFKA_0_7: KafkaVersion = (0, 7)
+KAFKA_0_8: KafkaVersion = (0, 8, 2)
+Prepared = dict[Partition, PartitionProgress]
+
+logger = logging.getLogger(__name__)
+
+
+class OldWireConnector:
+    """Reads partitions for streams while this consumer owns them; what :class:`GroupMember` calls a holder."""
+
+    def __init__(self, config: ConsumerConfig, registry: Registry | None, start_offsets: StartOffsets | None) -> None:
+        """``registry``: a session of its own, which :meth:`shutdown` closes; None: of the settings' ZooKeeper."""
+        self._config, self._start_offsets = config, start_offsets
+        self._registry = registry or _opened(config)
+        is_old = config.cluster is Cluster.KAFKA_0_7
+        brokers: Brokers = NamedBrokers(self._registry) if is_old else LeadingBrokers(self._registry, config)
+        self._fetchers = Fetchers(brokers, config)
+        self._store = _store(config, self._registry)
+        self._committing = threading.Lock()  # one commit at a time
+        self._progress = Progress()
+        self._queues: dict[tuple[str, int], ChunkQueue] = {}  # by topic, or "" with a filter, and number of the stream
+        self._member: GroupMember[Prepared] | None = None
+        self._closing = threading.Event()
+        self._timer = threading.Thread(target=self._commit_at_intervals, name="commitlog auto commit", daemon=True)
+
+    def open(self, counts: Mapping[str, int], topic_filter: TopicFilter | None) -> dict[tuple[str, int], ChunkQueue]:
+        """Joins the group, and returns a queue for each stream. ``counts``: by topic, "" with a filter."""
+        config = self._config
+        self._queues = {
+            (topic, number): ChunkQueue(config.queued_chunks_max or 1, self._fetchers.wake)
+            for topic, count in counts.items()
+            for number in range(count)
+        }
+        subscription = Subscription(
+            {} if topic_filter else counts, topic_filter, counts.get("", 0), config.exclude_internal_topics
+        )
+        settings = GroupSettings(
+            KAFKA_0_7 if config.cluster is Cluster.KAFKA_0_7 else KAFKA_0_8,
+            config.assignment,
+            config.rebalance_retries_max,
+            config.rebalance_backoff_ms or 0,
+            config.zk_session_timeout_ms,
+            config.exclude_internal_topics,
+        )
+        name = consumer_id(config.group_id, config.consumer_id or None)
+        self._member = GroupMember(self._registry, config.group_id, name, subscription, self, settings)
+        self._member.join()
+        if config.auto_commit:
+            self._timer.start()
+        return self._queues
+
+    # What a member of a group calls
+
+    def stop(self) -> None:
+        self._fetchers.stop()
+        for queue in self._queues.values():
+            queue.drop()
+        if self._config.auto_commit:
+            try:
+                self._commit(0)
+            except LogStoreError as error:
+                logger.warning("offsets are not committed: %s", error)
+        self._progress.clear()
+
+    def prepare(self, partitions: Collection[Partition]) -> Prepared | None:
+        given = self._given(partitions)
+        left = [each for each in partitions if each not in given]
+        with self._committing:
+            found = self._store.fetch(left) if left else {}
+        if found is None:
+            return None
+        return {each: PartitionProgress(each, given.get(each, found.get(each))) for each in partitions}
+
+    def start(self, owned: Mapping[Partition, Stream], prepared: Prepared) -> None:
+        self._progress.set(prepared)
+        self._fetchers.start({each: FetchTask(prepared[each], self._queue(each, to)) for each, to in owned.items()})
+
+    def _queue(self, partition: Partition, stream: Stream) -> ChunkQueue:
+        found = self._queues.get((partition.topic, stream.number))
+        return found or self._queues["", stream.number]
+
+    def _given(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        offsets = self._start_offsets
+        if offsets is None:
+            return {}
+        found = offsets(partitions) if callable(offsets) else offsets
+        return {Partition(*each): offset for each, offset in found.items() if Partition(*each) in set(partitions)}
+
+    # Offsets
+
+    def commit_offsets(self) -> None:
+        self._commit(self._config.commit_retries_max)
+
+    def _commit(self, retries: int) -> None:
+        with self._committing:
+            offsets = self._progress.uncommitted()
+            if offsets:
+                self._progress.note_committed(self._store.commit(offsets, retries))
+
+    def _commit_at_intervals(self) -> None:
+        while not self._closing.wait((self._config.auto_commit_interval_ms or 0) / 1000):
+            try:
+                self._commit(0)
+            except LogStoreError as error:
+                logger.warning("offsets are not committed: %s", error)
+
+    def rewind(self, offsets: Mapping[Any, int]) -> None:
+        owned = self._progress.owned()
+        wanted = {Partition(*each): offset for each, offset in offsets.items()}
+        for partition in wanted:
+            if partition not in owned:
+                raise ClientError(f"{partition} is not read by this consumer now")
+        for partition, offset in wanted.items():
+            for queue in self._queues.values():
+                with queue.lock:
+                    queue.drop([partition])
+                    owned[partition].begin_at(offset)
+        self._fetchers.wake()
+
+    def positions(self) -> dict[Partition, int]:
+        return {each: at.consumed for each, at in self._progress.owned().items() if at.consumed is not None}
+
+    def shutdown(self) -> None:
+        self._closing.set()
+        for queue in self._queues.values():
+            queue.close()
+        if self._member is not None:
+            self._member.leave()
+        self._store.close()
+        if self._timer.ident is not None:
+            self._timer.join()
+        self._registry.close()
+
+
+def _opened(config: ConsumerConfig) -> Registry:
+    return open_registry(
+        "",
+        config.zk_connect or config.zookeeper_connect,
+        session_timeout_ms=config.zk_session_timeout_ms,
+        connection_timeout_ms=config.zk_connection_timeout_ms,
+    )
+
+
+def _store(config: ConsumerConfig, registry: Registry) -> OffsetStore:
+    zookeeper = ZooKeeperOffsets(registry, config.group_id)
+    if config.storage is Storage.ZOOKEEPER:
+        return zookeeper
+    kafka = KafkaOffsets(
+        config.group_id,
+        lambda: addresses(registry).values(),
+        timeout_ms=config.channel_timeout_ms,
+        backoff_ms=config.channel_backoff_ms,
+        client_id=config.client_id,
+    )
+    return DualOffsets(kafka, zookeeper) if config.dual_commit else kafka

@@ -1,0 +1,84 @@
+"""What streams and connectors need of a wire, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ..topic_filters import TopicFilter
+from ..zookeeper_groups import Partition
+from .progress import PartitionProgress
+
+StartOffsets = Mapping[Any, int] | Callable[[Collection[Partition]], Mapping[Any, int]]
+"""Where to begin, by topic, partition and, in 0.7, broker: all offsets, or what to ask for some partitions."""
+
+
+class AnyMessage(Protocol):
+    """The fields of a message."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+class Messages(Protocol):
+    """Messages of one partition, one after the other."""
+
+    @property
+    def initial_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    def __iter__(self) -> Iterator[AnyMessage]: ...
+
+
+class AnyChunk(Protocol):
+    """Messages that a stream takes together, or the error that it raises in their place."""
+
+    @property
+    def progress(self) -> PartitionProgress: ...
+    @property
+    def content(self) -> Messages | Exception: ...
+    @property
+    def is_stale(self) -> bool: ...
+
+
+class StreamQueue(Protocol):
+    """What one stream takes from."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while a message is handed out, and while chunks are dropped."""
+        ...
+
+    def take(self, timeout_s: float | None) -> AnyChunk | None:
+        """Waits for the next chunk, and returns it; None: the consumer was shut down. Raises TimeoutError."""
+        ...
+
+    def drop(self, partitions: Collection[Partition] | None = None) -> None:
+        """Forgets the chunks of partitions, None: all; nothing more of them is handed out once this returns."""
+        ...
+
+
+class Wire(Protocol):
+    """Reads partitions for streams."""
+
+    def open(
+        self, counts: Mapping[str, int], topic_filter: TopicFilter | None
+    ) -> Mapping[tuple[str, int], StreamQueue]:
+        """Joins the group, and returns what each stream takes from. ``counts``: by topic, "" with a filter."""
+        ...
+
+    def commit_offsets(self) -> None: ...
+    def rewind(self, offsets: Mapping[Any, int]) -> None: ...
+    def positions(self) -> Mapping[Partition, int]: ...
+    def shutdown(self) -> None: ...

@@ -1,0 +1,61 @@
+"""PartitionProgress: how far a partition was fetched and consumed."""
+
+from __future__ import annotations
+
+import threading
+
+from ..zookeeper_groups import Partition
+
+
+class PartitionProgress:
+    """Offsets of one partition while this consumer owns it; None: not known yet."""
+
+    def __init__(self, partition: Partition, offset: int | None) -> None:
+        self.partition = partition
+        self.fetched = offset  # where to fetch from next
+        self.consumed = offset  # behind the last message that was handed out: what a commit writes
+        self.committed = offset  # what the last commit wrote
+        self.has_failed = False  # it is not fetched until it is read from another place
+
+    def begin_at(self, offset: int) -> None:
+        """Reads on from here."""
+        self.fetched = self.consumed = offset
+        self.has_failed = False
+
+
+class Progress:
+    """The partitions that this consumer owns. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owned: dict[Partition, PartitionProgress] = {}
+
+    def set(self, owned: dict[Partition, PartitionProgress]) -> None:
+        """Replaces all partitions."""
+        with self._lock:
+            self._owned = dict(owned)
+
+    def clear(self) -> dict[Partition, PartitionProgress]:
+        """Removes all partitions, and returns them."""
+        with self._lock:
+            found, self._owned = self._owned, {}
+        return found
+
+    def owned(self) -> dict[Partition, PartitionProgress]:
+        """Returns the partitions."""
+        with self._lock:
+            return dict(self._owned)
+
+    def uncommitted(self) -> dict[Partition, int]:
+        """Returns the offsets that a commit has to write."""
+        return {
+            partition: each.consumed
+            for partition, each in self.owned().items()
+            if each.consumed is not None and each.consumed != each.committed
+        }
+
+    def note_committed(self, offsets: dict[Partition, int]) -> None:
+        """Notes what was written."""
+        for partition, each in self.owned().items():
+            if partition in offsets:
+                each.committed = offsets[partition]

@@ -1,0 +1,391 @@
+"""TodaysConnector: streams over the group protocol of brokers. Connections, fetches and groups are librdkafka's.
+
+Each stream is a member of the group: the brokers give it partitions, and the thread that iterates it reads them
+(docs/decisions/streams_on_todays_wire.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message as Received,
+    TopicPartition as Place,
+)
+
+from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError
+from ..errors import BrokerError, BrokerUnreachableError, ClientError
+from ..topic_filters import TopicFilter
+from ..zookeeper_groups import Partition
+from .config import ConsumerConfig
+from .port import StartOffsets
+from .progress import PartitionProgress, Progress
+
+_AT_ONCE = 500  # messages taken from librdkafka together
+_POLL_S = 0.1  # how long to wait in librdkafka before looking whether the stream was closed
+_LOOK_S = 1.0  # how often the topics that a filter chooses from are listed
+_RETRY_S = 0.1  # before a commit is repeated
+_LOG_LEVEL = 3  # errors
+_RESETS = {"smallest": "earliest", "largest": "latest", "earliest": "earliest", "latest": "latest"}
+_OUTSIDE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._NO_OFFSET}
+_UNREACHABLE = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
+_PASSING = {*_UNREACHABLE, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._PARTITION_EOF, KafkaError._UNKNOWN_TOPIC}
+
+logger = logging.getLogger(__name__)
+
+
+class TodaysConnector:
+    """A consumer of the library for each stream."""
+
+    def __init__(self, config: ConsumerConfig, start_offsets: StartOffsets | None) -> None:
+        self._config, self._start_offsets = config, start_offsets
+        self._streams: dict[tuple[str, int], StreamSource] = {}
+        self._closing = threading.Event()
+        self._timer = threading.Thread(target=self._commit_at_intervals, name="commitlog auto commit", daemon=True)
+
+    def open(self, counts: Mapping[str, int], topic_filter: TopicFilter | None) -> dict[tuple[str, int], StreamSource]:
+        for topic, count in counts.items():
+            for number in range(count):
+                wanted = topic_filter if topic_filter is not None else topic
+                self._streams[topic, number] = StreamSource(self._config, wanted, self._start_offsets)
+        if self._config.auto_commit:
+            self._timer.start()
+        return self._streams
+
+    def commit_offsets(self) -> None:
+        for each in self._streams.values():
+            each.commit(self._config.commit_retries_max)
+
+    def _commit_at_intervals(self) -> None:
+        while not self._closing.wait((self._config.auto_commit_interval_ms or 0) / 1000):
+            for each in self._streams.values():
+                each.commit_if_possible()
+
+    def rewind(self, offsets: Mapping[Any, int]) -> None:
+        wanted = {Partition(*each): offset for each, offset in offsets.items()}
+        for partition, offset in wanted.items():
+            if not any(each.rewind(partition, offset) for each in self._streams.values()):
+                raise ClientError(f"{partition} is not read by this consumer now")
+
+    def positions(self) -> dict[Partition, int]:
+        return {
+            partition: at.consumed
+            for each in self._streams.values()
+            for partition, at in each.progress.owned().items()
+            if at.consumed is not None
+        }
+
+    def shutdown(self) -> None:
+        self._closing.set()
+        for each in self._streams.values():
+            each.close()
+        if self._timer.ident is not None:
+            self._timer.join()
+
+
+class Batch:
+    """Messages of one partition, one after the other."""
+
+    def __init__(self, received: Sequence[Received], initial_offset: int) -> None:
+        self._received, self.initial_offset = received, initial_offset
+        self.next_offset = _offset(received[-1]) + 1
+
+    def __iter__(self) -> Iterator[TodaysMessage]:
+        return map(TodaysMessage, self._received)
+
+
+class TodaysMessage:
+    """A message of the library with the fields of :class:`..consumer.Message`."""
+
+    __slots__ = ("_received", "next_offset", "offset")
+
+    magic = 2
+
+    def __init__(self, received: Received) -> None:
+        self._received = received
+        self.offset = _offset(received)
+        self.next_offset = self.offset + 1
+
+    @property
+    def key(self) -> bytes | None:
+        found: bytes | None = self._received.key()
+        return found
+
+    @property
+    def value(self) -> bytes | None:
+        found: bytes | None = self._received.value()
+        return found
+
+    @property
+    def timestamp(self) -> int:
+        kind, ms = self._received.timestamp()
+        return int(ms) if kind else -1
+
+    @property
+    def timestamp_type(self) -> int:
+        return int(self._received.timestamp()[0]) - 1
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        found: Any = self._received.headers() or ()
+        return tuple(found)
+
+
+def _offset(received: Received) -> int:
+    found = received.offset()
+    assert found is not None
+    return int(found)
+
+
+class TodaysChunk:
+    """What :class:`.chunks.Chunk` is on old wires."""
+
+    __slots__ = ("content", "is_stale", "progress")
+
+    def __init__(self, progress: PartitionProgress, content: Batch | Exception) -> None:
+        self.progress, self.content, self.is_stale = progress, content, False
+
+
+class StreamSource:
+    """A member of the group, from which one stream takes. Its thread calls :meth:`take`, any thread the others."""
+
+    def __init__(self, config: ConsumerConfig, wanted: str | TopicFilter, start_offsets: StartOffsets | None) -> None:
+        """``wanted``: a topic, or a filter."""
+        self._config, self._wanted, self._start_offsets = config, wanted, start_offsets
+        self.lock = threading.RLock()
+        self.progress = Progress()
+        self._chunks: deque[TodaysChunk] = deque()
+        self._current: TodaysChunk | None = None
+        self._polling, self._committing = threading.Lock(), threading.Lock()
+        self._is_closed = False
+        self._subscribed: list[str] = []
+        self._look_again = 0.0  # when topics are listed for the filter
+        try:
+            self._consumer = Consumer({**_settings(config), "logger": logger})
+        except KafkaException as error:
+            raise InvalidConfigError(f"librdkafka refuses the settings: {error.args[0].str()}") from error
+        if isinstance(wanted, str):
+            self._subscribe([wanted])
+
+    # The stream's thread
+
+    def take(self, timeout_s: float | None) -> TodaysChunk | None:
+        """As :meth:`.chunks.ChunkQueue.take`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self.lock:
+                self._current = self._chunks.popleft() if self._chunks else None
+                if self._is_closed:
+                    return None
+                if self._current is not None:
+                    return self._current
+            left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
+            if left < 0:
+                raise TimeoutError
+            self._poll(left)
+
+    def drop(self, partitions: Collection[Partition] | None = None) -> None:
+        """As :meth:`.chunks.ChunkQueue.drop`."""
+        with self.lock:
+            for chunk in (*self._chunks, *([] if self._current is None else [self._current])):
+                if partitions is None or chunk.progress.partition in partitions:
+                    chunk.is_stale = True
+            self._chunks = deque(each for each in self._chunks if not each.is_stale)
+
+    def _poll(self, timeout_s: float) -> None:
+        with self._polling:
+            if self._is_closed:
+                return
+            self._look_for_topics()
+            if not self._subscribed:
+                time.sleep(min(timeout_s, _POLL_S))
+                return
+            try:
+                received = self._consumer.consume(_AT_ONCE, timeout_s)
+            except KafkaException as error:
+                raise _error("fetching", error.args[0]) from error
+        self._sort(received)
+
+    def _sort(self, received: Sequence[Received]) -> None:
+        """Makes chunks of what came, by partition and in its order."""
+        owned = self.progress.owned()
+        runs: dict[tuple[str | None, int | None], list[Received]] = {}
+        for each in received:
+            if (error := each.error()) is not None:
+                self._hear(each, error, owned)
+            else:
+                runs.setdefault((each.topic(), each.partition()), []).append(each)
+        with self.lock:
+            for (topic, partition), messages in runs.items():
+                assert topic is not None
+                assert partition is not None
+                progress = owned.get(Partition(topic, partition))
+                first = _offset(messages[0])
+                if progress is None or (progress.fetched is not None and first < progress.fetched):
+                    continue  # it was given up, or came before a rewind
+                content = Batch(messages, first if progress.fetched is None else progress.fetched)
+                progress.fetched = content.next_offset
+                self._chunks.append(TodaysChunk(progress, content))
+
+    def _hear(self, event: Received, error: KafkaError, owned: Mapping[Partition, PartitionProgress]) -> None:
+        if error.code() in _PASSING:
+            logger.info("%s: %s", self._config.bootstrap_servers, error)
+            return
+        topic, partition = event.topic(), event.partition()
+        place = Partition(topic or "", -1 if partition is None else partition)
+        progress = owned.get(place) or PartitionProgress(place, None)
+        with self.lock:
+            self._chunks.append(TodaysChunk(progress, _error(f"{place}", error)))
+
+    def _look_for_topics(self) -> None:
+        """Lists topics from time to time, and subscribes to those that the filter allows."""
+        if isinstance(self._wanted, str) or time.monotonic() < self._look_again:
+            return
+        self._look_again = time.monotonic() + _LOOK_S
+        try:
+            there = self._consumer.list_topics(timeout=self._config.socket_timeout_ms / 1000).topics
+        except KafkaException as error:
+            logger.warning("topics cannot be listed: %s", error)
+            return
+        is_internal_out = self._config.exclude_internal_topics
+        found = sorted(each for each in there if self._wanted.allows(each, exclude_internal=is_internal_out))
+        if found != self._subscribed:
+            self._subscribe(found)
+
+    def _subscribe(self, topics: list[str]) -> None:
+        if topics:
+            self._consumer.subscribe(
+                topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        elif self._subscribed:
+            self._consumer.unsubscribe()
+        self._subscribed = topics
+
+    # The group; called within a poll, in the stream's thread
+
+    def _on_assign(self, consumer: Consumer, places: list[Place]) -> None:
+        given = self._given([_partition(each) for each in places])
+        for each in places:
+            each.offset = given.get(_partition(each), OFFSET_INVALID)
+        with self.lock:
+            self.progress.set({each: PartitionProgress(each, None) for each in map(_partition, places)})
+        consumer.assign(places)
+
+    def _given(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        offsets = self._start_offsets
+        if offsets is None:
+            return {}
+        found = offsets(partitions) if callable(offsets) else offsets
+        return {Partition(*each): offset for each, offset in found.items()}
+
+    def _on_revoke(self, consumer: Consumer, places: list[Place]) -> None:
+        self.drop()
+        if self._config.auto_commit:
+            self.commit_if_possible()
+        self.progress.clear()
+
+    def _on_lost(self, consumer: Consumer, places: list[Place]) -> None:
+        logger.warning("group %s went on without this stream", self._config.group_id)
+        self.drop()
+        self.progress.clear()
+
+    # Offsets
+
+    def commit(self, retries: int) -> None:
+        """Commits what was handed out. Raises BrokerError or BrokerUnreachableError after the last try."""
+        with self._committing:
+            for tries_left in range(retries, -1, -1):
+                offsets = self.progress.uncommitted()
+                if not offsets:
+                    return
+                error = self._try(offsets)
+                if error is None:
+                    return
+                if not tries_left:
+                    raise error
+                time.sleep(_RETRY_S)
+
+    def _try(self, offsets: dict[Partition, int]) -> LogStoreError | None:
+        places = [Place(each.topic, each.partition, offset) for each, offset in offsets.items()]
+        try:
+            done = self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException as error:
+            return _error(f"the commit of group {self._config.group_id}", error.args[0])
+        refused = None
+        for each in done or ():
+            if each.error is None:
+                self.progress.note_committed({_partition(each): int(each.offset)})
+            else:
+                refused = _error(f"the commit of group {self._config.group_id} for {_partition(each)}", each.error)
+        return refused
+
+    def commit_if_possible(self) -> None:
+        """Commits what was handed out; what cannot be committed is logged."""
+        try:
+            self.commit(0)
+        except LogStoreError as error:
+            logger.warning("offsets are not committed: %s", error)
+
+    def rewind(self, partition: Partition, offset: int) -> bool:
+        """Reads a partition from another place; False: this stream does not read it. Raises BrokerError."""
+        with self.lock:
+            progress = self.progress.owned().get(partition)
+            if progress is None:
+                return False
+            self.drop([partition])
+            try:
+                self._consumer.seek(Place(partition.topic, partition.partition, offset))
+            except KafkaException as error:
+                raise _error(f"{partition}", error.args[0]) from error
+            progress.begin_at(offset)
+            return True
+
+    def close(self) -> None:
+        """Leaves the group. Ends the stream: what is left is not handed out."""
+        with self.lock:
+            self.drop()
+            self._is_closed = True
+        with self._polling:
+            if self._config.auto_commit:
+                self.commit_if_possible()
+            self._consumer.close()
+
+
+def _settings(config: ConsumerConfig) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": config.bootstrap_servers,
+        "group.id": config.group_id,
+        "client.id": config.client_id,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": _RESETS.get(config.auto_offset_reset or "", "error"),
+        "partition.assignment.strategy": config.strategy,
+        "max.partition.fetch.bytes": config.fetch_size,
+        "fetch.min.bytes": max(1, config.fetch_min_bytes),
+        "fetch.wait.max.ms": config.fetch_wait_max_ms,
+        "socket.timeout.ms": config.socket_timeout_ms,
+        "log_level": _LOG_LEVEL,
+        **config.security,
+    }
+
+
+def _partition(place: Place) -> Partition:
+    return Partition(place.topic, place.partition)
+
+
+def _error(what: str, error: KafkaError) -> LogStoreError:
+    code = error.code()
+    if code in _OUTSIDE:
+        return OffsetOutOfRangeError(f"{what}: {error.str()}")
+    if code in _UNREACHABLE:
+        return BrokerUnreachableError(f"{what}: {error.str()}")
+    return BrokerError(what, code, error.name())
