@@ -60,7 +60,9 @@ def _fits(run: Sequence[Slice], part: Slice, limit: int) -> bool:
 
 
 def _is_old(run: Sequence[Slice], config: LogConfig, now_ms: int) -> bool:
-    return now_ms - run[0].max_timestamp > config.max_segment_ms
+    """Whether the first records are old; those without a time wait until something follows."""
+    first_ms = run[0].max_timestamp
+    return first_ms >= 0 and now_ms - first_ms > config.max_segment_ms
 
 
 def consolidate(place: Place, config: LogConfig, clock: Clock, now_ms: int, *, dry_run: bool = False) -> Consolidation:

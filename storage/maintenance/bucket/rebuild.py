@@ -1,4 +1,4 @@
-"""Rebuilds what is beside segments: indexes, epochs and snapshots. What is shown of slices is made of commits.
+"""Rebuilds what is beside segments: indexes and epochs. What is shown of slices is made of commits.
 
 Objects are never changed. A segment whose indexes are wrong or missing is put again, with right ones, under a name of
 its own, and a commit puts it in the place of the old one.
@@ -6,17 +6,21 @@ its own, and a commit puts it in the place of the old one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...bucket import Segment, patiently
+from ...bucket import Segment
 from ...clock import Clock
 from ...config import LogConfig
-from ...errors import CorruptionError, ObjectMissingError, StorageError
-from .scratch import Place, beside, put_segment, scratch_log
-
-SIDECAR_BYTES_MAX = 64 << 20
+from ...errors import StorageError
+from ...filesystem import LocalFileSystem
+from ...format.files import file_names
+from ...index_rebuild import plan_rebuild
+from ...reading import KeptInMemory, LogReader
+from ...segment import Holes
+from .scratch import EPOCHS, SIDECARS, Place, fill, put_segment, read_beside, scratch_log
 
 
 @dataclass(frozen=True)
@@ -50,25 +54,36 @@ def rebuild(place: Place, config: LogConfig, clock: Clock, *, dry_run: bool = Fa
 
 
 def _rebuild(place: Place, part: Segment, config: LogConfig, clock: Clock, *, dry_run: bool) -> list[str]:
-    with scratch_log(place, [[part]], config, clock) as log:
-        segment = log.segments.first
-        found = list(_differences(place, part, beside(log, segment, part.end)))
-        if found and not dry_run:
-            put = put_segment(place, log, segment, part.end, [part], is_compacted=part.is_compacted, even_if_there=True)
-            if put is None:
-                raise StorageError(f"another run replaced offset {part.base} meanwhile; run this again")
+    found = _wrong(place, part, config, clock)
+    if found and not dry_run:
+        with scratch_log(place, [[part]], config, clock) as log:
+            put = put_segment(
+                place, log, log.segments.first, part.end, [part], is_compacted=part.is_compacted, even_if_there=True
+            )
+        if put is None:
+            raise StorageError(f"another run replaced offset {part.base} meanwhile; run this again")
     return found
 
 
-def _differences(place: Place, part: Segment, right: Mapping[str, bytes]) -> Iterator[str]:
-    name, store = part.key(place.topic.topic_id, place.partition), place.log.store
-    for kind, data in right.items():
-        try:
-            found = patiently(place.log.attempts(), lambda key=name + kind: store.get(key, limit=SIDECAR_BYTES_MAX))  # type: ignore[misc]
-        except ObjectMissingError:
-            yield f"{store.url}/{name}{kind}: missing"
-        except CorruptionError:
-            yield f"{store.url}/{name}{kind}: too large"
-        else:
-            if found != data:
-                yield f"{store.url}/{name}{kind}: contradicts the log"
+def _wrong(place: Place, part: Segment, config: LogConfig, clock: Clock) -> list[str]:
+    """Returns the names of objects beside a segment that are missing or contradict it, each with what is wrong."""
+    name, filesystem = f"{place.log.store.url}/{part.key(place.topic.topic_id, place.partition)}", LocalFileSystem()
+    with TemporaryDirectory(prefix="commitlog-scratch-") as root:
+        directory = file_names.join(root, str(place))
+        fill(place, [[part]], directory, filesystem)
+        missing = [EPOCHS] if read_beside(place, part, EPOCHS) is None else []
+        for kind in SIDECARS:
+            path = file_names.join(directory, file_names.segment_file(part.base, kind))
+            data = read_beside(place, part, kind)
+            missing += [kind] if data is None else []
+            with filesystem.open(path, "create") as file:
+                file.write(0, data or b"")
+        marks = KeptInMemory(part.end, part.base, Holes.ANYWHERE)
+        with LogReader.open(directory, config, clock=clock, filesystem=filesystem, checkpoints=marks) as reader:
+            changes = {path.rpartition("/")[2]: reason for path, reason in plan_rebuild(reader).changes}
+    wrong = dict.fromkeys(missing, "missing")
+    for kind in SIDECARS:
+        reason = changes.get(file_names.segment_file(part.base, kind))
+        if reason is not None:
+            wrong.setdefault(kind, reason)
+    return [f"{name}{kind}: {reason}" for kind, reason in wrong.items()]

@@ -37,13 +37,14 @@ from ...format import v2
 from ...format.files import checkpoints, file_names
 from ...prefetch import one_ahead
 from ...reading import KeptInMemory
+from ...recovery import LeaderEpochCache
 from ...segment import Holes, LogSegment
 from ...writing import Log
 
 SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
 EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
-_EPOCHS = checkpoints.encode_leader_epochs([checkpoints.EpochEntry(0, 0)])  # all records have epoch 0
+SMALL_BYTES_MAX = 64 << 20  # of what lies beside a segment
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,16 @@ class Place:
         return part.key(self.topic.topic_id, self.partition) + file_names.LOG
 
 
-def read_part(place: Place, part: Part) -> bytes:
-    """Returns the batches of a part with their offsets in the partition, and epoch 0 if they are of a slice.
+def read_part(place: Place, part: Part, epoch: int = 0) -> bytes:
+    """Returns the batches of a part with their offsets in the partition, and leader epoch ``epoch`` if it is a slice.
 
     Checks all of them. Raises CorruptionError, with the object's name, if they are damaged or an object is missing that
     the log needs; StorageError if the log does not need it any more: another run was faster.
     """
     log, key = place.log, place.key(part)
-    read = _read_slice if isinstance(part, Slice) else _read_segment
+    read = partial(_read_slice, place, part, epoch) if isinstance(part, Slice) else partial(_read_segment, place, part)
     try:
-        return patiently(log.attempts(), partial(read, place, part))  # type: ignore[arg-type]  # of its kind
+        return patiently(log.attempts(), read)
     except CorruptionError as error:
         raise error.located(f"{log.store.url}/{key}") from None
     except ObjectMissingError as error:
@@ -98,7 +99,7 @@ def _read_segment(place: Place, segment: Segment) -> bytes:
     return data
 
 
-def _read_slice(place: Place, part: Slice) -> bytes:
+def _read_slice(place: Place, part: Slice, epoch: int) -> bytes:
     data = place.log.store.get_range(part.key, part.position, part.size)
     buffer = np.frombuffer(data, np.uint8).copy()
     headers = formats.scan(buffer).headers
@@ -110,7 +111,7 @@ def _read_slice(place: Place, part: Slice) -> bytes:
     except CorruptionError as error:
         position = part.position + (error.position or 0)
         raise CorruptionError(error.reason, position=position) from None
-    v2.stamp(buffer, headers, base_offset=part.base, leader_epoch=0)
+    v2.stamp(buffer, headers, base_offset=part.base, leader_epoch=epoch)
     return buffer.tobytes()
 
 
@@ -142,9 +143,11 @@ def fill(place: Place, runs: Sequence[Sequence[Part]], directory: str, filesyste
     filesystem.make_directory(directory)
     for run in runs:
         path = file_names.join(directory, file_names.segment_file(run[0].base, file_names.LOG))
+        known = epochs_before(place, run[0].base).latest
+        epoch = known.epoch if known else 0
         with filesystem.open(path, "create") as file:
             position = 0
-            for data in one_ahead(read_part(place, part) for part in run):
+            for data in one_ahead(read_part(place, part, epoch) for part in run):
                 file.write(position, data)
                 position += len(data)
     end = file_names.segment_file(runs[-1][-1].end, file_names.LOG)
@@ -174,18 +177,39 @@ def put_segment(
     if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and not even_if_there:
         return only
     name = put.key(place.topic.topic_id, place.partition)
-    for kind, content in {**beside(log, segment, end), file_names.LOG: data}.items():
+    for kind, content in {**_beside(place, log, segment, end), file_names.LOG: data}.items():
         put_staged(place.log.store, name + kind, content, place.log.attempts())
     ids = place.topic.topic_id, place.partition
     committed = place.log.commit(lambda state: replace_parts(state, *ids, put, replaced, before))
     return put if committed is not None else None
 
 
-def beside(log: Log, segment: LogSegment, end: int) -> dict[str, bytes]:
+def _beside(place: Place, log: Log, segment: LogSegment, end: int) -> dict[str, bytes]:
     """Returns what is put beside a segment that ends at ``end``, by suffix."""
-    filesystem = log.context.filesystem
-    indexes = {kind: read_file(filesystem, segment.path(kind), PUT_BYTES_MAX) for kind in SIDECARS}
-    return {**indexes, file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: _EPOCHS}
+    filesystem, epochs = log.context.filesystem, epochs_before(place, segment.base_offset)
+    for entry in log.epochs.entries:
+        if entry.start_offset < end and (epochs.latest is None or entry.epoch > epochs.latest.epoch):
+            epochs.assign(*entry)
+    files = {kind: read_file(filesystem, segment.path(kind), SMALL_BYTES_MAX) for kind in SIDECARS}
+    if (aborted := segment.path(file_names.TXN_INDEX)) and filesystem.status(aborted) is not None:
+        files[file_names.TXN_INDEX] = read_file(filesystem, aborted, SMALL_BYTES_MAX)
+    return {**files, file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: checkpoints.encode_leader_epochs(epochs.entries)}
+
+
+def epochs_before(place: Place, offset: int) -> LeaderEpochCache:
+    """Returns the leader epochs up to the last segment that ends at ``offset`` or below; slices begin none."""
+    segments = [part for part in place.parts if isinstance(part, Segment) and part.end <= offset]
+    data = read_beside(place, segments[-1], EPOCHS) if segments else None
+    return LeaderEpochCache(() if data is None else checkpoints.decode_leader_epochs(data))
+
+
+def read_beside(place: Place, segment: Segment, kind: str) -> bytes | None:
+    """Returns an object beside a segment; None if there is none."""
+    log, key = place.log, segment.key(place.topic.topic_id, place.partition) + kind
+    try:
+        return patiently(log.attempts(), lambda: log.store.get(key, limit=SMALL_BYTES_MAX))
+    except ObjectMissingError:
+        return None
 
 
 def _read(place: Place, segment: LogSegment) -> bytes:
@@ -208,6 +232,6 @@ def _snapshot(log: Log, end: int) -> bytes:
     """Returns the producers at a segment's end, as the snapshot there says."""
     path = file_names.join(log.context.directory, file_names.segment_file(end, file_names.SNAPSHOT))
     try:
-        return read_file(log.context.filesystem, path, PUT_BYTES_MAX)
+        return read_file(log.context.filesystem, path, SMALL_BYTES_MAX)
     except FileNotFoundError:
         return checkpoints.encode_snapshot(())
