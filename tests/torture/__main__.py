@@ -24,6 +24,7 @@ from tests.torture.suite import Run, Suite
 # By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
 MODULES = {
     "beside-spark": "tests.torture.beside_spark.suite",
+    "bucket-commits": "tests.torture.bucket_commits",
     "bucket-kills": "tests.torture.kills.bucket",
     "crash-states": "tests.torture.crash_states",
     "disk-errors": "tests.torture.disk_errors",

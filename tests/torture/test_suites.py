@@ -26,6 +26,7 @@ SHORT: dict[str, int] = {
 }
 # The same, of those that take longer.
 LONGER: dict[str, int] = {
+    "bucket-commits": 400,
     "bucket-kills": 5,
     "gateway-beside-spark": 3,
     "gateway-crowd": 1000,

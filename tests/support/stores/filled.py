@@ -29,9 +29,9 @@ def write_pairs(
     write(log, topic, {0: [table]}, batch_bytes_max=batch_bytes)
 
 
-def read_rows(log: CommitLog, topic: str = "t") -> list[tuple[int, bytes | None, bytes | None]]:
-    """Returns offset, key and value of the records in partition 0."""
-    place = place_of(log, topic)
+def read_rows(log: CommitLog, topic: str = "t", partition: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Returns offset, key and value of the records in a partition."""
+    place = place_of(log, topic, partition)
     found: list[tuple[int, bytes | None, bytes | None]] = []
     for part in place.parts:
         buffer = np.frombuffer(read_part(place, part), np.uint8)
