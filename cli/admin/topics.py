@@ -74,7 +74,10 @@ def topics(  # the flags are those of kafka-topics
         _list_0_7(log_dir, topic, is_list=list_topics, as_json=as_json)
         return
     _check_usage(action, topic, topic_id)
-    with storage.LogManager.open(log_dir, create=create) as manager:
+    is_url = storage.is_store_url(log_dir)
+    if create and is_url and not dry_run:
+        storage.open_root(log_dir, create=True)
+    with storage.LogManager.open(log_dir, create=create and not is_url) as manager:
         if create:
             if replication_factor > 1:
                 typer.echo(

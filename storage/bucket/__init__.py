@@ -56,7 +56,14 @@ if TYPE_CHECKING:
     from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
     from .stores.urls import is_store_url as is_store_url, store_url as store_url
-    from .topics import ensure_topic as ensure_topic, find_topic as find_topic
+    from .topics import (
+        add_partitions as add_partitions,
+        alter_configs as alter_configs,
+        create_topic as create_topic,
+        delete_topic as delete_topic,
+        ensure_topic as ensure_topic,
+        find_topic as find_topic,
+    )
     from .upkeep import (
         Part as Part,
         parts_of as parts_of,
@@ -91,7 +98,14 @@ else:
             "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
             "stores.urls": ["is_store_url", "store_url"],
-            "topics": ["ensure_topic", "find_topic"],
+            "topics": [
+                "add_partitions",
+                "alter_configs",
+                "create_topic",
+                "delete_topic",
+                "ensure_topic",
+                "find_topic",
+            ],
             "upkeep": ["Part", "parts_of", "raise_log_start", "replace_parts"],
         },
     )

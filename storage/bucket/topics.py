@@ -20,8 +20,15 @@ def find_topic(state: State, name: str) -> Topic:
     return state.topics[state.topic_ids[name]]
 
 
-def create_topic(state: State, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> TopicChange:
-    """Proposes a new topic, with an id of its own.
+def create_topic(
+    state: State,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    *,
+    topic_id: str | None = None,
+) -> TopicChange:
+    """Proposes a new topic; ``topic_id`` defaults to a new one.
 
     Raises InvalidTopicError, InvalidConfigError, and TopicExistsError also for a name that Kafka's metrics cannot tell
     from another.
@@ -30,7 +37,7 @@ def create_topic(state: State, name: str, partitions: int, configs: Mapping[str,
     LogConfig.from_mapping(configs or {})
     check_partitions(name, partitions)
     check_free(name, state.topic_ids)
-    return TopicChange("create", name, checkpoints.encode_id(uuid4()), partitions, dict(configs or {}))
+    return TopicChange("create", name, topic_id or checkpoints.encode_id(uuid4()), partitions, dict(configs or {}))
 
 
 def ensure_topic(

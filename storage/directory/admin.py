@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
-from ..bucket import BucketFileSystem, CommitLog, find_topic, raise_log_start
+from .. import bucket
 from ..config import LogConfig
 from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
 from ..filesystem import OPEN_FILES, read_file, remove_tree
@@ -43,6 +43,9 @@ def alter_configs(
     check_changeable(name, "a change of its configs")
     if dry_run:
         return _with_configs(manager.topic(name), changes)
+    if manager.bucket is not None:
+        manager.bucket.commit(lambda state: bucket.alter_configs(state, name, changes))
+        return manager.topic(name)
     with _changing(manager, name) as topic:
         altered = _with_configs(topic, changes)
         manager.describe_topics({**manager.described_topics(), name: altered})
@@ -66,6 +69,9 @@ def add_partitions(manager: LogManager, name: str, total: int, *, dry_run: bool 
     check_changeable(name, "a change of its number of partitions")
     if dry_run:
         return _enlarged(manager.topic(name), total)
+    if manager.bucket is not None:
+        manager.bucket.commit(lambda state: bucket.add_partitions(state, name, total))
+        return manager.topic(name)
     before = _described(manager, manager.topic(name))
     _enlarged(before, total)
     manager.check_writable()
@@ -85,7 +91,7 @@ def _enlarged(topic: TopicDescription, total: int) -> TopicDescription:
 
 
 def delete_topic(manager: LogManager, name: str) -> None:
-    """Deletes a topic with all its records. Committed offsets of groups are kept.
+    """Deletes a topic with all its records. Committed offsets of groups are kept, but not on an object store.
 
     After a crash before step 3 is complete, the topic is still listed, and deleting it again continues. The steps:
 
@@ -102,6 +108,9 @@ def delete_topic(manager: LogManager, name: str) -> None:
     """
     topic = manager.topic(name)
     check_deletable(manager, topic)
+    if manager.bucket is not None:
+        manager.bucket.commit(lambda state: bucket.delete_topic(state, name))
+        return
     manager.check_writable()
     OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
     manager.close_logs(name)
@@ -220,17 +229,17 @@ def delete_records(
     Yields one result per partition, with the error if there was one; the others continue. Records of internal topics
     are never deleted. With ``dry_run``, changes nothing. Raises LogDirLockedError while a broker runs here.
     """
-    bucket = manager.filesystem.log if isinstance(manager.filesystem, BucketFileSystem) else None
-    if not dry_run and bucket is None:
+    log = manager.bucket
+    if not dry_run and log is None:
         manager.check_writable()
     for (topic, partition), offset in before.items():
         try:
             check_changeable(topic, "deleting its records")
-            if dry_run or bucket is not None:
+            if dry_run or log is not None:
                 with manager.open_reader(topic, partition) as reader:
                     start = reader.start_without_records(offset)
-                if bucket is not None and not dry_run:
-                    _commit_start(bucket, topic, partition, start)
+                if log is not None and not dry_run:
+                    _commit_start(log, topic, partition, start)
             else:
                 start = manager.open_log(topic, partition).delete_records(offset)
         except LogStoreError as error:
@@ -239,9 +248,9 @@ def delete_records(
             yield DeletedRecords(topic, partition, start, None)
 
 
-def _commit_start(log: CommitLog, topic: str, partition: int, start: int) -> None:
-    topic_id = find_topic(log.state, topic).topic_id
-    log.commit(lambda state: raise_log_start(state, topic_id, partition, start))
+def _commit_start(log: bucket.CommitLog, topic: str, partition: int, start: int) -> None:
+    topic_id = bucket.find_topic(log.state, topic).topic_id
+    log.commit(lambda state: bucket.raise_log_start(state, topic_id, partition, start))
 
 
 @contextmanager

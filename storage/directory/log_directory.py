@@ -107,6 +107,13 @@ class LogDirectory:
         listing = self.filesystem.list(self.directory)
         return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
 
+    @property
+    def bucket(self) -> bucket.CommitLog | None:
+        """The log, if it is on an object store: what changes it is a commit."""
+        files = self.filesystem
+        is_made = isinstance(files, MadeFileSystem)  # so that a local directory loads nothing of a bucket's
+        return files.log if is_made and isinstance(files, bucket.BucketFileSystem) else None
+
     def catch_up(self) -> None:
         """Sees what other processes changed since, also on an object store, which shows that only when it is asked."""
         catch_up(self.filesystem)

@@ -12,10 +12,12 @@ from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
+from .. import bucket
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
     MissingSegmentError,
+    PolicyViolationError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
     did_you_mean,
@@ -107,8 +109,11 @@ class LogManager(LogDirectory):
         After a crash, the whole topic exists or it does not; directories of its partitions may exist, which a second
         call uses.
 
-        Raises TopicExistsError, InvalidTopicError, InvalidConfigError.
+        Raises TopicExistsError, InvalidTopicError, InvalidConfigError, and PolicyViolationError for a topic of Kafka's
+        own on an object store, where commits have what it would hold.
         """
+        if self.bucket is not None:
+            return self._commit_topic(self.bucket, name, partitions, configs, topic_id)
         names.check_topic_name(name)
         configs, broker = dict(configs or INTERNAL_TOPICS.get(name, {})), self.broker_settings()
         LogConfig.from_mapping(configs, broker=broker)
@@ -124,6 +129,14 @@ class LogManager(LogDirectory):
             self.make_partitions(topic, topic.partitions, staged)
             self.describe_topics({**self.described_topics(), name: topic})
         return topic
+
+    def _commit_topic(
+        self, log: bucket.CommitLog, name: str, partitions: int, configs: Mapping[str, str] | None, topic_id: str | None
+    ) -> TopicDescription:
+        if name in INTERNAL_TOPICS:
+            raise PolicyViolationError(f"topic {name!r} cannot be created on an object store: commits have its content")
+        log.commit(lambda state: bucket.create_topic(state, name, partitions, configs, topic_id=topic_id))
+        return self.topic(name)
 
     def ensure_topic(
         self, name: str, *, partitions: int | None = None, configs: Mapping[str, str] | None = None

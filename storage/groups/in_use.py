@@ -10,6 +10,19 @@ GROUPS_LOCK_FILE = ".commitlog.groups"  # at the root of the log directory; each
 LOOK_MS = 20
 
 
+class NoLocks:
+    """Locks that are always free."""
+
+    def take(self, byte: int) -> bool:
+        return True
+
+    def give(self, byte: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class GroupsInUse:
     """The groups that this object uses: those with members at a coordinator, or one that a command changes.
 
@@ -19,7 +32,8 @@ class GroupsInUse:
 
     def __init__(self, manager: LogManager) -> None:
         self._clock = manager.clock
-        self._locks = manager.filesystem.byte_locks(manager.path(GROUPS_LOCK_FILE))
+        is_local = manager.bucket is None  # on an object store no coordinator has members
+        self._locks = manager.filesystem.byte_locks(manager.path(GROUPS_LOCK_FILE)) if is_local else NoLocks()
 
     def take(self, group: str, *, wait_ms: int = 0) -> bool:
         """Begins to use a group; False if another does, and still does after ``wait_ms``.

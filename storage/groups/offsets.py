@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .. import bucket
 from ..config import LogConfig
 from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
 from ..errors import LogStoreError
@@ -68,6 +69,8 @@ class GroupOffsets:
 
         See :meth:`CoordinatorLogs.values_to_write`.
         """
+        if self.manager.bucket is not None:
+            return self.fetch(group)
         return offsets_of(self._logs.values_to_write(group)).get(group, {})
 
     def groups(self) -> dict[str, dict[TopicPartition, CommittedOffset]]:
@@ -105,7 +108,9 @@ class GroupOffsets:
 
         Raises as :meth:`partition_of`.
         """
-        if offsets:
+        if self.manager.bucket is not None:
+            self._change(self.manager.bucket, {group: {key: kept_offset(each) for key, each in offsets.items()}})
+        elif offsets:
             log = self.manager.open_log(*self.partition_of(group))
             log.append_encoded(commit_batches({group: offsets}, self.manager.clock.now_ms(), log.context.config))
 
@@ -116,11 +121,22 @@ class GroupOffsets:
         Raises as :meth:`fetch`.
         """
         keys = [key for key in keys_of(group, self._logs.values(group)) if _is_among(key, offsets)]
-        if keys:
+        if self.manager.bucket is not None:
+            there = self.fetch(group)
+            self._change(self.manager.bucket, {group: dict.fromkeys(there if offsets is None else offsets)})
+        elif keys:
             log = self.manager.open_log(*self.partition_of(group))
             entries = [(key.encode(), None) for key in keys]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
+
+    def _change(
+        self, log: bucket.CommitLog, changes: Mapping[str, Mapping[TopicPartition, bucket.GroupOffset | None]]
+    ) -> None:
+        """Commits offsets on an object store; None deletes one."""
+        named = {group: {str(key): each for key, each in offsets.items()} for group, offsets in changes.items()}
+        if any(named.values()):
+            log.commit(lambda _: bucket.OffsetsChange(named))
 
     def partition_of(self, group: str) -> TopicPartition:
         """Returns the partition of ``__consumer_offsets`` that holds a group; creates the topic if it is missing.
@@ -128,6 +144,11 @@ class GroupOffsets:
         Raises UnknownTopicOrPartitionError if that partition is missing from the directory or cannot be determined.
         """
         return self._logs.partition_to_write(group)
+
+
+def kept_offset(committed: CommittedOffset) -> bucket.GroupOffset:
+    """Returns an offset as a log on an object store keeps it: without the time of the commit."""
+    return bucket.GroupOffset(committed.offset, committed.metadata)
 
 
 def group_logs(manager: LogManager, partitions: int) -> CoordinatorLogs[GroupKey, GroupValue]:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.datasource import CommitLogDataSource
-from pyspark_commitlog.storage import LogManager, open_root
+from pyspark_commitlog.storage import GroupOffsets, LogManager, open_root
 from pyspark_commitlog.storage.transfer import copy_to_bucket
 from tests.pipeline.read.kafka_sources import DEFAULTS, Batches, Options, Sources, assert_same
 from tests.pipeline.read.test_batch_kafka import BATCHES
@@ -100,6 +100,19 @@ def test_a_look_at_nothing_new_is_one_request(stores: ServedStores, monkeypatch:
     assert reader.latestOffset(start, limit) == start
     assert sum(stores.stores[URL].requests.values()) == 1
     reader.stop()
+
+
+def test_progress_is_committed_for_the_group(stores: ServedStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores.serve(monkeypatch)
+    options = {"subscribe": "plain", "startingOffsets": "earliest", "kafka.group.id": "readers"}
+    found = source(URL, options)
+    reader = found.streamReader(found.schema())
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    reader.commit(end)
+    reader.stop()
+    with LogManager.open(URL) as manager:
+        offsets = GroupOffsets(manager).fetch("readers")
+    assert {str(key.partition): each.offset for key, each in offsets.items()} == end["plain"]
 
 
 @pytest.mark.slow
