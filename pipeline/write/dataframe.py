@@ -153,9 +153,10 @@ class Report(WriterCommitMessage):
 
 
 def refuse_overwrite() -> InvalidConfigError:
-    """Returns the error for ``mode("overwrite")``."""
+    """Returns the error for ``mode("overwrite")`` and ``outputMode("complete")``."""
     return InvalidConfigError(
-        'a log is only appended to, so mode("overwrite") is refused: write with mode("append"); old records are '
+        'a log is only appended to, so mode("overwrite"), and outputMode("complete") of a query, are refused: write '
+        'with mode("append"), and with outputMode("append") or outputMode("update"); old records are '
         "deleted by retention.ms and retention.bytes, and all of them with the topic"
     )
 

@@ -48,6 +48,8 @@ def commitlog_sink(
 ) -> CommitLogSink:
     """Returns a function for ``writeStream.foreachBatch`` that appends each micro-batch once to topics in ``log_dir``.
 
+    ``log_dir`` is a directory, or the URL of a log on an object store, such as ``s3://bucket/logs``.
+
     Rows have a column ``value`` (binary or string) and may have ``key``, ``timestamp``, ``partition`` (int) and
     ``headers``; other columns are ignored. They are written to ``topic``; with ``topics`` (names, or one string with
     commas), each is written to the topic that its column ``topic`` names. A missing topic is created with
@@ -62,9 +64,11 @@ def commitlog_sink(
     name has 1 to 32,767 bytes of UTF-8, and a batch id is from 0 to 2**63 - 2.
 
     Raises InvalidConfigError for invalid arguments. The returned function raises, before anything is written,
-    InvalidConfigError for columns that cannot be written, for ``spark.speculation``, and for a ``txnAppId`` of another
-    query; TopicExistsError for a topic with other settings; ProgressMismatchError if checkpoint and log do not belong
-    together; and LogDirLockedError if a broker runs on the directory, or another process writes under the same name.
+    InvalidConfigError for columns that cannot be written, for a ``txnAppId`` of another query, and, with a directory,
+    for ``spark.speculation``; TopicExistsError for a topic with other settings; ProgressMismatchError if checkpoint and
+    log do not belong together; and LogDirLockedError if a broker runs on the directory, or another process writes under
+    the same name. On an object store, the later of two processes with one name takes over, and the commit of the other
+    raises ProducerFencedError.
     """
     targets = Targets.parse(
         log_dir,

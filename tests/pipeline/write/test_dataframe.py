@@ -19,10 +19,28 @@ from tests.support.logs.directories import directory_with_internal_topics
 BOTH = "Both txnVersion and txnAppId|must be given together"
 
 
-@pytest.fixture
-def log_dir(tmp_path: Path) -> str:
-    """A log directory whose internal topics have one partition each: creating fifty of both takes long."""
-    return directory_with_internal_topics(tmp_path / "log")
+# What has no counterpart on an object store, by test; what is there instead is tested in test_on_bucket.py.
+OF_DIRECTORIES = {
+    "test_the_settings_for_all_topics_of_a_directory_reach_a_topic_that_has_none_of_its_own": "a broker's settings",
+    "test_write_after_an_older_log_was_restored_but_for_a_partition_is_refused": "there are no files of a partition",
+    "test_write_moves_from_sparks_kafka_sink_with_its_options": "looks into a .log file",
+    "test_write_that_another_of_its_name_overtook_fails_and_is_not_seen": "takes the name by its lock",
+    "test_stream_is_refused_and_the_line_that_works_is_shown": "writeStream.format writes to an object store",
+}
+
+
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.only_all)])
+def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A log directory whose internal topics have one partition each, or the URL of a log.
+
+    Creating fifty partitions of both takes long.
+    """
+    if request.param == "directory":
+        return directory_with_internal_topics(tmp_path / "log")
+    if reason := OF_DIRECTORIES.get(request.node.originalname):
+        pytest.skip(reason)
+    url: str = request.getfixturevalue("bucket")
+    return url
 
 
 def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:
@@ -154,8 +172,8 @@ def test_failed_task_leaves_nothing_visible_and_the_next_write_succeeds(spark: S
 
 
 def open_transactions(log_dir: str) -> dict[int, int]:
-    with LogManager.open(log_dir) as manager:
-        return dict(manager.open_log("t", 0).producers.ongoing)
+    with LogManager.open(log_dir) as manager, manager.open_reader("t", 0) as log:
+        return dict(log.producers.ongoing)
 
 
 def test_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: SparkSession, log_dir: str) -> None:

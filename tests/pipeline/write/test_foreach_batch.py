@@ -45,10 +45,26 @@ input()
 """
 
 
-@pytest.fixture
-def log_dir(tmp_path: Path) -> str:
-    """A log directory whose internal topics have one partition each: creating fifty of both takes long."""
-    return directory_with_internal_topics(tmp_path / "log")
+# What has no counterpart on an object store, by test; what is there instead is tested in publication/test_bucket.py.
+OF_DIRECTORIES = {
+    "test_recovery_points_follow_while_the_log_stays_open": "there is no recovery",
+    "test_speculation": "it is allowed",
+    "test_directory_that_a_broker_holds_which_may_still_be_read": "no broker runs on an object store",
+}
+
+
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.only_all)])
+def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A log directory whose internal topics have one partition each, or the URL of a log.
+
+    Creating fifty partitions of both takes long.
+    """
+    if request.param == "directory":
+        return directory_with_internal_topics(tmp_path / "log")
+    if reason := OF_DIRECTORIES.get(request.node.originalname):
+        pytest.skip(reason)
+    url: str = request.getfixturevalue("bucket")
+    return url
 
 
 def sink(log_dir: str, *, topic: str | None = "t", app_id: str | None = "app", **more: object) -> CommitLogSink:

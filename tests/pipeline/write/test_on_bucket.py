@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-from pyspark_commitlog.storage.bucket import open_root
+from pyspark_commitlog.storage.bucket import claim_app, open_root
 from pyspark_commitlog.storage.errors import InvalidConfigError, StoreAccessError
 from tests.support.stores import content
 from tests.support.stores.seaweed import KEY, SECRET
@@ -157,6 +159,19 @@ def test_a_write_whose_task_fails_shows_nothing(spark: SparkSession, bucket: str
         write(numbers(spark, 0, 3).withColumn("partition", F.col("value").cast("int")), bucket)
     assert values(bucket) == [0]
     assert len(open_root(bucket).state.writes) == 1
+
+
+def test_a_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: SparkSession, bucket: str) -> None:
+    def overtake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        claim_app(open_root(bucket), "nightly", None, None)
+
+    rows = numbers(spark, 0, 10).coalesce(1)
+    with pytest.raises(PySparkException, match="another writer took over"):
+        write(rows.mapInArrow(overtake, rows.schema), bucket, txnAppId="nightly", txnVersion=0)
+    assert values(bucket) == []
+    write(rows, bucket, txnAppId="nightly", txnVersion=0)
+    assert values(bucket) == list(range(10))
 
 
 def test_bad_rows_are_written_with_the_others(spark: SparkSession, bucket: str) -> None:
