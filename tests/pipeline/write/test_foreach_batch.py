@@ -45,8 +45,18 @@ input()
 """
 
 
-# What has no counterpart on an object store, by test; what is there instead is tested in publication/test_bucket.py.
+# What is not run on an object store, by test; what is there instead is in test_on_bucket.py and publication/.
+MOVES = "moves files of the log"
 OF_DIRECTORIES = {
+    "test_topic_recreated_under_a_long_lived_session_is_written_again": MOVES,
+    "test_log_that_is_older_than_the_checkpoint_is_refused_with_both_and_the_way_out": MOVES,
+    "test_missing_log_is_refused_and_nothing_is_created_in_its_place": MOVES,
+    "test_log_that_was_moved_is_known_by_its_topic": MOVES,
+    "test_log_set_back_under_a_query_that_runs_is_refused": MOVES,
+    "test_codec_of_the_producer_counts_if_the_topic_leaves_it_open": "reads a .log file",
+    "test_others_may_write_under_its_name_when_the_query_has_ended": "others always may: the later one goes on",
+    "test_plan_is_not_checked_if_an_older_version_stored_none": "writes offsets as to a directory",
+    "test_row_that_the_topic_for_them_refuses_too_fails_the_query": "creates a topic as in a directory",
     "test_recovery_points_follow_while_the_log_stays_open": "there is no recovery",
     "test_speculation": "it is allowed",
     "test_directory_that_a_broker_holds_which_may_still_be_read": "no broker runs on an object store",

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
-from pyspark_commitlog.storage.bucket import claim_app, open_root
+from pyspark_commitlog.storage.bucket import claim_app, open_root, open_store
 from pyspark_commitlog.storage.errors import InvalidConfigError, StoreAccessError
 from tests.support.stores import content
 from tests.support.stores.seaweed import KEY, SECRET
@@ -97,6 +97,54 @@ def test_a_query_writes_each_row_once_though_its_batches_are_replayed(query: Que
     ]
     (app,) = state.groups
     assert state.groups[app]["__sink.t-0"].offset == 3
+
+
+def objects(url: str) -> dict[str, bytes]:
+    store = open_store(url)
+    folders = ("commits", "checkpoints", "staged")
+    keys = ["commitlog.json", *(facts.key for folder in folders for facts in store.list(folder))]
+    return {key: store.get(key, limit=1 << 25) for key in keys}
+
+
+def run_two_batches(query: Query) -> None:
+    for number in (0, 1):
+        query.feed(number)
+        run(query.stream().foreachBatch(commitlog_sink(topic="t", log_dir=query.url, txnAppId="app")))
+    query.feed(2)
+
+
+@pytest.mark.parametrize("how", ["foreachBatch", "format"])
+def test_a_log_that_is_older_than_the_checkpoint_is_refused(query: Query, how: str) -> None:
+    run_two_batches(query)
+    before = objects(query.url)
+    newest = max(key for key in before if key.startswith("commits/"))
+    claim = f"commits/{int(newest.split('/')[1]) - 1:020}"
+    open_store(query.url).delete([claim, newest])
+    writer = query.by_format(txnAppId="app")
+    if how == "foreachBatch":
+        writer = query.stream().foreachBatch(commitlog_sink(topic="t", log_dir=query.url, txnAppId="app"))
+    with pytest.raises(StreamingQueryException, match=r"that batch 1 of .* has batches up to 0"):
+        run(writer)
+    assert values(query.url) == [0]
+
+
+def test_a_missing_log_is_refused_and_none_is_made_in_its_place(query: Query) -> None:
+    run_two_batches(query)
+    open_store(query.url).delete(list(objects(query.url)))
+    with pytest.raises(StreamingQueryException, match=r"that batch 1 of .* has no batch of it"):
+        run(query.stream().foreachBatch(commitlog_sink(topic="t", log_dir=query.url, txnAppId="app")))
+    assert [each.key for each in open_store(query.url).list("commits")] == []
+    assert open_store(query.url).head("commitlog.json") is None
+
+
+def test_a_log_that_was_copied_elsewhere_goes_on_there(query: Query) -> None:
+    run_two_batches(query)
+    elsewhere = open_store(f"{query.url}-elsewhere")
+    for key, data in objects(query.url).items():
+        elsewhere.put_new(key, data)
+    query.url = elsewhere.url
+    run(query.by_format(txnAppId="app"))
+    assert values(query.url) == [0, 1, 2]
 
 
 def test_no_secret_is_shown_anywhere(

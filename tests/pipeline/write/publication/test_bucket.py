@@ -357,6 +357,16 @@ def test_a_topic_that_is_deleted_while_tasks_write_to_it_is_not_brought_back(sto
         driver.write(1, around=delete)
 
 
+def test_a_topic_that_was_made_again_gets_the_next_batches(store: MemoryStore) -> None:
+    driver = BucketDriver(store)
+    driver.write(0)
+    log = reader(store)
+    log.commit(lambda state: changes.delete_topic(state, TOPIC))
+    log.commit(lambda state: changes.create_topic(state, TOPIC, 2))
+    driver.write(1)
+    assert content_of(store) == sorted(set(expected(2)) - set(expected(1)))
+
+
 def test_a_log_that_was_replaced_under_a_running_query_is_noticed(store: MemoryStore) -> None:
     driver = BucketDriver(store)
     driver.write(0)
