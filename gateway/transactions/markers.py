@@ -33,13 +33,21 @@ class Markers:
 
         A partition that was deleted gets none. With an error, some markers are written; call it again.
         """
+        again = partial(self._again, decided, coordinator_epoch, now_ms, done)
         try:
             found = self._partitions.led(ungrouped(decided), by_any=True)
         except NotOpenError as error:
-            again = partial(self._again, decided, coordinator_epoch, now_ms, done)
             self._partitions.open_then(error.partitions, again)
             return
-        put: Callable[[int, Exception | None], None] = gathering(len(found), lambda errors: done(_failure(errors)))
+
+        def finish(errors: Sequence[Exception | None]) -> None:
+            refused = [each for each, error in zip(found, errors, strict=True) if _is_gone(error)]
+            if all(_is_gone(self._partitions.look(*each, by_any=True)) for each in refused):
+                done(_failure(errors))
+            else:
+                again()  # one was closed only, to be opened with other settings
+
+        put: Callable[[int, Exception | None], None] = gathering(len(found), finish)
         producer = Producer(decided.producer_id, decided.producer_epoch)
         commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
         for index, led in enumerate(found.values()):
@@ -61,6 +69,11 @@ class Markers:
             done(error)
 
 
+def _is_gone(found: object) -> bool:
+    """Whether this is the error of a partition that is closed or deleted."""
+    return isinstance(found, UnknownTopicOrPartitionError)
+
+
 def _failure(errors: Sequence[Exception | None]) -> Exception | None:
     """Returns the first error; a partition that was deleted in the meantime is none."""
-    return next((each for each in errors if each and not isinstance(each, UnknownTopicOrPartitionError)), None)
+    return next((each for each in errors if each and not _is_gone(each)), None)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.partitions import LedPartition
 from pyspark_commitlog.storage import (
     GroupOffsets,
+    Isolation,
     LogManager,
     Producer,
     TransactionalIdLock,
@@ -42,6 +46,28 @@ def begun(producer: WireProducer, topic: str, *values: bytes) -> WireProducer:
 
 
 # What readers see
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_that_is_opened_with_other_settings_before_its_marker_gets_it(
+    gateway: Gateway, producer: WireProducer, topic: str, monkeypatch: pytest.MonkeyPatch, commit: bool
+) -> None:
+    context, closed = gateway.context, Event()
+    change = context.appender.change
+
+    def change_late(led: LedPartition, *rest: Any) -> None:
+        if led.topic == topic and not closed.is_set():
+            context.partitions.close_topic(topic, closed.set)
+            assert closed.wait(30)
+        change(led, *rest)
+
+    begun(producer, topic, b"a")
+    monkeypatch.setattr(context.appender, "change", change_late)
+    assert producer.end(commit=commit) == 0
+    assert closed.is_set()
+    with LogManager.open(context.log_dir) as manager, manager.open_reader(topic, 0) as reader:
+        assert reader.end_offset(Isolation.READ_COMMITTED) == reader.log_end_offset == 2
+    assert committed(gateway, topic) == ([b"a"] if commit else [])
 
 
 @pytest.mark.parametrize("commit", [True, False])
