@@ -71,7 +71,7 @@ class _Fetching:
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._has_timer = self._is_reading = False
         self._waits_on: list[LedPartition] = []
-        self._caught_up: set[LedPartition] = set()
+        self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
 
     def look(self) -> None:
         """Answers if it is time, else waits."""
@@ -138,9 +138,13 @@ class _Fetching:
     def _catch_up(self, led: LedPartition) -> None:
         """Looks again when it is known what others appended, such as the leader before this node."""
         self._is_reading = False
-        self._caught_up.add(led)
         self._request.exchange.park()
-        self._context.appender.catch_up(led, lambda _: self._wake())
+
+        def caught_up(error: Exception | None) -> None:
+            self._caught_up[led] = error
+            self._wake()
+
+        self._context.appender.catch_up(led, caught_up)
 
     def _wake(self) -> None:
         self._request.exchange.processor.call_soon(self.look)
@@ -176,8 +180,12 @@ class _Fetching:
         if isinstance(led, Exception):
             raise led
         check_leader_epoch(led, each.leader_epoch, self._context)
-        if each.offset > led.high_watermark and led.is_behind and led not in self._caught_up:
-            raise _BehindError(led)
+        if each.offset > led.high_watermark and led.is_behind:
+            if led not in self._caught_up:
+                raise _BehindError(led)
+            failure = self._caught_up[led]
+            if failure is not None:  # the offset may be there, so the client must not begin elsewhere
+                raise failure
         version = self._request.version
         if version < OLD_FORMATS_BELOW:
             return fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)

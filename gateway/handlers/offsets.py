@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,11 +28,11 @@ def list_offsets(request: Request, context: Context) -> None:
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
     if request.version == 0:
-        _after_catching_up(context, led, lambda: request.answer(offsets_before(request, context, led)))
+        _after_catching_up(context, led, lambda led: request.answer(offsets_before(request, context, led)))
         return
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
-    def answer() -> None:
+    def answer(led: Led) -> None:
         if searches:
             context.lookups.answer(request, lambda manager: _offsets(request, context, led, manager))
         else:
@@ -41,11 +41,20 @@ def list_offsets(request: Request, context: Context) -> None:
     _after_catching_up(context, led, answer)
 
 
-def _after_catching_up(context: Context, led: Led, then: Callable[[], None]) -> None:
-    """Calls ``then`` when what others appended to the partitions is synced and shown."""
-    behind = [each for each in led.values() if isinstance(each, LedPartition) and each.is_behind]
-    put: Callable[[int, Exception | None], None] = gathering(len(behind), lambda _: then())
-    for index, each in enumerate(behind):
+def _after_catching_up(context: Context, led: Led, then: Callable[[Led], None]) -> None:
+    """Calls ``then`` when what others appended to the partitions is synced and shown, with the partitions.
+
+    In place of one that could not be read, there is the error: an answer without what an earlier leader has shown would
+    let clients believe that the log was cut.
+    """
+    opened = {name: each for name, each in led.items() if isinstance(each, LedPartition)}
+    behind = {name: each for name, each in opened.items() if each.is_behind or each.is_unsynced}
+
+    def answer(errors: Sequence[Exception | None]) -> None:
+        then({**led, **{name: error for name, error in zip(behind, errors, strict=True) if error is not None}})
+
+    put: Callable[[int, Exception | None], None] = gathering(len(behind), answer)
+    for index, each in enumerate(behind.values()):
         context.appender.catch_up(each, partial(put, index))
 
 
@@ -121,7 +130,7 @@ def offset_for_leader_epoch(request: Request, context: Context) -> None:
         {TopicPartition(t.topic, p.partition) for t in request.body.topics for p in t.partitions}
     )
 
-    def answer() -> None:
+    def answer(led: Led) -> None:
         topics = [
             {
                 "topic": topic.topic,

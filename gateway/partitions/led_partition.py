@@ -200,12 +200,16 @@ class LedPartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether another process has appended, by the size of the file. Takes no lock."""
+        """Whether another process has appended, by the file's inode and size. Takes no lock."""
         try:
-            active = self._log.segments.active
-            return active.file_size != active.size or self._log.is_rolled()
+            return not self._log.is_as_left()
         except OSError:
             return True
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether records are not shown yet, though this node has them: others may have shown them before it led."""
+        return self._log.high_watermark < self._log.log_end_offset
 
     def have_files_changed(self) -> bool:
         """Whether files were added or removed since the last call, by this process or another. Takes no lock.

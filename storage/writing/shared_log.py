@@ -84,7 +84,7 @@ class SharedLog(SyncedLog):
         if self._is_locked:
             yield
             return
-        was_alone = self._kept_lock.take(self._is_as_left)
+        was_alone = self._kept_lock.take(self.is_as_left)
         try:
             if not was_alone:
                 self._catch_up()
@@ -151,10 +151,10 @@ class SharedLog(SyncedLog):
             with self._syncing, self._changing():
                 yield self.segments
 
-    def _is_as_left(self) -> bool:
+    def is_as_left(self) -> bool:
         """Whether the active segment is the file that this process appended to last, as long as then, and still active.
 
-        Holds unless another process changed the log without the append lock.
+        If so, no other process has appended. Takes no lock.
         """
         active = self.segments.active
         status = self.context.filesystem.status(active.path(file_names.LOG))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager
-from tests.support.gateway import WireClient, produce_fields, serving
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.storage import LogManager, StorageError
+from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import NOW_MS, batch, records
+
+STORAGE_ERROR = 56
 
 
 def listed(client: WireClient, topic: str, timestamp: int, version: int = 9, isolation: int = 0, **more: Any) -> Any:
@@ -124,3 +129,67 @@ def test_a_brokers_directory_keeps_its_cluster_id(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("#\nversion=1\nnode.id=1\ncluster.id=4L6g3nShT-eMCtK--X86sw\n")
     with serving(tmp_path) as gateway, WireClient(gateway) as client:
         assert client.ask(3, 8, topics=()).cluster_id == "4L6g3nShT-eMCtK--X86sw"
+
+
+# What an earlier leader has shown
+
+
+def ended(answer: Any) -> tuple[int, int]:
+    (part,) = answer.topics[0].partitions
+    return int(part.error_code), int(part.end_offset)
+
+
+def epoch_fields(topic: str) -> dict[str, Any]:
+    part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    return {"replica_id": -1, "topics": [{"topic": topic, "partitions": [part]}]}
+
+
+def test_no_answer_is_short_of_what_others_appended_while_it_is_being_synced(
+    gateway: Gateway, client: WireClient, topic: str, log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that has read those records from an earlier leader would take them for cut off."""
+    assert listed(client, topic, -1).offset == 0
+    syncing, may_sync, sync = Event(), Event(), LedPartition.sync
+
+    def slow(led: LedPartition) -> None:
+        if led.topic == topic:
+            syncing.set()
+            assert may_sync.wait(30)
+        sync(led)
+
+    monkeypatch.setattr(LedPartition, "sync", slow)
+    with LogManager.open(str(log_dir)) as manager, WireClient(gateway) as first:
+        manager.open_log(topic, 0).append_records(records([b"v"] * 3))
+        asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        first.send(2, 1, replica_id=-1, topics=asked)
+        assert syncing.wait(30)
+        sent = client.send(23, 3, **epoch_fields(topic))
+        client.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            client.receive()
+        client.socket.settimeout(30)
+        may_sync.set()
+        assert ended(client.answer(23, 3, sent)) == (0, 3)
+
+
+def test_what_others_appended_and_cannot_be_read_is_an_error_and_not_missing(
+    client: WireClient, topic: str, log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert listed(client, topic, -1).offset == 0
+
+    def fail(*_: object) -> None:
+        raise StorageError("the disk fails")
+
+    monkeypatch.setattr(LedPartition, "change", fail)
+    with LogManager.open(str(log_dir)) as manager:
+        manager.open_log(topic, 0).append_records(records([b"v"] * 3))
+        fetched = client.ask(1, 11, **fetch_fields(topic, 2)).responses[0].partitions[0]
+        codes = [
+            fetched.error_code,
+            listed(client, topic, -1).error_code,
+            listed(client, topic, -1, 0, max_num_offsets=1).error_code,
+        ]
+        assert codes == [STORAGE_ERROR] * 3
+        assert ended(client.ask(23, 3, **epoch_fields(topic))) == (STORAGE_ERROR, -1)
+    monkeypatch.undo()
+    assert listed(client, topic, -1).offset == 3

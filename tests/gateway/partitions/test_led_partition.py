@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,15 @@ def test_open_transactions_are_hidden_from_readers_of_committed_records(tmp_path
     led.sync()
     assert shown(led, isolation=Isolation.READ_COMMITTED) < shown(led)
     assert [led.end_offset(each) for each in (Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED)] == [1, 2]
+
+
+def test_a_segment_that_another_process_replaced_is_seen_though_it_is_as_long(tmp_path: Path) -> None:
+    """As by a compaction after others had rolled the log: the segment that follows may have another name by then."""
+    led = opened(tmp_path)
+    append(led, b"one")
+    led.sync()
+    assert not led.is_behind
+    (segment,) = (tmp_path / "t-0").glob("*.log")
+    shutil.copy(segment, tmp_path / "copy")
+    (tmp_path / "copy").replace(segment)
+    assert led.is_behind
