@@ -24,6 +24,7 @@ contains.
 | of all topics without their own | broker keys in `topics.json`: `commitlog configs --broker-defaults --alter` |
 | of one run of a job | `--config key=value`: topic keys override the topic's own, broker keys are defaults for them |
 | of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
+| of deletion on an object store | `--config staged.retention.ms=…`, [`delete.grace.ms`](object_store.md#maintenance) |
 | of a directory made by a broker | [none](scheduling.md#a-brokers-directory): nothing is deleted because of a default |
 
 A topic's own key takes precedence, then the broker's keys in the last column, in their order, then

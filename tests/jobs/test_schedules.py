@@ -28,7 +28,7 @@ def calls(path: Path) -> list[tuple[str, list[str]]]:
     [
         ("conf/schedule/crontab", ["retain", "compact", "verify"]),
         ("conf/schedule/cronjob.yaml", ["retain"]),
-        ("docs/scheduling.md", ["retain", "retain", "compact", "verify", "retain"]),
+        ("docs/scheduling.md", ["retain", "retain", "compact", "verify", "retain", "compact", "retain"]),
     ],
 )
 def test_the_options_of_an_example_are_known(name: str, jobs: list[str]) -> None:

@@ -77,7 +77,7 @@ def _compact(run: MaintenanceRun, partition: Partition) -> Report:
     now_ms, cleaner = run.now_ms(), choosing.cleaner_of(run.cleaner_config)
     done = compact(_place(run, partition), partition.config, cleaner, run.clock, now_ms)
     if not done.is_whole:
-        raise StorageError("another run replaced these records meanwhile, so the rest of this one was dropped")
+        raise StorageError("another run replaced these records first, so the rest of this one was dropped")
     return choosing.Compacted(run, partition, now_ms, done.what, done.rounds)
 
 

@@ -61,7 +61,7 @@ def _rebuild(place: Place, part: Segment, config: LogConfig, clock: Clock, *, dr
                 place, log, log.segments.first, part.end, [part], is_compacted=part.is_compacted, even_if_there=True
             )
         if put is None:
-            raise StorageError(f"another run replaced offset {part.base} meanwhile; run this again")
+            raise StorageError(f"another run replaced offset {part.base} first; run this again")
     return found
 
 

@@ -167,7 +167,7 @@ def put_segment(
 ) -> Segment | None:
     """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
 
-    Returns None, and drops the result, if another run changed these offsets or those ``before`` meanwhile; and the part
+    Returns None, and drops the result, if another run changed these offsets or those ``before`` since; and the part
     itself if it is such a segment already, unless ``even_if_there``. Killed before the commit, the objects are garbage.
     Raises StorageError if the segment is too large for one put.
     """

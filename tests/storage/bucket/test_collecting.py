@@ -243,7 +243,7 @@ def test_a_write_that_is_committed_while_the_collector_condemns_it_stays() -> No
     assert not other.catch_up().void
 
 
-def test_a_replaced_segment_is_not_put_where_another_has_come_meanwhile() -> None:
+def test_a_replaced_segment_is_not_put_where_another_has_come_since() -> None:
     store = MemoryStore()
     log = committed(store, create_topic(), data(1, 3), data(2, 4, base=3))
     parts = parts_of(log.state, TOPIC_ID, 0)

@@ -219,7 +219,7 @@ class Model:
         try:
             data = " ".join(str(batch) for part in replaced for batch in self.batches_in(part)).encode()
         except ObjectMissingError:
-            return  # another replaced them meanwhile, and a collector without patience deleted them
+            return  # another replaced them since, and a collector without patience deleted them
         records, sha256 = len(data.split()), hashlib.sha256(data).hexdigest()
         uuid = f"{self.random.getrandbits(128):032x}"
         segment = Segment(replaced[0].base, replaced[-1].end, uuid, len(data), records, 5, sha256)

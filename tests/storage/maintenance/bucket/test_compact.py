@@ -140,7 +140,7 @@ def test_of_two_runs_at_once_the_slower_one_drops_its_result(monkeypatch: pytest
     assert table_of(log) == newest
 
 
-def test_records_that_are_written_and_retained_meanwhile_do_not_disturb_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_written_and_retained_beside_it_do_not_disturb_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     log, newest = filled(store)
     topic_id = place_of(log).topic.topic_id
