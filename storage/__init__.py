@@ -306,6 +306,8 @@ if TYPE_CHECKING:
         copy_groups as copy_groups,
         copy_to_bucket as copy_to_bucket,
         copy_to_directory as copy_to_directory,
+        restore_to_bucket as restore_to_bucket,
+        take_bucket_snapshot as take_bucket_snapshot,
     )
     from .upgrade import (
         PositionTable as PositionTable,
@@ -612,7 +614,14 @@ else:
                 "write_marker",
                 "UNDECIDED",
             ],
-            "transfer": ["CopiedPartition", "copy_groups", "copy_to_bucket", "copy_to_directory"],
+            "transfer": [
+                "CopiedPartition",
+                "copy_groups",
+                "copy_to_bucket",
+                "copy_to_directory",
+                "restore_to_bucket",
+                "take_bucket_snapshot",
+            ],
             "upgrade": ["PositionTable", "UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing": [

@@ -26,8 +26,14 @@ def restore(*, source: From, log_dir: LogDir, dry_run: DryRun = False, as_json: 
     because its checkpoint is newer. Its writes are therefore refused here until you restore a checkpoint as old as the
     snapshot, or accept the gap.
     """
-    log_dir = storage.local_path(log_dir)
-    taken = storage.read_snapshot(source) if dry_run else storage.restore_snapshot(source, log_dir)
+    is_url = storage.is_store_url(log_dir)
+    log_dir = storage.store_url(log_dir) if is_url else storage.local_path(log_dir)
+    if dry_run:
+        taken = storage.read_snapshot(source)
+    elif is_url:
+        taken = storage.restore_to_bucket(source, storage.open_root(log_dir, create=True))
+    else:
+        taken = storage.restore_snapshot(source, log_dir)
     writers = list(_newest_batches(f"{source}/{storage.LOG_FOLDER}"))
     if as_json:
         newest = [each._asdict() for each in writers]

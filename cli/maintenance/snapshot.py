@@ -18,10 +18,12 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
 
     On the same file system, closed segments become hard links, which take no space until the log deletes the segments;
     all else is copied. Writers wait until the snapshot is taken. A transaction is included in all its partitions or in
-    none. A broker must be stopped.
+    none. A broker must be stopped. Of a log on an object store, everything is copied, as it is after one commit, and
+    nobody waits.
     """
     with storage.LogManager.open(log_dir) as manager:
-        taken = storage.take_snapshot(manager, to)
+        take = storage.take_snapshot if manager.bucket is None else storage.take_bucket_snapshot
+        taken = take(manager, to)
     if as_json:
         print_json([{"snapshot": to, **facts(taken)}])
         return

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .snapshot import (
         LOG_FOLDER as LOG_FOLDER,
         Snapshot as Snapshot,
+        fill_snapshot as fill_snapshot,
         read_snapshot as read_snapshot,
         restore_snapshot as restore_snapshot,
         take_snapshot as take_snapshot,
@@ -88,7 +89,14 @@ else:
                 "is_state_of_a_tool",
             ],
             "remote_tier": ["remote_offsets", "remote_text"],
-            "snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
+            "snapshot": [
+                "LOG_FOLDER",
+                "Snapshot",
+                "fill_snapshot",
+                "read_snapshot",
+                "restore_snapshot",
+                "take_snapshot",
+            ],
             "topics_file": ["Known", "TopicDescription"],
         },
     )

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..clock import Clock
 from ..config import LogConfig
 from ..errors import CorruptionError, SnapshotError, StorageError
 from ..filesystem import (
@@ -98,6 +99,36 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
         snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
         write_atomically(manager.filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
     return snapshot
+
+
+def fill_snapshot(target: str, source: str, fill: Callable[[str], None], clock: Clock) -> Snapshot:
+    """Makes a snapshot of what ``fill`` writes to the folder that it is given; durable on return.
+
+    ``source``: what it is a snapshot of. Raises SnapshotError if ``target`` is not empty, and what ``fill`` raises.
+    """
+    filesystem, target = LocalFileSystem(), local_path(target)
+    with _building(filesystem, target) as building:
+        folder = file_names.join(building, LOG_FOLDER)
+        taken_at_ms = clock.now_ms()
+        fill(folder)
+        files = dict(_all_in(filesystem, folder))
+        _sync(filesystem, folder, files)
+        snapshot = Snapshot(target, source, taken_at_ms, files)
+        write_atomically(filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
+    return snapshot
+
+
+def _all_in(filesystem: FileSystem, folder: str, below: str = "") -> Iterator[tuple[str, SnapshotFile]]:
+    """Yields the files of a log directory but for locks, by their paths below ``folder``."""
+    for name in filesystem.list(file_names.join(folder, below) if below else folder):
+        path = f"{below}/{name}" if below else name
+        status = filesystem.status(file_names.join(folder, path))
+        if name.startswith(".") or status is None:
+            continue
+        if status.is_directory:
+            yield from _all_in(filesystem, folder, path)
+        else:
+            yield path, SnapshotFile(status.size, status.modified_ms, False)
 
 
 def restore_snapshot(directory: str, target: str, *, filesystem: FileSystem | None = None) -> Snapshot:

@@ -1,7 +1,8 @@
 """Copies a log between a directory and an object store, both ways: offsets, batches and groups' offsets are kept.
 
 :func:`copy_to_bucket` and :func:`copy_to_directory` copy topics into a place that does not have them. Kafka's own bytes
-are copied, also those of older formats, of transactions and of compacted topics.
+are copied, also those of older formats, of transactions and of compacted topics. Snapshots of an object store are those
+of directories.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .groups import copy_groups as copy_groups
     from .pieces import CopiedPartition as CopiedPartition
+    from .snapshots import restore_to_bucket as restore_to_bucket, take_bucket_snapshot as take_bucket_snapshot
     from .to_bucket import copy_to_bucket as copy_to_bucket
     from .to_directory import copy_to_directory as copy_to_directory
 else:
@@ -21,6 +23,7 @@ else:
         submod_attrs={
             "groups": ["copy_groups"],
             "pieces": ["CopiedPartition"],
+            "snapshots": ["restore_to_bucket", "take_bucket_snapshot"],
             "to_bucket": ["copy_to_bucket"],
             "to_directory": ["copy_to_directory"],
         },

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..bucket import CommitLog, GroupOffset, OffsetsChange
 from ..directory import LogManager
+from ..format.files.file_names import TopicPartition
 from ..groups import CommittedOffset, GroupOffsets
+
+Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
 def copy_groups(source: LogManager, target: LogManager | CommitLog) -> int:
     """Copies the offsets of all groups; returns how many groups have some. Later offsets in ``target`` are replaced."""
     groups = {name: offsets for name, offsets in GroupOffsets(source).groups().items() if offsets}
+    commit_groups(groups, target)
+    return len(groups)
+
+
+def commit_groups(groups: Groups, target: LogManager | CommitLog) -> None:
+    """Commits the offsets of groups; on an object store, of all groups at once."""
     if isinstance(target, CommitLog):
         change = {
             group: {str(partition): GroupOffset(each.offset, each.metadata) for partition, each in offsets.items()}
@@ -17,8 +28,7 @@ def copy_groups(source: LogManager, target: LogManager | CommitLog) -> int:
         }
         if change:
             target.commit(lambda _: OffsetsChange(change))
-        return len(groups)
+        return
     for group, offsets in groups.items():
         kept = {partition: CommittedOffset(each.offset, each.metadata) for partition, each in offsets.items()}
         GroupOffsets(target).commit(group, kept)
-    return len(groups)

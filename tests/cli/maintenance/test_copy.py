@@ -49,3 +49,27 @@ def test_topics_go_to_an_object_store_and_back(directory: str, tmp_path: Path, m
     again = commitlog("copy", "--from", URL, "--to", back, "-t", "users")
     assert (again.code, again.stdout) == (1, "")
     assert "topic 'users' exists" in again.stderr
+
+
+def test_a_snapshot_of_an_object_store_is_restored_to_a_directory_and_to_another_store(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = ServedStores(monkeypatch)
+    stores.create(URL)
+    stores.create("s3://memory/again")
+    assert commitlog("copy", "--from", directory, "--to", URL).code == 0
+    snapshot, restored = str(tmp_path / "snapshot"), str(tmp_path / "restored")
+    done = commitlog("snapshot", "--log-dir", URL, "--to", snapshot)
+    assert (done.code, done.stderr) == (0, "")
+    assert f"of {URL}" in done.stdout
+    for target in (restored, "s3://memory/again"):
+        done = commitlog("restore", "--from", snapshot, "--log-dir", target)
+        assert (done.code, done.stderr) == (0, "")
+        assert printed(target, "orders") == "a\nb\n"
+        with LogManager.open(target) as manager:
+            [offset] = GroupOffsets(manager).fetch("g").values()
+        assert offset.offset == 1
+        assert commitlog("verify", "--log-dir", target).code == 0
+    again = commitlog("restore", "--from", snapshot, "--log-dir", restored)
+    assert again.code == 1
+    assert "not an empty directory" in again.stderr

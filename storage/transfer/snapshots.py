@@ -1,0 +1,41 @@
+"""Snapshots of a log on an object store, and snapshots restored to one. They are those of log directories."""
+
+from __future__ import annotations
+
+from ..bucket import CommitLog
+from ..directory import LOG_FOLDER, LogManager, Snapshot, fill_snapshot, read_snapshot
+from ..errors import SnapshotError
+from ..format.files import file_names
+from ..groups import GroupOffsets
+from .groups import commit_groups, copy_groups
+from .to_bucket import copy_to_bucket
+from .to_directory import copy_to_directory
+
+
+def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:
+    """Copies a log on an object store, as it is after one commit, to a snapshot; ``target`` is missing or empty.
+
+    Nobody waits for it. Raises SnapshotError if ``target`` is not empty, CorruptionError, ObjectStoreError.
+    """
+    groups = GroupOffsets(source).groups()  # the last look at what is new: topics and records are as of this commit
+
+    def fill(folder: str) -> None:
+        with LogManager.open(folder, create=True) as copy:
+            list(copy_to_directory(source, copy))
+            commit_groups(groups, copy)
+
+    return fill_snapshot(target, source.directory, fill, source.clock)
+
+
+def restore_to_bucket(directory: str, target: CommitLog) -> Snapshot:
+    """Copies a snapshot to a log on an object store that has no topic yet; run again, it goes on. Returns the snapshot.
+
+    Raises SnapshotError if ``directory`` is no whole snapshot, or ``target`` has other topics.
+    """
+    snapshot = read_snapshot(directory)
+    with LogManager.open(file_names.join(snapshot.directory, LOG_FOLDER)) as source:
+        if others := sorted(target.state.topic_ids.keys() - source.topics().keys()):
+            raise SnapshotError(f"{target.store.url} has topic {others[0]!r}: restore to a log without topics")
+        list(copy_to_bucket(source, target))
+        copy_groups(source, target)
+    return snapshot
