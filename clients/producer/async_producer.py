@@ -8,7 +8,7 @@ from ...storage import Clock
 from ..errors import QueueClosedError, QueueFullError
 from .encoders import Encoder
 from .event_queue import EventQueue
-from .figures import Counters
+from .figures import Counters, ProducerFigures
 from .handlers import CallbackHandler, EventHandler, Sender
 from .messages import QueueItem
 from .send_thread import SendThread
@@ -43,9 +43,8 @@ class AsyncProducer:
         )
 
     @property
-    def queue_size(self) -> int:
-        """Messages that wait in the queue."""
-        return len(self._queue)
+    def figures(self) -> ProducerFigures:
+        return self._counters.figures(self._queue.accepted, len(self._queue))
 
     def enqueue(self, items: Sequence[QueueItem]) -> None:
         """Puts messages into the queue, in their order.
@@ -54,32 +53,27 @@ class AsyncProducer:
         are not offered. Raises QueueClosedError once the producer is closed.
         """
         if self._callbacks is None:
-            self._enqueue(items, 0, len(items))
+            if (accepted := self._queue.put(items, self._timeout_ms)) < len(items):
+                raise self._refused(accepted, len(items))
             return
         for number, item in enumerate(items):
             if self._queue.is_closed:
                 raise self._closed(number)
             put = self._callbacks.before_enqueue(item)
-            try:
-                self._enqueue([put], number, len(items))
-            except QueueFullError:
-                self._callbacks.after_enqueue(put, False)
-                raise
-            self._callbacks.after_enqueue(put, True)
+            is_added = self._queue.put([put], self._timeout_ms) == 1
+            if is_added or not self._queue.is_closed:
+                self._callbacks.after_enqueue(put, is_added)
+            if not is_added:
+                raise self._refused(number, len(items))
 
-    def _enqueue(self, items: Sequence[QueueItem], before: int, total: int) -> None:
-        accepted = self._queue.put(items, self._timeout_ms)
-        if accepted == len(items):
-            self._counters.count_events(accepted, 0)
-            return
+    def _refused(self, accepted: int, total: int) -> QueueClosedError | QueueFullError:
         if self._queue.is_closed:
-            self._counters.count_events(accepted, 0)
-            raise self._closed(before + accepted)
-        self._counters.count_events(accepted + 1, 1)
-        raise QueueFullError(
-            f"the queue of the producer is full, after {before + accepted} of {total} messages of this call: send "
-            "less, or raise queue.size or queue.enqueueTimeout.ms",
-            before + accepted,
+            return self._closed(accepted)
+        self._counters.count_dropped(1)
+        return QueueFullError(
+            f"the queue of the producer is full, after {accepted} of {total} messages of this call: send less, or "
+            "raise queue.size or queue.enqueueTimeout.ms",
+            accepted,
         )
 
     @staticmethod

@@ -23,6 +23,7 @@ class EventQueue:
         self._wanted = 0  # how many items the taker waits for; 0: it does not wait
         self._waiting = 0  # threads that wait for room
         self._closed = False
+        self.accepted = 0  # items that were put in since it was made
 
     def __len__(self) -> int:
         return len(self._items)
@@ -36,28 +37,34 @@ class EventQueue:
 
         ``timeout_ms``: how long to wait for room, for all of them together. 0: not at all; negative: without limit.
         """
+        count = len(items)
         with self._lock:
-            put = self._put(items)
-            if put == len(items) or timeout_ms == 0 or self._closed:
+            put = self._put(items, count)
+            if put == count or timeout_ms == 0 or self._closed:
                 return put
             is_over = _Alarm(self._clock, timeout_ms, self._has_room) if timeout_ms > 0 else None
             self._waiting += 1
             try:
-                while put < len(items) and not self._closed and not (is_over and is_over.rang):
+                while put < count and not self._closed and not (is_over and is_over.rang):
                     self._has_room.wait()
-                    put += self._put(items[put:])
+                    put += self._put(items[put:], count - put)
             finally:
                 self._waiting -= 1
                 if is_over:
                     is_over.drop()
             return put
 
-    def _put(self, items: Sequence[QueueItem]) -> int:
-        room = 0 if self._closed else self._capacity - len(self._items)
-        self._items.extend(items if len(items) <= room else items[:room])
-        if self._wanted and len(self._items) >= self._wanted:
+    def _put(self, items: Sequence[QueueItem], count: int) -> int:
+        queue = self._items
+        room = 0 if self._closed else self._capacity - len(queue)
+        if count > room:
+            count, items = room, items[:room]
+        queue.extend(items)
+        if self._wanted and len(queue) >= self._wanted:
+            self._wanted = 0  # woken once is enough
             self._is_filled.notify()
-        return min(room, len(items))
+        self.accepted += count
+        return count
 
     def take(self, most: int, timeout_ms: int) -> list[QueueItem] | None:
         """Takes ``most`` items out, or what is there after ``timeout_ms``, or once the queue is closed.

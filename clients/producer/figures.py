@@ -36,12 +36,11 @@ class Counters:
     def __post_init__(self) -> None:
         self._lock = Lock()
         self._opened_ms = self.clock.now_ms()
-        self._events = self._dropped = self._lost = self._sent = self._requests = self._ms = self._max_ms = 0
+        self._dropped = self._lost = self._sent = self._requests = self._ms = self._max_ms = 0
 
-    def count_events(self, offered: int, dropped: int) -> None:
+    def count_dropped(self, events: int) -> None:
         with self._lock:
-            self._events += offered
-            self._dropped += dropped
+            self._dropped += events
 
     def count_lost(self, events: int) -> None:
         with self._lock:
@@ -55,11 +54,12 @@ class Counters:
             self._ms += took_ms
             self._max_ms = max(self._max_ms, took_ms)
 
-    def figures(self, queue_size: int) -> ProducerFigures:
+    def figures(self, accepted: int = 0, queue_size: int = 0) -> ProducerFigures:
+        """``accepted``: messages that were put into the queue."""
         seconds = (self.clock.now_ms() - self._opened_ms) / 1000
         with self._lock:
             return ProducerFigures(
-                events=self._events,
+                events=accepted + self._dropped,
                 dropped_events=self._dropped,
                 queue_size=queue_size,
                 lost_events=self._lost,

@@ -98,8 +98,8 @@ class DefaultEventHandler:
 
 def encoded_items(items: Sequence[QueueItem], encoder: Encoder, lost: Lost) -> Sequence[QueueItem]:
     """Returns messages whose ``data`` are encoded; without those that the encoder refuses."""
-    if type(encoder) is DefaultEncoder and all(type(item.data) is bytes for item in items):
-        return items
+    if type(encoder) is DefaultEncoder:
+        return items  # a SyncProducer lets them through it
     encoded = []
     for item in items:
         try:

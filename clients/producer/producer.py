@@ -94,8 +94,7 @@ class Producer:
         is the only one and no message was sent, else NotSentError if some were not sent. Asynchronous: raises
         QueueFullError if there is no room in time. After :meth:`close`: QueueClosedError.
         """
-        given = [data] if isinstance(data, ProducerData) else data
-        items = [item for each in given for item in items_of(each)]
+        items = items_of(data) if isinstance(data, ProducerData) else [item for each in data for item in items_of(each)]
         if self._async:
             self._async.enqueue(items)
         else:
@@ -116,7 +115,7 @@ class Producer:
     @property
     def figures(self) -> ProducerFigures:
         """What the producer has done so far."""
-        return self._counters.figures(self._async.queue_size if self._async else 0)
+        return self._async.figures if self._async else self._counters.figures()
 
     def close(self) -> None:
         """Sends all that was accepted, and closes connections and files. A second call does nothing."""

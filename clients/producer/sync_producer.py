@@ -5,19 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import cast
 
 from ...registry import RegistryError
 from ...storage import Clock, UnknownTopicOrPartitionError
 from ..errors import (
     BrokerError,
     BrokerUnreachableError,
-    InvalidMessageError,
     InvalidPartitionError,
     MalformedAnswerError,
     MessageSizeTooLargeError,
     NoBrokersForPartitionError,
 )
-from .encoders import Encoder
+from .encoders import DefaultEncoder, Encoder
 from .figures import Counters
 from .lost import Lost
 from .messages import Message, QueueItem, Record
@@ -25,6 +25,7 @@ from .partitioners import Partitioner
 from .settings import ProducerConfig
 from .targets import ANY, BrokerPartition, RecordSet, Target
 
+_PASSING_ON = DefaultEncoder()
 _ANYWHERE = BrokerPartition(ANY, ANY)
 _REPEATED = (  # errors after which another try may succeed
     BrokerError,
@@ -93,8 +94,8 @@ class SyncProducer:
         """Returns the messages with their keys; without those that cannot be sent."""
         checked, largest = [], self._config.max_message_size
         for item in items:
-            data, key = item.data, item.key
-            if key is None and isinstance(data, bytes) and len(data) <= largest:  # as most are
+            data, _, _, key = item
+            if key is None and type(data) is bytes and len(data) <= largest:  # as most are
                 checked.append(item)
                 continue
             try:
@@ -105,9 +106,7 @@ class SyncProducer:
 
     def _complete(self, item: QueueItem, largest: int) -> QueueItem:
         """Returns a message with its key. Raises InvalidMessageError, MessageSizeTooLargeError, and the encoder's."""
-        data = item.data
-        if not (data is None or isinstance(data, bytes | Record)):
-            raise InvalidMessageError(f"an encoder returned {type(data).__name__}: bytes or a Record can be sent")
+        data = _PASSING_ON.to_message(item.data)
         record = data if isinstance(data, Record) else Record(data)
         if item.key is not None and record.key is None and self._target.has_keys:
             record = record._replace(key=self._encoded_key(item.key))
@@ -134,7 +133,7 @@ class SyncProducer:
         collated = self._collated(items, fail)
         groups = list(collated.values())
         sets = [
-            RecordSet(topic, place, [_message(item) for item in group], self._config.codec_of(topic))
+            RecordSet(topic, place, cast(list[Message], [item.data for item in group]), self._config.codec_of(topic))
             for (topic, place), group in collated.items()
         ]
         if sets:
@@ -157,22 +156,38 @@ class SyncProducer:
     def _collated(self, items: Sequence[QueueItem], fail: Callable[[list[QueueItem], Exception], None]) -> Collated:
         """Groups messages by topic and partition, in their order."""
         collated: Collated = {}
-        choosers: dict[str, _Chooser] = {}
+        choosers: dict[str, _Chooser | Exception] = {}
+        unkeyed: dict[str, list[QueueItem]] = {}  # for the partition that messages without a key of a topic have
         for item in items:
-            topic = item.topic
+            _, topic, partition, key = item
+            if key is None and partition is None and topic in unkeyed:  # as most are
+                unkeyed[topic].append(item)
+                continue
             try:
-                if topic not in choosers:
-                    choosers[topic] = _Chooser(topic, self._target, self._partitioner, self._random)
-                place = choosers[topic].place_of(item)
+                place = self._chosen(item, choosers)
             except Exception as error:
                 fail([item], error)
                 continue
-            group = collated.get((topic, place))
-            if group is None:
-                collated[topic, place] = [item]
-            else:
-                group.append(item)
+            group = collated.setdefault((topic, place), [])
+            group.append(item)
+            if key is None and partition is None:
+                unkeyed[topic] = group
         return collated
+
+    def _chosen(self, item: QueueItem, choosers: dict[str, _Chooser | Exception]) -> BrokerPartition:
+        if item.topic not in choosers:
+            choosers[item.topic] = self._chooser(item.topic)
+        chooser = choosers[item.topic]
+        if isinstance(chooser, Exception):
+            raise chooser
+        return chooser.place_of(item)
+
+    def _chooser(self, topic: str) -> _Chooser | Exception:
+        """The error counts for all messages of the topic: asked again, later ones might overtake those that failed."""
+        try:
+            return _Chooser(topic, self._target, self._partitioner, self._random)
+        except Exception as error:
+            return error
 
     def _prepare_retry(self, topics: set[str]) -> None:
         self._clock.sleep_ms(self._config.retry_backoff_ms)
@@ -187,10 +202,10 @@ class _Chooser:
         self._topic, self._target, self._partitioner = topic, target, partitioner
         self._places = None if partitioner is None and target.places_keys else target.partitions(topic)
         led = [place for place in self._places or () if place.broker >= 0]
-        self._any = chance.choice(led or self._places or [_ANYWHERE])
+        self._any = chance.choice(led or self._places or [_ANYWHERE])  # for all messages without a key
 
     def place_of(self, item: QueueItem) -> BrokerPartition:
-        """Without a key: one partition for all of the request. Raises InvalidPartitionError."""
+        """Raises InvalidPartitionError."""
         if item.partition is not None:
             return self._indexed(item.partition)
         if item.key is None or self._partitioner is None or self._places is None:
@@ -204,12 +219,6 @@ class _Chooser:
                 f"partition {index} was chosen for a message of topic {self._topic}, which has {len(places)}, from 0 on"
             )
         return places[index]
-
-
-def _message(item: QueueItem) -> Message:
-    data = item.data
-    assert data is None or isinstance(data, bytes | Record)
-    return data
 
 
 def _size_of(record: Record) -> int:

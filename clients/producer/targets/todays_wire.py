@@ -18,13 +18,15 @@ from .port import ANY, BrokerPartition, Failed, RecordSet
 
 Report = Callable[[int, Exception], None]
 
-_WAIT_S = 0.05  # for room in librdkafka's queue, or for answers, before looking again
+_WAIT_S = 0.05  # for answers, before looking again
+_ROOM_S = 0.002  # for room in librdkafka's queue
 _LOG_LEVEL = 3  # errors
+_JOINED = 10_000  # messages of a request at most, of batches that wait for a slow broker; librdkafka's default
 _LOG = logging.getLogger(__name__)
 
 
 class TodaysWireTarget:
-    """Records go into librdkafka's queue, which sends them at once, in batches of at most ``batch.size``."""
+    """Records go into librdkafka's queue, which sends them at once, and together with those that still wait."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, report_lost: Report) -> None:
         self._config, self._clock, self._report_lost = config, clock, report_lost
@@ -138,7 +140,7 @@ def _settings(config: ProducerConfig, codec: Codec) -> dict[str, Any]:
         "topic.metadata.refresh.interval.ms": config.metadata_refresh_ms,
         "message.max.bytes": max(1000, config.max_message_size + 1024),
         "queue.buffering.max.messages": max(config.queue_size, config.batch_size),
-        "batch.num.messages": config.batch_size,
+        "batch.num.messages": max(config.batch_size, _JOINED),
         "linger.ms": 0,
         "compression.type": codec.name.lower(),
         "partitioner": "murmur2_random",  # as Java's
@@ -151,11 +153,15 @@ def _settings(config: ProducerConfig, codec: Codec) -> dict[str, Any]:
 
 def _hand_over(producer: Producer, records: RecordSet, failed: Note) -> None:
     """Puts records into librdkafka's queue, in their order; waits for room."""
-    if any(isinstance(each, Record) and (each.headers or each.timestamp_ms is not None) for each in records.records):
+    rows: list[dict[str, Any]]
+    if {type(each) for each in records.records} == {bytes}:
+        rows = [{"value": each} for each in records.records]
+    elif any(isinstance(each, Record) and (each.headers or each.timestamp_ms is not None) for each in records.records):
         for each in records.records:  # a batch takes neither
             _hand_over_one(producer, records, each, failed)
         return
-    rows = [_row(each) for each in records.records]
+    else:
+        rows = [_row(each) for each in records.records]
     while True:
         accepted = producer.produce_batch(records.topic, rows, records.place.partition, on_delivery=failed)
         if accepted == len(rows):
@@ -164,7 +170,7 @@ def _hand_over(producer: Producer, records: RecordSet, failed: Note) -> None:
         refused = rows[0].pop("_error")
         if refused.code() != KafkaError._QUEUE_FULL:
             raise KafkaException(refused)
-        producer.poll(_WAIT_S)
+        producer.poll(_ROOM_S)
 
 
 def _row(message: Message) -> dict[str, Any]:
@@ -186,7 +192,7 @@ def _hand_over_one(producer: Producer, records: RecordSet, message: Message, fai
             )
             return
         except BufferError:
-            producer.poll(_WAIT_S)
+            producer.poll(_ROOM_S)
 
 
 def _error(what: str, error: KafkaError | None) -> ClientError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from threading import Event
 
+from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
 from pyspark_commitlog.clients.producer import CallbackHandler, Encoder, QueueItem, Sender
 from pyspark_commitlog.clients.producer.targets import BrokerPartition, Failed, RecordSet
 
@@ -82,9 +83,13 @@ class ScriptedTarget:
         self.sent: list[list[RecordSet]] = []
         self.script: list[Mapping[BrokerPartition, Exception]] = []
         self.refreshed: list[str] = []
+        self.unknown = 0  # how often the partitions are not known yet
         self.is_closed = False
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
+        if self.unknown:
+            self.unknown -= 1
+            raise NoBrokersForPartitionError(topic)
         return self.places
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:

@@ -125,7 +125,15 @@ def test_what_failed_is_sent_again_and_nothing_else() -> None:
     assert [[each.place for each in sets] for sets in sending.target.sent] == [[(0, 0)], [], [(1, 0)]]
     assert sending.target.refreshed == ["t", "t"]
     assert sending.clock.now_ms() - began_ms == 200  # retry.backoff.ms
-    assert sending.counters.figures(0)[4:6] == (2, 3)
+    assert sending.counters.figures()[4:6] == (2, 3)
+
+
+def test_messages_of_a_topic_that_is_just_being_made_do_not_overtake_each_other() -> None:
+    sending = Sending()
+    sending.target.unknown = 1
+    sending.send(at(0, b"1"), at(0, b"2"), at(0, b"3"))
+    assert [[each.records for each in sets] for sets in sending.target.sent] == [[[b"1", b"2", b"3"]]]
+    assert sending.target.refreshed == ["t"]
 
 
 def test_after_the_last_try_the_error_is_raised() -> None:
@@ -164,5 +172,5 @@ def test_a_record_keeps_its_own_key() -> None:
 
 
 def test_what_no_encoder_may_return_is_refused() -> None:
-    with pytest.raises(InvalidMessageError, match="an encoder returned str"):
+    with pytest.raises(InvalidMessageError, match="bytes and records, not str"):
         Sending().send(at(0, "text"))
