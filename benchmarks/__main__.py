@@ -26,6 +26,7 @@ PARTS = (
     "gateway_writing",
     "gateway_reading",
     "gateway_coordinating",
+    "clients",
     "codec",
     "compaction",
     "recovery",
