@@ -123,7 +123,8 @@ class GroupMember(Generic[T]):
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self._registered.forget_watches()
-            self._wake()
+        if state is not SessionState.SUSPENDED:
+            self._wake()  # also once the next session has begun: until then nothing can be registered
 
     def _watch(self) -> None:
         """Rebalances after changes; several become one."""
@@ -178,6 +179,8 @@ class GroupMember(Generic[T]):
         if prepared is None:
             raise RebalanceError("the committed offsets cannot be read yet")
         self._take(wanted)
+        if self._registry.session != self._session:
+            raise RebalanceError("the session has expired")
         self._holder.start(wanted, prepared)
         self._read = wanted
 

@@ -48,6 +48,7 @@ MODULES = {
     "set-back-spark": "tests.torture.set_back.spark",
     "spark-kills": "tests.torture.kills.spark",
     "table-kills": "tests.torture.kills.tables",
+    "zookeeper-groups": "tests.torture.clients.zookeeper_groups",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar
 Suites = Annotated[list[str] | None, typer.Argument(metavar="[SUITE]...", help=f"of {', '.join(MODULES)}")]

@@ -31,6 +31,7 @@ LONGER: dict[str, int] = {
     "gateway-beside-spark": 3,
     "gateway-crowd": 1000,
     "gateway-nodes-beside-spark": 3,
+    "zookeeper-groups": 8,
 }
 SEED = 1
 pytestmark = pytest.mark.slow

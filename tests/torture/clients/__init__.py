@@ -1,0 +1,1 @@
+"""Torture of our clients beside real ones."""
