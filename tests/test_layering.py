@@ -72,7 +72,7 @@ FLOORS = {
     "clients": """
         producer mirror
         streams
-        consumer zookeeper_groups
+        consumer zookeeper_groups sources
         brokers wire topic_filters named_settings
         errors
         """,

@@ -94,11 +94,9 @@ class Connections:
     def topics(self) -> list[ListedTopic]:
         """Returns all topics except internal ones, by name."""
         answer = self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=1))
-        return sorted(
-            ListedTopic(each.name, len(each.partitions))
-            for each in answer.topics
-            if not each.is_internal and not each.error_code and each.partitions
-        )
+        for each in answer.topics:
+            self.check(each.error_code, f"topic {each.name!r}")
+        return sorted(ListedTopic(each.name, len(each.partitions)) for each in answer.topics if not each.is_internal)
 
     def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Returns the given partitions by the broker that leads them; those without a leader are left out."""

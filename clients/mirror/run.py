@@ -86,7 +86,7 @@ class Mirror:
                 pause_s = _PAUSES_S[min(failures, len(_PAUSES_S)) - 1]
                 self._work.report(f"group.id {settings.group}: {error}; trying again in {pause_s:g} s")
                 self._stop.wait(pause_s)
-            except BaseException as error:  # noqa: BLE001: the thread that runs the mirror raises it
+            except BaseException as error:  # the thread that runs the mirror raises it
                 if isinstance(error, LogStoreError):
                     error.add_note(f"while mirroring for group.id {settings.group}")
                 self._fail(error)

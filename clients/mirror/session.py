@@ -12,8 +12,8 @@ from zlib import crc32
 from ...storage import EncodedBatches, TopicPartition, joined_batches
 from ..brokers import EARLIEST, LATEST, ListedTopic
 from ..errors import MirrorError
+from ..sources import Source
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
-from .sources import Source
 from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream
 from .targets import Targets, TargetWriter
 from .topics import BY_KEY, TargetTopic, TopicChoice

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ...storage import FetchAnswer, Forwarded, TopicPartition
 from ..brokers import EARLIEST, LATEST
 from ..errors import MirrorError
+from ..sources import Source
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
-from .sources import Source
 from .topics import TargetTopic
 
 QUEUED_MAX = 2  # fetched pieces that wait in the memory of each stream
@@ -72,7 +72,7 @@ class Stream:
                     self._fetch(source)
             finally:
                 source.close()
-        except BaseException as error:  # noqa: BLE001: the thread that writes raises it
+        except BaseException as error:  # the thread that writes raises it
             self._put(error)
 
     def _fetch(self, source: Source) -> None:

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
         run_together as run_together,
     )
     from .session import WORKER_SETTINGS as WORKER_SETTINGS, Settings as Settings, spark_session as spark_session
+    from .settings_files import properties as properties
     from .stderr import errors_apart as errors_apart
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "command_line": ["Parser", "arguments", "to_run"],
+            "settings_files": ["properties"],
             "run_query": ["ProgressLines", "Run", "on_jvm_shutdown", "run_available", "run_together"],
             "session": ["Settings", "WORKER_SETTINGS", "spark_session"],
             "stderr": ["errors_apart"],

@@ -13,7 +13,7 @@ from typing import Any
 from ...clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
 from ...clients.topic_filters import Blacklist, Whitelist
 from ...storage import InvalidConfigError, parse_pairs
-from .properties import properties
+from ..job import properties
 
 BETWEEN_CLUSTERS = "between-clusters"
 _STOPPING = (signal.SIGINT, signal.SIGTERM)

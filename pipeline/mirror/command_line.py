@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...clients.brokers import Cluster
 from ...storage import InvalidConfigError, Runner, parse_pairs
-from ..job import Parser
+from ..job import Parser, properties
 from ..read import local_directory, log_location
 from ..write import ProducerSettings
 from .between_clusters import add_between_clusters
 from .from_kafka import Following, follow
 from .mirrored import Mirrored
-from .properties import properties
 from .to_kafka import Sending, send
 
 

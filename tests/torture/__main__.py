@@ -41,6 +41,7 @@ MODULES = {
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "gateway-requests": "tests.torture.gateway.requests",
     "kills": "tests.torture.kills.engine",
+    "mirror-kills": "tests.torture.mirror_kills",
     "model": "tests.torture.model",
     "mutants": "tests.torture.mutants",
     "processes": "tests.torture.kills.processes",

@@ -32,6 +32,7 @@ LONGER: dict[str, int] = {
     "gateway-crowd": 1000,
     "gateway-nodes-beside-spark": 3,
     "zookeeper-groups": 8,
+    "mirror-kills": 1000,
 }
 SEED = 1
 pytestmark = pytest.mark.slow

@@ -65,7 +65,7 @@ def fill(
     with LogManager.open(str(directory), create=True) as manager:
         if manager.find_topic(topic) is None:
             manager.create_topic(topic, partitions=partitions, configs=_dotted(configs))
-        batch = Records.to_append([key for key, _ in pairs], [value for _, value in pairs], 1_700_000_000_000)
+        batch = Records.to_append([key for key, _ in pairs], [value for _, value in pairs], int(time.time() * 1000))
         manager.open_log(topic, partition).append_records(batch, BatchFields(codec=codec))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_aborted_records_and_gaps_are_left_out(source: Place, directory: TargetS
         log = manager.open_log("gaps", 0)
         for epoch, (value, commit) in enumerate([(b"aborted", False), (b"committed", True), (b"no", False)]):
             fields = BatchFields(producer_id=7, producer_epoch=epoch, base_sequence=0, transactional=True)
-            log.append_records(Records.to_append([b"k"], [value], 1_700_000_000_000), fields)
+            log.append_records(Records.to_append([b"k"], [value], int(time.time() * 1000)), fields)
             log.end_transaction(Producer(7, epoch + 1), commit=commit)
     mirrored([source.source("one")], directory)
     assert contents(tmp_path / "target", "gaps") == {0: [(b"k", b"committed")]}

@@ -65,7 +65,7 @@ def test_a_signal_stops_a_lasting_mirror(tmp_path: Path) -> None:
         (["--whitelist", "a"], {"group.id": "a/b"}, "a/b"),
         (["--whitelist", "a"], {"auto.offset.reset": "now"}, r"auto\.offset\.reset is 'now'"),
         (["--whitelist", "a"], {"fetch.max.bytes": "-3"}, r"fetch\.max\.bytes is '-3'"),
-        (["--whitelist", "a"], {"isolation.level": "read_uncommitted"}, "committed records only"),
+        (["--whitelist", "a"], {"isolation.level": "read_uncommitted"}, "only committed records are read"),
         (["--whitelist", "a"], {"security.protocl": "SSL"}, "did you mean"),
     ],
 )

@@ -1,0 +1,20 @@
+"""What mirrors and loads read: the partitions of a cluster of any generation, in whole batches.
+
+:func:`sources_of` takes the settings of a consumer and returns what opens a :class:`Source`: by today's protocol, or by
+that of Kafka 0.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from .port import Source as Source, Sources as Sources
+    from .settings import number_of as number_of, required as required, sources_of as sources_of
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach(
+        __name__,
+        submod_attrs={"port": ["Source", "Sources"], "settings": ["number_of", "required", "sources_of"]},
+    )

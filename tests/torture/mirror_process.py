@@ -1,0 +1,29 @@
+"""A mirror as a process that a suite kills: python -m tests.torture.mirror_process SPECIFICATION.
+
+The specification is JSON: the settings of each of the ``sources``, those of the ``target``, the topics (``names``), and
+``refresh_s``, null for a run up to the ends of the topics.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark_commitlog.clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
+from pyspark_commitlog.clients.topic_filters import Whitelist
+
+
+def main(text: str) -> None:
+    asked = json.loads(text)
+    mirror = Mirror(
+        [SourceSettings.parse(each) for each in asked["sources"]],
+        TargetSettings.parse(asked["target"]),
+        TopicChoice(Whitelist(asked["names"])),
+        streams=2,
+        refresh_s=asked["refresh_s"],
+    )
+    mirror.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
