@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.bucket import (
     commit_write,
     loading,
     open_app,
+    put_staged,
 )
 from pyspark_commitlog.storage.bucket.commit_log import Proposal
 from pyspark_commitlog.storage.bucket.commits.codec import decode_commit, encode_commit
@@ -108,12 +109,13 @@ class Model:
         propose: Callable[[State, StagedWrite], Change | None] = commit_write,
         *,
         voids: bool = True,
+        swap: Callable[..., Change | None] = replace_parts,
     ) -> None:
         self.random = Random(seed)
         self.memory = MemoryStore()
         self.store = ModelStore(self.memory, self.random, 0.25)
         self.store.between = self.between
-        self.log_kind, self.propose, self.voids = log_kind, propose, voids
+        self.log_kind, self.propose, self.voids, self.swap = log_kind, propose, voids, swap
         self.done = -1  # the last batch in the query's checkpoint
         self.batch_of: dict[str, int] = {}  # by write
         self.steps = self.depth = 0
@@ -189,18 +191,32 @@ class Model:
         self.batch_of[write] = batch
         staged_object = StagedObject(0, 0, 0, ROW_BYTES)
         self.store.put_new(staged_object.key(write), b"x" * ROW_BYTES)
-        if self.random.random() < 0.3 and self.depth < 3 and self.steps < STEPS_MAX:
-            self.act(self.collect)  # the instant that hurts most
+        self.collect_at_once()
         rows = np.array([(0, 0, ROW_BYTES, 1, 1, 5)], np.int64)
         staged = StagedWrite(write, [staged_object], {(TOPIC_ID, 0): rows}, claim, batch)
         log.commit(lambda state: self.propose(state, staged))
 
+    def collect_at_once(self) -> None:
+        """Perhaps lets a collector act between an object and its commit: the instant that hurts most."""
+        if self.random.random() < 0.3 and self.depth < 3 and self.steps < STEPS_MAX:
+            self.act(self.collect)
+
     @property
     def others(self) -> tuple[Callable[[], None], ...]:
-        return self.collect, self.consolidate, self.retain
+        return self.collect, self.collect, self.consolidate, self.consolidate, self.retain
 
     def collect(self) -> None:
-        """A collector that thinks everything old enough to be deleted."""
+        """A collector that thinks everything old enough to be deleted, and that begins again when the store fails."""
+        for _ in range(6):
+            try:
+                self.collect_once()
+                return
+            except CorruptionError:
+                raise
+            except LogStoreError:
+                continue
+
+    def collect_once(self) -> None:
         log = self.open()
         if self.voids:
             collect(log, CollectLimits(0, 0))
@@ -213,9 +229,10 @@ class Model:
         """Puts a segment in the place of some slices and segments."""
         log = self.open()
         parts = parts_of(log.state, TOPIC_ID, 0)
-        start = self.random.randrange(len(parts) + 1)
-        if not (replaced := parts[start : self.random.randrange(len(parts) + 1)]):
+        if not parts:
             return
+        start = self.random.randrange(len(parts))
+        replaced = parts[start : self.random.randrange(start, len(parts)) + 1]
         try:
             data = " ".join(str(batch) for part in replaced for batch in self.batches_in(part)).encode()
         except ObjectMissingError:
@@ -223,9 +240,9 @@ class Model:
         records, sha256 = len(data.split()), hashlib.sha256(data).hexdigest()
         uuid = f"{self.random.getrandbits(128):032x}"
         segment = Segment(replaced[0].base, replaced[-1].end, uuid, len(data), records, 5, sha256)
-        self.store.put_new(f"{segment.key(TOPIC_ID, 0)}.log", data)
-        self.between()
-        log.commit(lambda state: replace_parts(state, TOPIC_ID, 0, segment, replaced))
+        put_staged(self.store, f"{segment.key(TOPIC_ID, 0)}.log", data, log.attempts())
+        self.collect_at_once()
+        log.commit(lambda state: self.swap(state, TOPIC_ID, 0, segment, replaced))
 
     def retain(self) -> None:
         """Takes the first batch, once the query's checkpoint has it."""
@@ -280,6 +297,14 @@ def ignoring_void(state: State, staged: StagedWrite) -> Change | None:
         state.void = void
 
 
+def ignoring_void_segments(state: State, *arguments: Any) -> Change | None:
+    void, state.void = state.void, set()
+    try:
+        return replace_parts(state, *arguments)
+    finally:
+        state.void = void
+
+
 def ignoring_versions(state: State, staged: StagedWrite) -> Change | None:
     apps = state.apps
     state.apps = {name: app._replace(version=None) for name, app in apps.items()}
@@ -293,13 +318,17 @@ WRONG: dict[str, Callable[[int], Model]] = {
     "an absent commit's number is skipped": lambda seed: Model(seed, NextNumber),
     "objects are deleted without a void commit": lambda seed: Model(seed, voids=False),
     "a writer does not look whether its write is void": lambda seed: Model(seed, Unchecked, ignoring_void),
+    "a consolidation does not look whether its segment is void": lambda seed: Model(
+        seed, Unchecked, swap=ignoring_void_segments
+    ),
     "a writer does not look for its version": lambda seed: Model(seed, Unchecked, ignoring_versions),
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-def test_without_one_rule_something_is_lost_or_doubled(wrong: Callable[[int], Model]) -> None:
-    assert sum(is_wrong(wrong(seed)) for seed in range(100)) >= 8
+@pytest.mark.parametrize("name", WRONG)
+def test_without_one_rule_something_is_lost_or_doubled(name: str) -> None:
+    least = 2 if name.startswith("a consolidation") else 8  # there are fewer of them
+    assert sum(is_wrong(WRONG[name](seed)) for seed in range(100)) >= least
 
 
 # --- writes without an app: only the uid tells whether a commit is the writer's own

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
+
+from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, Slice, collect
 from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import checkpoints
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
-from pyspark_commitlog.storage.maintenance.bucket.scratch import EPOCHS, SEGMENT_BYTES_MAX
+from pyspark_commitlog.storage.maintenance.bucket.scratch import EPOCHS, SEGMENT_BYTES_MAX, epochs_before, read_part
+from pyspark_commitlog.storage.transfer import copy_to_bucket
+from pyspark_commitlog.storage.writing.replica import append_fetched
 from tests.support.clock import ManualClock
+from tests.support.logs.building import records
 from tests.support.stores.commits import commit_log, create_topic
 from tests.support.stores.filled import place_of, read_rows, write_pairs
 from tests.support.stores.memory_store import MemoryStore
@@ -88,3 +98,21 @@ def test_another_run_is_faster() -> None:
     assert (len(done.segments), done.others) == (0, 2)
     log.catch_up()
     assert read_rows(log) == before
+
+
+def test_epochs_of_a_copied_directory_go_on(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = commit_log(store)
+    with LogManager.open(str(tmp_path / "log"), create=True) as source:
+        source.create_topic("t", partitions=1)
+        buffer, headers = v2.encode_batches(records([b"a", b"b"]), v2.BatchFields(), batch_bytes_max=1 << 20)
+        v2.stamp(buffer, headers, base_offset=0, leader_epoch=5)
+        append_fetched(source.open_log("t", 0), buffer.tobytes(), 0, 0)
+        assert len(list(copy_to_bucket(source, log))) == 1
+    write_pairs(log, (None, b"c"), time_ms=1)
+    (segment,) = run(log).segments
+    place = place_of(log)
+    data = np.frombuffer(read_part(place, segment), np.uint8)
+    assert formats.scan(data).headers.table["leader_epoch"].tolist() == [5]
+    assert epochs_before(place, segment.end).entries == ((5, 0),)
+    assert [value for _, _, value in read_rows(log)] == [b"a", b"b", b"c"]
