@@ -102,6 +102,15 @@ def dump_log(  # the flags are those of kafka-dump-log
         raise typer.Exit(1)
 
 
+def _located(path: str) -> tuple[str, storage.FileSystem | None]:
+    """Returns a path, and the file system that shows it if it is of a log on an object store."""
+    if not storage.is_store_url(path):
+        return path, None
+    root, *names = path.rsplit("/", 2)
+    files = storage.open_files(root)
+    return "/".join([files.root, *names]), files
+
+
 def _print(paths: list[str], options: storage.DumpOptions) -> bool:
     """Prints the files, then the findings and errors. Returns whether all files could be read to the end."""
     output = typer.get_binary_stream("stdout")
@@ -109,7 +118,8 @@ def _print(paths: list[str], options: storage.DumpOptions) -> bool:
     failures = []
     for path in paths:
         try:
-            for lines in storage.dump_file(path, options, findings):
+            located, filesystem = _located(path)
+            for lines in storage.dump_file(located, options, findings, filesystem):
                 if lines:
                     output.write(("\n".join(lines) + "\n").encode("utf-8", "surrogatepass"))
         except storage.LogStoreError as error:

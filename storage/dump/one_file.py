@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import CorruptSnapshotError
-from ..filesystem import FileSystem, LocalFileSystem
+from ..filesystem import FileSystem, LocalFileSystem, MadeFileSystem
 from ..format.files import file_names
 from ..paths import local_path
 from .indexes import IndexDump, dump_snapshot, dump_txn_index
@@ -24,7 +24,8 @@ def dump_file(
     Raises StorageError for an unreadable file, NotALogDirError for a name that no segment can have, and
     CorruptionError, with path and position, for damage that ends the reading, after all lines before it.
     """
-    path, layout = local_path(path), LAYOUTS[options.format]
+    layout = LAYOUTS[options.format]
+    path = path if isinstance(filesystem, MadeFileSystem) else local_path(path)
     yield [layout.note(f"Dumping {path}")]
     dump = DUMPS.get(_suffix(path))
     if dump is None:

@@ -133,6 +133,18 @@ def test_the_output_is_the_same(
         assert re.sub(pattern, "", one.replace(URL, directory)) == re.sub(pattern, "", other)
 
 
+def test_files_of_an_object_store_are_dumped_as_those_of_a_directory(
+    directory: str, stores: ServedStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.serve(monkeypatch)
+    for file in ("pay-0/00000000000000000000.log", "orders-0/00000000000000000000.timeindex"):
+        one, other = (
+            commitlog("dump-log", "--print-data-log", "--files", f"{each}/{file}") for each in (directory, URL)
+        )
+        assert (other.code, other.stdout.replace(URL, directory)) == (0, one.stdout)
+        assert one.stdout.count("\n") > 1
+
+
 def test_every_exception_has_a_command_that_needs_it() -> None:
     assert EXCEPTIONS.keys() <= set(SAME)
 
