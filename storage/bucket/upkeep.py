@@ -11,12 +11,17 @@ Part = Slice | Segment
 """What has some of a partition's offsets."""
 
 
-def parts_of(state: State, topic_id: str, partition: int) -> list[Part]:
-    """Returns what has the offsets of a partition, from the first to the last; nothing if the partition is gone."""
-    if (topic_id, partition) not in state.partitions:
+def parts_of(state: State, topic_id: str, partition: int, base: int = 0, end: int = 2**63 - 1) -> list[Part]:
+    """Returns what has the offsets of a partition and begins at ``base`` or above, and below ``end``, in order.
+
+    Nothing if the partition is gone.
+    """
+    found = state.partitions.get((topic_id, partition))
+    if found is None:
         return []
-    segments = state.partitions[topic_id, partition].segments
-    return sorted([*state.slices(topic_id, partition), *segments], key=lambda part: part.base)
+    first, last = found.segment_range(base, end)
+    parts = [*state.slices(topic_id, partition, base, end), *found.segments[first:last]]
+    return sorted(parts, key=lambda part: part.base)
 
 
 def replace_parts(
@@ -34,8 +39,8 @@ def replace_parts(
     """
     if segment.uuid in state.void:
         return None
-    found = [part for part in parts_of(state, topic_id, partition) if part.base < segment.end]
     wanted = [*before, *replaced]
+    found = parts_of(state, topic_id, partition, wanted[0].base, segment.end)
     count = min(len(found), len(wanted))
     if count < len(replaced) or found[-count:] != wanted[-count:]:
         return None

@@ -114,11 +114,12 @@ class State:
     def __post_init__(self) -> None:
         self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
 
-    def slices(self, topic_id: str, partition: int) -> list[Slice]:
-        """Returns the slices of a partition by their offsets."""
+    def slices(self, topic_id: str, partition: int, base: int = 0, end: int = 2**63 - 1) -> list[Slice]:
+        """Returns the slices of a partition whose base is at ``base`` or above, and below ``end``, by their offsets."""
+        found = self.partitions[topic_id, partition]
+        first, last = found.slice_range(base, end)
         return [
-            Slice(base, self._key(number), *rest)
-            for base, number, *rest in self.partitions[topic_id, partition].slices.table.tolist()
+            Slice(start, self._key(number), *rest) for start, number, *rest in found.slices.table[first:last].tolist()
         ]
 
     def _key(self, number: int) -> str:
