@@ -107,6 +107,7 @@ def test_the_java_consumer_reads_what_was_sent(target: str, tmp_path: Path) -> N
             settings = {"metadata.broker.list": bootstrap, "request.required.acks": -1, "producer.type": "async"}
             send({**settings, "compression.codec": codec}, topic)
             assert by_key(texts(bootstrap, topic)) == wanted()
+        create_topics(bootstrap, {"whole": Topic()})
         whole = Record(b"v", b"k", (("h", b"1"),), 1_600_000_000_000)
         with Producer({"bootstrap.servers": bootstrap}) as producer:
             producer.send(ProducerData("whole", None, whole))
