@@ -45,6 +45,7 @@ class OldWireConnector:
         self._store = _store(config, self._registry)
         self._committing = threading.Lock()  # one commit at a time
         self._progress = Progress()
+        self._tasks: dict[Partition, FetchTask] = {}  # those that are owned
         self._queues: dict[tuple[str, int], ChunkQueue] = {}  # by topic, or "" with a filter, and number of the stream
         self._member: GroupMember[Prepared] | None = None
         self._closing = threading.Event()
@@ -88,6 +89,7 @@ class OldWireConnector:
             except LogStoreError as error:
                 logger.warning("offsets are not committed: %s", error)
         self._progress.clear()
+        self._tasks = {}
 
     def prepare(self, partitions: Collection[Partition]) -> Prepared | None:
         given = self._given(partitions)
@@ -100,7 +102,8 @@ class OldWireConnector:
 
     def start(self, owned: Mapping[Partition, Stream], prepared: Prepared) -> None:
         self._progress.set(prepared)
-        self._fetchers.start({each: FetchTask(prepared[each], self._queue(each, to)) for each, to in owned.items()})
+        self._tasks = {each: FetchTask(prepared[each], self._queue(each, to)) for each, to in owned.items()}
+        self._fetchers.start(self._tasks)
 
     def _queue(self, partition: Partition, stream: Stream) -> ChunkQueue:
         found = self._queues.get((partition.topic, stream.number))
@@ -132,16 +135,16 @@ class OldWireConnector:
                 logger.warning("offsets are not committed: %s", error)
 
     def rewind(self, offsets: Mapping[Any, int]) -> None:
-        owned = self._progress.owned()
+        tasks = self._tasks
         wanted = {Partition(*each): offset for each, offset in offsets.items()}
         for partition in wanted:
-            if partition not in owned:
+            if partition not in tasks:
                 raise ClientError(f"{partition} is not read by this consumer now")
         for partition, offset in wanted.items():
-            for queue in self._queues.values():
-                with queue.lock:
-                    queue.drop([partition])
-                    owned[partition].begin_at(offset)
+            progress, queue = tasks[partition]
+            with queue.lock:  # a fetcher that has asked from elsewhere puts nothing any more
+                queue.drop([partition])
+                progress.begin_at(offset)
         self._fetchers.wake()
 
     def positions(self) -> dict[Partition, int]:

@@ -208,6 +208,21 @@ def test_a_program_that_keeps_its_offsets_begins_and_rewinds_where_it_says(clust
             connector.rewind({("t", 7, cluster.broker): 0})
 
 
+def test_a_rewind_beside_other_streams_brings_each_message_once_more(cluster: OldCluster) -> None:
+    cluster.create("t", 3)
+    for partition in range(3):
+        for number in range(20):
+            cluster.produce("t", [b"%d" % number], partition)
+    with cluster.connect(fetch_size=60, queuedchunks_max=1) as connector:
+        streams = connector.create_message_streams({"t": 3})["t"]
+        for stream in streams:
+            first, *_ = list(islice(stream, 20))
+            for _ in range(5):
+                connector.rewind({("t", first.partition, cluster.broker): first.offset})
+                assert values(stream, 7) == numbers(0, 7)
+            assert values(stream, 13) == numbers(7, 20)
+
+
 def test_a_message_larger_than_a_fetch_comes_whole(cluster: OldCluster) -> None:
     cluster.create("t")
     cluster.produce("t", [b"small"])
