@@ -20,7 +20,7 @@ def parts_of(state: State, topic_id: str, partition: int, base: int = 0, end: in
     if found is None:
         return []
     first, last = found.segment_range(base, end)
-    parts = [*state.slices(topic_id, partition, base, end), *found.segments[first:last]]
+    parts: list[Part] = [*state.slices(topic_id, partition, base, end), *found.segments[first:last]]
     return sorted(parts, key=lambda part: part.base)
 
 
