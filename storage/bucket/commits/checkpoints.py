@@ -158,7 +158,8 @@ def _read_tables(state: State, fields: Fields, rest: memoryview) -> None:
     if sum(sizes) != len(rest):
         raise CorruptionError(f"{len(rest)} bytes of tables, where its head names {sum(sizes)}")
     parts = list(_divided(rest, sizes))
-    state.writes = [bytes(parts[0][at : at + 16]).hex() for at in range(0, sizes[0], 16)]
+    ids = parts[0].hex()
+    state.writes = [ids[at : at + 32] for at in range(0, len(ids), 32)]
     state.objects = Rows(OBJECT_COLUMNS, decode_rows(parts[1], objects, OBJECT_COLUMNS))
     numbers = decode_rows(parts[3], segments, _SEGMENT_COLUMNS)
     found = [_segment(row, parts[4][_UIDS * at : _UIDS * (at + 1)]) for at, row in enumerate(numbers.tolist())]

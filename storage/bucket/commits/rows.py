@@ -8,6 +8,7 @@ from ...errors import CorruptionError
 from ...format.tables import Int64s
 
 _CAPACITY_MIN = 8
+_PLANES = 8  # bytes of a number
 
 
 class Rows:
@@ -41,18 +42,30 @@ class Rows:
 
 
 def encode_rows(rows: Int64s) -> bytes:
-    """Returns rows as differences from the row before, in planes of bytes, which compress well; 8 bytes a number."""
-    steps = np.diff(rows, axis=0, prepend=np.zeros((1, rows.shape[1]), np.int64))  # wraps around, as the sum does
-    zigzag = (steps << 1) ^ (steps >> 63)
-    planes = np.ascontiguousarray(zigzag.T, dtype="<i8").view(np.uint8).reshape(rows.shape[1], len(rows), 8)
-    return planes.transpose(0, 2, 1).tobytes()
+    """Returns rows as differences from the row before, in planes of bytes, which compress well; 8 bytes a number.
+
+    Column by column, and only the planes that are not all zero: nearly all differences are small.
+    """
+    planes = np.zeros((rows.shape[1], _PLANES, len(rows)), np.uint8)
+    for column, own in zip(rows.T, planes, strict=True):
+        steps = np.diff(column, prepend=np.int64(0))  # wraps around, as the sum does
+        zigzag = ((steps << 1) ^ (steps >> 63)).view(np.uint64)
+        for number in range(-(-int(zigzag.max(initial=0)).bit_length() // 8)):
+            own[number] = (zigzag >> np.uint64(8 * number)).astype(np.uint8)
+    return planes.tobytes()
 
 
 def decode_rows(data: memoryview, count: int, columns: int) -> Int64s:
     """Returns what :func:`encode_rows` was given. Raises CorruptionError if ``data`` has another size."""
-    if len(data) != count * columns * 8:
+    if len(data) != count * columns * _PLANES:
         raise CorruptionError(f"{len(data)} bytes cannot be {count} rows of {columns} numbers")
-    planes = np.frombuffer(data, np.uint8).reshape(columns, 8, count).transpose(0, 2, 1)
-    zigzag = np.ascontiguousarray(planes).view("<i8").reshape(columns, count).astype(np.int64)
-    steps = ((zigzag >> 1) & np.int64(2**63 - 1)) ^ -(zigzag & 1)
-    return np.ascontiguousarray(np.cumsum(steps, axis=1).T)
+    planes = np.frombuffer(data, np.uint8).reshape(columns, _PLANES, count)
+    rows = np.empty((count, columns), np.int64)
+    for column, own in enumerate(planes):
+        zigzag = own[0].astype(np.uint64)
+        for number in range(1, _PLANES):
+            if own[number].any():
+                zigzag |= own[number].astype(np.uint64) << np.uint64(8 * number)
+        steps = (zigzag >> np.uint64(1)).view(np.int64) ^ -(zigzag & np.uint64(1)).view(np.int64)
+        np.cumsum(steps, out=rows[:, column])
+    return rows

@@ -154,14 +154,15 @@ class State:
 
     def forget_unnamed(self) -> None:
         """Drops objects and writes that no slice names any more; keeps the order of the others."""
-        named, numbers = np.unique(self._slice_numbers(), return_inverse=True)
-        objects = self.objects.table[named]
+        is_named = np.zeros(len(self.objects), bool)
+        is_named[self._slice_numbers()] = True
+        if is_named.all():
+            return
+        objects, numbers = self.objects.table[is_named], np.cumsum(is_named) - 1
         kept, objects[:, 0] = np.unique(objects[:, 0], return_inverse=True)
-        start = 0
         for partition in self.partitions.values():
             table = partition.slices.table
-            table[:, OBJECT] = numbers[start : start + len(table)]
-            start += len(table)
+            table[:, OBJECT] = numbers[table[:, OBJECT]]
         self.objects = Rows(OBJECT_COLUMNS, objects)
         self.writes = [self.writes[number] for number in kept.tolist()]
 
