@@ -35,12 +35,12 @@ class SliceBytes:
         self._next = end
         first, last = self._slice_at(position), self._slice_at(end - 1)
         self._begin(position, end, ahead)
+        found: Bytes = np.empty(end - position, np.uint8)
         starts = self._segment.starts
-        pieces = [
-            self._read_slice(index, max(0, position - int(starts[index])), min(end, int(starts[index + 1])))
-            for index in range(first, last + 1)
-        ]
-        return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+        for index in range(first, last + 1):
+            start, stop = max(position, int(starts[index])), min(end, int(starts[index + 1]))
+            self._read_slice(index, start - int(starts[index]), found[start - position : stop - position])
+        return found.data
 
     def _slice_at(self, position: int) -> int:
         return int(np.searchsorted(self._segment.starts, position, side="right")) - 1
@@ -68,24 +68,29 @@ class SliceBytes:
         length = min(PART_BYTES, int(row[BYTES]) - start)
         return Part(self._segment.key(index), int(row[POSITION]) + start, length, self._segment.object_size(index))
 
-    def _read_slice(self, index: int, first: int, end_position: int) -> memoryview:
-        """Returns bytes of a slice, from the position ``first`` in it to ``end_position`` in the ``.log``."""
-        end = end_position - int(self._segment.starts[index])
+    def _read_slice(self, index: int, first: int, into: Bytes) -> None:
+        """Fills ``into`` with the bytes of a slice from the position ``first`` in it on."""
+        end = first + len(into)
         starts = self._batch_starts(index)
         low, high = _around(starts, first), _around(starts, end)
         from_, to = (first if low is None else low), (end if high is None else high + OFFSET_BYTES)
         to = min(to, int(self._segment.slices[index, BYTES]))
-        data = np.frombuffer(bytearray(self._raw(index, from_, to)), np.uint8)
+        data = into if to - from_ == len(into) else np.empty(to - from_, np.uint8)
+        self._copy(index, from_, data)
         inside = starts[np.searchsorted(starts, from_) : np.searchsorted(starts, to - OFFSET_BYTES, side="right")]
         _move(data, inside - from_, int(self._segment.slices[index, BASE]))
-        return data.data[first - from_ : end - from_]
+        if data is not into:
+            into[:] = data[first - from_ : end - from_]
 
-    def _raw(self, index: int, first: int, end: int) -> bytes:
+    def _copy(self, index: int, first: int, into: Bytes) -> None:
+        """Fills ``into`` with what the object has, offsets as they are there."""
+        end = first + len(into)
         numbers = range(first // PART_BYTES, (end - 1) // PART_BYTES + 1)
-        found = self._parts.get([self._part(index, number) for number in numbers])
-        data = found[0] if len(found) == 1 else b"".join(found)
-        start = numbers.start * PART_BYTES
-        return data[first - start : end - start]
+        parts = self._parts.get([self._part(index, number) for number in numbers])
+        for number, part in zip(numbers, parts, strict=True):
+            start = number * PART_BYTES
+            low, high = max(first, start), min(end, start + len(part))
+            into[low - first : high - first] = np.frombuffer(part, np.uint8)[low - start : high - start]
 
     def _batch_starts(self, index: int) -> Int64s:
         known = self._starts.get(index)
@@ -101,7 +106,8 @@ class SliceBytes:
         if row[BATCHES] == 1:
             return np.zeros(1, np.int64)
         if row[BYTES] <= PART_BYTES:
-            buffer: Bytes = np.frombuffer(self._raw(index, 0, int(row[BYTES])), np.uint8)
+            buffer: Bytes = np.empty(int(row[BYTES]), np.uint8)
+            self._copy(index, 0, buffer)
             return formats.scan(buffer).headers.table["position"].astype(np.int64)
         footer = self._footers(self._segment.key(index), self._segment.object_size(index))
         sizes = footer.sizes[[at for _, _, at, _ in footer.slices].index(int(row[POSITION]))]
