@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 
 from ..errors import CorruptionError, ObjectMissingError
 from .commits.applying import apply
@@ -33,10 +34,7 @@ def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]
     an expiry rule of the bucket may have deleted it. Raises ObjectStoreError.
     """
     state = _newest_checkpoint(store, log_id, attempts) or State(log_id)
-    head = find_head(lambda number: _exists(store, number, attempts), state.number)
-    _replay(store, state, head, attempts)
-    while (commit := read_commit(store, state.number + 1, attempts())) is not None:
-        apply(state, commit)
+    _replay(store, state, attempts)
     _check_end(store, state, attempts)
     return state
 
@@ -117,17 +115,25 @@ def _checkpoint(store: ObjectStore, number: int, attempts: Callable[[], Attempts
         return None
 
 
-def _replay(store: ObjectStore, state: State, head: int, attempts: Callable[[], Attempts]) -> None:
-    """Applies the commits up to ``head``, reading several at once."""
-    if head == state.number:
-        return
-    with ThreadPoolExecutor(min(AT_ONCE, head - state.number)) as threads:
-        for first in range(state.number + 1, head + 1, AT_ONCE):
-            numbers = range(first, min(first + AT_ONCE, head + 1))
-            for commit in threads.map(lambda number: read_commit(store, number, attempts()), numbers):
-                if commit is None:
-                    raise _hole(store, state)
+def _replay(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
+    """Applies the commits that follow, up to one that is not there; reads one, then two at once, then four, and so on.
+
+    So a log is read in few waits, and a state that is new in one request.
+    """
+    at_once = 1
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        while True:
+            numbers = range(state.number + 1, state.number + 1 + at_once)
+            found = [*threads.map(lambda number: read_commit(store, number, attempts()), numbers)]
+            for commit in takewhile(lambda each: each is not None, found):
+                assert commit is not None
                 apply(state, commit)
+            behind = found[state.number + 1 - numbers.start :]
+            if behind and not any(behind):
+                return
+            if behind and read_commit(store, state.number + 1, attempts()) is None:
+                raise _hole(store, state)  # it is no commit that was written just now, between the requests
+            at_once = min(2 * at_once, AT_ONCE)
 
 
 def _check_end(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:

@@ -47,10 +47,23 @@ def test_a_log_is_read_from_its_newest_checkpoint(store: MemoryStore) -> None:
     assert store.get(NEWEST, limit=100) == b'{"n": 300}'
     store.requests.clear()
     assert end_of(store) == 320
-    assert (
-        store.requests["get"] == 3 + 21 + 1
-    )  # hint, checkpoint and its commit; commits; the one that is not there yet
-    assert store.requests["head"] <= 15
+    assert store.requests["get"] == 3 + 21 + 10  # hint, checkpoint and its commit; commits; some not there yet
+    assert store.requests["head"] == 2
+
+
+def test_a_state_that_is_in_a_checkpoint_takes_one_look_for_more(store: MemoryStore) -> None:
+    store.delete([commit_key(number) for number in range(301, 322)])
+    store.requests.clear()
+    assert end_of(store) == 299
+    assert store.requests["get"] == 3 + 1
+
+
+@pytest.mark.parametrize("missing", [range(310, 315), range(318, 321)])
+def test_a_hole_of_several_commits_is_noticed(store: MemoryStore, missing: range) -> None:
+    store.delete([commit_key(number) for number in missing])
+    with pytest.raises(CorruptionError, match="missing") as raised:
+        commit_log(store)
+    assert raised.value.path == f"memory://bucket/{commit_key(missing.start)}"
 
 
 def test_a_look_at_nothing_new_is_one_request(store: MemoryStore) -> None:
