@@ -59,7 +59,7 @@ class Comparison:
 
     ratio: Ratio = Ratio.FASTER
     unit: str = "s"
-    """The unit of ``ours`` and ``theirs``: ``s`` or ``bytes``."""
+    """The unit of ``ours`` and ``theirs``: ``s``, ``bytes``, ``requests`` or ``dollars``."""
 
     work: Mapping[str, float] = field(default_factory=dict)
     """The work that ours cannot avoid, on one core: bytes, calls or rows, by the names of :mod:`benchmarks.limits`."""

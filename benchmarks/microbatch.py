@@ -6,7 +6,7 @@ One query runs both in turn: its ``foreachBatch`` function passes a micro-batch 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,7 +44,9 @@ def measure(setting: Setting) -> Iterator[Comparison]:
     )
 
 
-def in_turn(spark: SparkSession, directory: Path, writers: dict[str, Write], rounds: int) -> dict[str, Timing]:
+def in_turn(
+    spark: SparkSession, directory: Path, writers: Mapping[str, Write], rounds: int, warm_up: int = WARM_UP
+) -> dict[str, Timing]:
     """The timing of each writer; the micro-batches of one query go to the writers in turn."""
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     names = list(writers)
@@ -60,10 +62,10 @@ def in_turn(spark: SparkSession, directory: Path, writers: dict[str, Write], rou
         .trigger(processingTime="0 seconds")
         .start()
     )
-    while query.isActive and min(map(len, seconds.values())) < WARM_UP + rounds:
+    while query.isActive and min(map(len, seconds.values())) < warm_up + rounds:
         query.awaitTermination(1)
     query.stop()
-    return {name: Timing.of(each[WARM_UP : WARM_UP + rounds]) for name, each in seconds.items()}
+    return {name: Timing.of(each[warm_up : warm_up + rounds]) for name, each in seconds.items()}
 
 
 def _rows(spark: SparkSession) -> DataFrame:

@@ -16,7 +16,12 @@ from benchmarks.timing import Timing
 README = Path(__file__).with_name("README.md")
 COLUMNS = ("operation", "compared with", "result", "required", "goal", "", "ours", "theirs", "limit")
 RATIO_TEXTS = {Ratio.FASTER: "{:.2f}", Ratio.SLOWER: "{:.2f}", Ratio.EXTRA_MS: "{:.0f} ms"}
-SCALES = {"s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")), "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))}
+SCALES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
+    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")),
+    "requests": ((1.0, "requests"),),
+    "dollars": ((1.0, "$"),),
+}
 
 _HEAD = """\
 # Benchmarks
@@ -27,9 +32,11 @@ with the fastest and the slowest round in brackets. Compare the ratios rather th
 depend on the machine described below. Unless stated otherwise: 2,000,000 rows with 16-byte keys and
 100-byte values, 4 partitions, Spark `local[2]`. Where the alternative is tuned, and for streaming
 writes, our side is tuned too (docs/tuning.md); otherwise our side has its defaults.
+Object stores run on the machine of the benchmarks and share its cores; versitygw keeps files, and is built
+by Go once.
 
 ```
-make bench                                   run everything and write this page; 30 to 90 minutes
+make bench                                   run everything and write this page; 60 to 120 minutes
 make bench BENCH_ARGS="reading compaction"   run these parts only; other rows keep their results
 ```
 

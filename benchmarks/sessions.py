@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
@@ -20,16 +21,21 @@ from tests.support.spark.connector import connector_jars
 SESSIONS = 6
 NEAR_ROUNDS = 20  # times the rounds, over all sessions: figures this close need more rounds
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
 
 @contextmanager
-def closing_session() -> Iterator[SparkSession]:
+def closing_session(more: Mapping[str, str] | None = None, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
+    """A session with Delta; ``more`` settings and ``jars`` are added."""
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
         # All of it from the start: growing and shrinking the heap takes 300 ms of a core from the peer being timed.
         "spark.driver.extraJavaOptions": "-Xms2g -XX:+AlwaysPreTouch",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": connector_jars(),
+        "spark.jars": ",".join([connector_jars(), *jars]),
+        **(more or {}),
     }
     spark = spark_session("benchmarks", master="local[2]", settings=settings, delta=True)
     spark.dataSource.register(ReadyBatches)
@@ -55,7 +61,12 @@ def in_sessions(measure: Callable[[Setting], Seconds], setting: Setting) -> dict
     share = setting._replace(rounds=max(1, setting.rounds * NEAR_ROUNDS // SESSIONS))
     found: Seconds = {}
     for _ in range(SESSIONS):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-            for name, seconds in process.submit(measure, share).result().items():
-                found.setdefault(name, []).extend(seconds)
+        for name, seconds in in_own_process(measure, share).items():
+            found.setdefault(name, []).extend(seconds)
     return {name: Timing.of(seconds) for name, seconds in found.items()}
+
+
+def in_own_process(measure: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+    """What ``measure``, a function of a module, returns in a new process, with an environment and JVM of its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(measure, *given, **named).result()

@@ -175,7 +175,7 @@ def _beside_floor(setting: Setting) -> Seconds:
     with closing_session() as spark, TemporaryDirectory(dir=setting.directory) as log:
         to_write = Rows(spark=spark, directory=setting.directory, log=log, numbers=count())
         run_often(_near(replace(to_write, source="input-few")).values(), WARM_UP_WRITES)
-        timed = _timed(to_write, _near(to_write))
+        timed = timed_writes(to_write, _near(to_write))
         for pair in FLOOR_OF.items():
             found |= seconds_in_turn({name: timed[name] for name in pair}, setting.rounds)
     return found
@@ -316,10 +316,11 @@ def _finish(to_write: Prepared, writer: DataStreamWriter, micro_batches: int) ->
 
 
 def _alternate(to_write: Prepared, peers: Peers, rounds: int) -> dict[str, Timing]:
-    return alternate_told(_timed(to_write, peers), rounds)
+    return alternate_told(timed_writes(to_write, peers), rounds)
 
 
-def _timed(to_write: Rows, peers: Peers) -> dict[str, Callable[[], float]]:
+def timed_writes(to_write: Rows, peers: Peers) -> dict[str, Callable[[], float]]:
+    """Peers that write, as calls that return their seconds; what the machine writes beside them is awaited first."""
     return {name: partial(_time_write, to_write.directory, run) for name, run in peers.items()}
 
 
