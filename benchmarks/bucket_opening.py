@@ -7,7 +7,6 @@ as the files that it would make of them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from benchmarks.bucket_servers import BUCKET, versitygw
+from benchmarks.bucket_servers import BUCKET, reach
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing, alternate, time_call
 from pyspark_commitlog.storage import CommitLog, LogManager, open_root
@@ -33,7 +32,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     commit_key,
 )
 from pyspark_commitlog.storage.bucket.commits.state import State
-from tests.support.stores.seaweed import SeaweedFS
+from tests.support.stores.versity import VersityGateway
 
 COMMITS, PARTITIONS, TASKS = 100_000, 4, 2
 RECORDS, SLICE_BYTES = 125, 12_000  # of a slice
@@ -46,9 +45,9 @@ Keep = Callable[[str, bytes], None]
 
 def measure(setting: Setting) -> Iterator[Comparison]:
     home, commits = setting.directory / "versitygw", setting.sized(COMMITS)
-    with versitygw(home) as port:
-        os.environ.update(SeaweedFS(Path(), port=port).environment())
-        kept, checkpoint = _write_log(home / BUCKET / "log", commits)
+    with VersityGateway(home) as store:
+        reach(store.port)
+        kept, checkpoint = _write_log(home / "buckets" / BUCKET / "log", commits)
         without = Timing.of([time_call(_open)])
         kept(checkpoint_key(commits), checkpoint)
         kept(NEWEST, f'{{"n": {commits}}}'.encode())

@@ -42,7 +42,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
 def _measured(server: str, setting: Setting) -> dict[str, Timing]:
     """Measure on one server, in a process that has no session yet."""
     log = str(setting.directory / f"log-{server}")
-    with SERVERS[server](setting.directory / server) as port, session_on(port) as spark:
+    with SERVERS[server](setting.directory / server) as store, session_on(store.port) as spark:
         peers: Peers = {}
         for ours, theirs in CODECS.items():
             peers |= _written(spark, str(setting.directory / "input"), log, ours, theirs)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from benchmarks.bucket_servers import BUCKET, SERVERS, counting, session_on, versitygw
+from benchmarks.bucket_servers import BUCKET, SERVERS, session_on
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.floors import PARTITIONS
 from benchmarks.microbatch import ROWS, WARM_UP, Write, in_turn
@@ -26,6 +26,8 @@ from benchmarks.sessions import in_own_process
 from benchmarks.timing import Timing, alternate_told
 from benchmarks.writing import OPERATION, ROWS_A_FILE, Peers, Rows, timed_writes, write_files
 from pyspark_commitlog import commitlog_sink
+from tests.support.stores.proxies import Proxy
+from tests.support.stores.versity import VersityGateway
 
 LOG, TABLES = f"s3://{BUCKET}/log", f"s3a://{BUCKET}"
 CODECS = {"lz4": "snappy", "none": "none"}  # ours, and Delta's
@@ -74,7 +76,7 @@ def _rows_of(
 def _measured(server: str, setting: Setting) -> Found:
     """Measure on one server, in a process that has no session yet."""
     home, log = setting.directory / server, str(setting.directory / f"log-{server}")
-    with SERVERS[server](home) as port, session_on(port) as spark:
+    with SERVERS[server](home) as store, session_on(store.port) as spark:
         to_write = Rows(spark=spark, directory=setting.directory, log=log, numbers=count())
         found = alternate_told(timed_writes(to_write, _peers(to_write)), setting.rounds)
         writers = {**_writers(), "posix": _sink(log, "small")}
@@ -139,11 +141,12 @@ def _price(requests: list[Request]) -> float:
 def _counted(setting: Setting) -> dict[str, list[list[Request]]]:
     """The requests of micro-batches, by writer; the first ones, which create topic and table, do not count."""
     directory = setting.directory / "counted"
-    with versitygw(directory) as port, counting(port) as proxy, session_on(proxy.port) as spark:
+    with VersityGateway(directory) as store, Proxy(store.port) as proxy, session_on(proxy.port) as spark:
         found: dict[str, list[list[Request]]] = {}
         writers = {name: _counting(proxy.requests, found.setdefault(name, []), w) for name, w in _writers().items()}
-        in_turn(spark, directory, writers, setting.sized(COUNTED), setting.sized(WARM_UP))
-    return {name: batches[-setting.sized(COUNTED) :] for name, batches in found.items()}
+        counted, warm_up = setting.sized(COUNTED), setting.sized(WARM_UP)
+        in_turn(spark, directory, writers, counted, warm_up)
+    return {name: batches[warm_up : warm_up + counted] for name, batches in found.items()}
 
 
 def _counting(requests: list[Request], found: list[list[Request]], write: Callable[[DataFrame, int], object]) -> Write:
