@@ -30,7 +30,7 @@ from .task import TaskWriter, WritePlan
 
 BATCH_ID = "streaming.sql.batchId"  # Spark's property of the thread that calls foreachBatch
 ATTEMPTS = 3  # to write a micro-batch, before the query fails
-_CANCELLED = "cancelled"  # in Spark's errors about a job that was stopped on purpose
+_STOPPED = ("cancelled", "java.lang.InterruptedException")  # in Spark's errors about what was stopped on purpose
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ class _MicroBatch:
                 logger.info("batch %d: %s; writing it and later ones by mapInArrow", self._progress.version, error)
                 self._writer.has_long_rows = True
             except _failures() as error:
-                if attempt == ATTEMPTS or _CANCELLED in str(error):
+                if attempt == ATTEMPTS or any(each in str(error) for each in _STOPPED):
                     raise
                 logger.warning("batch %d, attempt %d: %s", self._progress.version, attempt, error)
                 attempt += 1

@@ -2,7 +2,7 @@
 
 On disk after each step: the topics, without records; some ``.log`` files of a partition, perhaps the last one in part;
 all files of a partition, and its entries in the checkpoints, so that it can be opened. Killed before the end, the copy
-must be made anew, in another directory.
+must begin again, in another directory.
 """
 
 from __future__ import annotations

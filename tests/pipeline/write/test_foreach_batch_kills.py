@@ -19,6 +19,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
 from pyspark_commitlog import Destination
 from pyspark_commitlog.pipeline.write.answers import Answer
@@ -231,6 +232,20 @@ class TestTasks:
         written = driver.write(0)
         assert sum(each.records for each in written) == len(expected(1))
         assert driver.content() == expected(1)
+
+    @pytest.mark.parametrize("said", ["Job 3 cancelled part of cancelled job group", "java.lang.InterruptedException"])
+    def test_a_query_that_is_stopped_is_not_written_again(self, log_dir: str, said: str) -> None:
+        rounds: list[int] = []
+
+        def stopped(_run: Run, _function: Function) -> list[Any]:
+            rounds.append(1)
+            raise PySparkException(said)
+
+        driver = Driver(log_dir)
+        with pytest.raises(PySparkException, match=said):
+            driver.write(0, around=stopped)
+        assert len(rounds) == 1
+        assert driver.content() == expected(0)
 
     def test_batch_that_is_refused_again_and_again_fails_the_query(
         self, log_dir: str, monkeypatch: pytest.MonkeyPatch
