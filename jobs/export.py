@@ -5,6 +5,7 @@
     spark-submit jobs/export.py to-table --log-dir DIR --topic 'flights,weather' --table 'data/{topic}' \\
         --checkpoint 'checkpoints/{topic}' --from-time 2026-11-01
     spark-submit jobs/export.py to-table --log-dir DIR --topic flights --table-format parquet --table PATH
+    spark-submit jobs/export.py to-table --consumer.config FILE --topic flights --table PATH
 
 Copies all there is now; with --every, also what is added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the
 current micro-batch, and resumes with the next one when started again. Exit code 0: everything was copied, or it was
@@ -20,7 +21,7 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.delta import PARQUET, advice, each_topic, load_parquet, parser, query
+from pyspark_commitlog.pipeline.delta import advice, each_topic, is_load, load, parser, query
 from pyspark_commitlog.pipeline.job import Run, errors_apart, run_together
 from pyspark_commitlog.storage import LogStoreError
 
@@ -49,10 +50,7 @@ class Export:
             print(f"export: {error}", file=sys.stderr)
             return 1
         spark = SparkSession.builder.appName(f"export {options.topic}, {options.direction}").getOrCreate()
-        if options.direction == "to-table" and options.table_format == PARQUET:
-            finished = self._load_all(spark)
-        else:
-            finished = self._run_queries(spark)
+        finished = self._load_all(spark) if is_load(options) else self._run_queries(spark)
         if self.failed:
             return 1
         print(DONE if finished else "Stopped between two micro-batches; the next run resumes there.")
@@ -62,7 +60,7 @@ class Export:
     def _load_all(self, spark: SparkSession) -> bool:
         for topic, options in self.topics.items():
             try:
-                print(f"  {topic}: {load_parquet(spark, options)}", flush=True)
+                print(f"  {topic}: {load(spark, options)}", flush=True)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
         return True

@@ -8,10 +8,10 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .export import (
-        PARQUET as PARQUET,
         advice as advice,
         each_topic as each_topic,
-        load_parquet as load_parquet,
+        is_load as is_load,
+        load as load,
         parser as parser,
         query as query,
     )
@@ -20,7 +20,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "export": ["PARQUET", "advice", "each_topic", "load_parquet", "parser", "query"],
+            "export": ["advice", "each_topic", "is_load", "load", "parser", "query"],
             "tables": ["changes_to_records", "table_sink"],
         },
     )

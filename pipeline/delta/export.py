@@ -6,22 +6,26 @@ import argparse
 import json
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ...clients.sources import sources_of
+from ...clients.topic_filters import Whitelist
 from ...storage import (
     INTERNAL_TOPICS,
     ConfigOverrides,
     InvalidConfigError,
     LogManager,
     TopicPartition,
+    UnknownTopicOrPartitionError,
     parse_names,
     parse_pairs,
     select_partitions,
 )
-from ..job import Parser
+from ..job import Parser, properties
 from ..read import Mode as ReadMode
 from ..rows import (
     LATEST,
@@ -34,8 +38,12 @@ from ..rows import (
 )
 from ..values import Serde
 from ..write import commitlog_sink
+from .loads.broker_log import BrokerLog
+from .loads.delta_load import DeltaLoad
+from .loads.parquet_load import ParquetLoad
+from .loads.topic_load import Loaded
+from .loads.topic_log import DirectoryLog, TopicLog
 from .parquet_folder import ParquetFolder
-from .parquet_load import Loaded, ParquetLoad
 from .points import FROM_OFFSETS, FROM_TIME, Points, Wanted, asked_offsets, listed
 from .reload import load_again
 from .tables import Mode, TableSink, absolute, changes_to_records, starting_offsets, table_sink
@@ -63,6 +71,10 @@ _TOPIC = (
 _TABLE_FORMAT = (
     "delta, or parquet: a folder of Parquet files with a file of offsets, loaded once to the end without a checkpoint; "
     "read PATH/current (default: delta)"
+)
+_CONSUMER = (
+    "in place of --log-dir: load from the brokers of any Kafka, by a file with bootstrap.servers, or zookeeper.connect "
+    "for Kafka 0.8, and other settings of a consumer; each run loads up to the end, without a checkpoint"
 )
 _STARTING = (
     'where to begin with a new checkpoint: \'{"flights": {"0": 7}}\', earliest or latest; partitions that are not '
@@ -99,6 +111,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _add_to_table(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--consumer.config", dest="consumer_config", metavar="FILE", help=_CONSUMER)
     command.add_argument("--table-format", default=DELTA, choices=[DELTA, PARQUET], help=_TABLE_FORMAT)
     command.add_argument(
         "--mode",
@@ -142,7 +155,7 @@ class _Joined(argparse.Action):
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    add("--log-dir", help="the log directory, as in Kafka's log.dirs")
     add("-t", "--topic", "--topics", required=True, action=_Joined, metavar="NAMES", help=_TOPIC)
     add("--table", required=True, metavar="PATH", help="the table; with several topics, each its own: data/{topic}")
     add("--checkpoint", metavar="DIR", help="the query's checkpoint, from which it resumes; for Delta tables")
@@ -172,12 +185,38 @@ def each_topic(options: argparse.Namespace) -> list[argparse.Namespace]:
 
 def _topics(options: argparse.Namespace) -> list[str]:
     names = parse_names("--topic", [options.topic])
+    if (options.log_dir is None) == (_consumer(options) is None):
+        raise InvalidConfigError("name the log: a directory with --log-dir, or brokers with --consumer.config")
     if options.direction == "to-topic":  # they may be new
         return names
+    if options.log_dir is None:
+        with closing(sources_of(_settings(options)).open()) as source:
+            return _matching(names, [each.name for each in source.topics()])
     with LogManager.open(options.log_dir) as manager:
         selection = select_partitions(manager, names, ConfigOverrides())
     found = {each.topic for each in selection.partitions}
     return sorted(found - (set(INTERNAL_TOPICS) - set(names)))
+
+
+def _consumer(options: argparse.Namespace) -> str | None:
+    return cast("str | None", getattr(options, "consumer_config", None))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the settings of a consumer in the file; a group is of no use to a load."""
+    given = properties("--consumer.config", options.consumer_config)
+    return {name: value for name, value in given.items() if name != "group.id"}
+
+
+def _matching(names: list[str], there: list[str]) -> list[str]:
+    """Returns the topics whose whole names match one of ``names``. Raises UnknownTopicOrPartitionError for no match."""
+    found: set[str] = set()
+    for name in names:
+        matching = [name] if name in there else [each for each in there if Whitelist(name).allows(each)]
+        if not matching:
+            raise UnknownTopicOrPartitionError(f"the brokers have no topic {name!r}; they have {', '.join(there)}")
+        found |= set(matching)
+    return sorted(found)
 
 
 def _check_exported(flag: str, text: str | None, topics: list[str]) -> None:
@@ -219,18 +258,36 @@ def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
     return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
 
 
-def load_parquet(spark: SparkSession, options: argparse.Namespace) -> Loaded:
-    """Loads one topic into a folder of Parquet files. Raises InvalidConfigError, and the errors of ``ParquetLoad``."""
-    given = [name for name, default in _OF_QUERIES.items() if getattr(options, name) != default]
+def is_load(options: argparse.Namespace) -> bool:
+    """Whether the options ask for a load to the end, not for a query with a checkpoint."""
+    return options.direction == "to-table" and (options.table_format == PARQUET or options.log_dir is None)
+
+
+def load(spark: SparkSession, options: argparse.Namespace) -> Loaded:
+    """Loads one topic to its end. Raises InvalidConfigError, and the errors of ``ParquetLoad`` and ``DeltaLoad``."""
+    is_delta = options.table_format == DELTA
+    allowed = {"bad_records"} if is_delta else set()
+    given = [name for name, default in _OF_QUERIES.items() if getattr(options, name) != default and name not in allowed]
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        how = "--consumer.config" if is_delta else "--table-format parquet"
+        where = "" if is_delta else ", and the next offsets are stored beside the rows"
         raise InvalidConfigError(
-            f"--table-format parquet takes no {flags}: a load adds one row for each new record, up to the end of the "
-            "log, and the next offsets are stored beside the rows; --from-time and --from-offsets say where to begin"
+            f"{how} takes no {flags}: a load adds one row for each new record, up to the end of the log{where}; "
+            "--from-time and --from-offsets say where to begin"
         )
     wanted, reading = Wanted(options.from_time, options.from_offsets), _given(mode=_read_mode(options))
-    folder = ParquetFolder(options.table)
-    return ParquetLoad(spark, options.log_dir, options.topic, folder, _serde(options), wanted, reading).run()
+    log = _log(options)
+    if not is_delta:
+        return ParquetLoad(spark, log, _serde(options), wanted, reading, ParquetFolder(options.table)).run()
+    sink = table_sink(path=options.table, serde=_serde(options), badRecords=options.bad_records)
+    return DeltaLoad(spark, log, _serde(options), wanted, reading, sink).run()
+
+
+def _log(options: argparse.Namespace) -> TopicLog:
+    if options.log_dir is None:
+        return BrokerLog(_settings(options), options.topic)
+    return DirectoryLog(options.log_dir, options.topic)
 
 
 def _read_mode(options: argparse.Namespace) -> str | None:

@@ -38,10 +38,10 @@ def check_same_log(manager: LogManager, topic: str, last: LastRow, path: str) ->
     row = f"table {path} has a row from offset {last.offset} of {topic}-{last.partition}"
     with manager.open_reader(topic, last.partition) as reader:
         if last.offset >= reader.log_end_offset:
-            raise _other_log(f"{row}, but the log in {manager.directory} ends at {reader.log_end_offset}")
+            raise other_log(f"{row}, but the log in {manager.directory} ends at {reader.log_end_offset}")
         found = _time_at(reader, last.offset)
     if None not in (found, last.timestamp_ms) and found != last.timestamp_ms:
-        raise _other_log(
+        raise other_log(
             f"{row} with the time {last.timestamp_ms} ms, but the record there in the log in {manager.directory} has "
             f"the time {found} ms"
         )
@@ -58,7 +58,8 @@ def _time_at(reader: LogReader, offset: int) -> int | None:
     return int(found[0].timestamps[0]) if found else None
 
 
-def _other_log(what: str) -> ProgressMismatchError:
+def other_log(what: str) -> ProgressMismatchError:
+    """Returns the error for rows that did not come from the log that is given now; ``what`` shows it."""
     return ProgressMismatchError(
         f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
         "would skip records. Put back the log that belongs to the table, or export to another table"

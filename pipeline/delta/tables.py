@@ -115,9 +115,33 @@ class TableSink:
             rows = in_table(session, self.path, to_rows(good, self.serde))
             if not differ(session.read.format("delta").load(self.path).where(where), rows):
                 return False
-            writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
-            writer.option("userMetadata", f"loaded again where {where}").save(self.path)
+            self._overwrite(rows, where, "loaded again")
         return True
+
+    def load(self, records: DataFrame, where: str) -> None:
+        """As :meth:`replace`, for records that are new: does not compare them, and creates the table if it is missing.
+
+        Raises the errors of :meth:`replace`.
+        """
+        session = records.sparkSession
+        with self._good(records, None) as good:
+            rows = self._rows(good)
+            self._create(rows, {_MODE_PROPERTY: self.mode.value})
+            check_mode(self.path, properties_of(session, self.path), self.mode)
+            self._overwrite(in_table(session, self.path, rows), where, "loaded")
+
+    def _overwrite(self, rows: DataFrame, where: str, what: str) -> None:
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer.option("userMetadata", f"{what} where {where}").save(self.path)
+
+    def _create(self, rows: DataFrame, properties: Mapping[str, str]) -> None:
+        """Creates the table if it is missing."""
+        if not DeltaTable.isDeltaTable(rows.sparkSession, self.path):
+            builder = DeltaTable.createIfNotExists(rows.sparkSession).location(self.path)
+            builder = builder.addColumns(nullable(rows.drop(DELETED).schema))
+            for name, value in {"delta.enableChangeDataFeed": "true", **properties}.items():
+                builder = builder.property(name, value)
+            builder.execute()
 
     @contextmanager
     def _good(self, records: DataFrame, version: int | None) -> Iterator[DataFrame]:
@@ -156,12 +180,7 @@ class TableSink:
         :meth:`TableProgress.check`, and InvalidConfigError for a table of the other mode.
         """
         session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
-        if not DeltaTable.isDeltaTable(session, self.path):
-            builder = DeltaTable.createIfNotExists(session).location(self.path)
-            builder = builder.addColumns(nullable(rows.drop(DELETED).schema))
-            for name, value in {"delta.enableChangeDataFeed": "true", **wanted}.items():
-                builder = builder.property(name, value)
-            builder.execute()
+        self._create(rows, wanted)
         found = properties_of(session, self.path)
         check_mode(self.path, found, self.mode)
         progress = TableProgress(session, self.path, run, batch_id)

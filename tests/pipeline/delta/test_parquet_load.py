@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pyspark_commitlog.pipeline.delta import parquet_folder
-from pyspark_commitlog.pipeline.delta.export import each_topic, load_parquet, parser
+from pyspark_commitlog.pipeline.delta.export import each_topic, load as load_topic, parser
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
 from pyspark_commitlog.storage import (
     CorruptionError,
@@ -46,7 +46,7 @@ class Load:
     def run(self, *flags: str) -> str:
         given = ["--log-dir", self.topic.log_dir, "--topic", "t", "--table", str(self.path)]
         (options,) = each_topic(parser("").parse_args(["to-table", *given, "--table-format", "parquet", *JSON, *flags]))
-        return str(load_parquet(self.topic.spark, options))
+        return str(load_topic(self.topic.spark, options))
 
     def rows(self) -> list[tuple[int, int, int]]:
         return rows_of(self.topic.spark, self.path / "current")

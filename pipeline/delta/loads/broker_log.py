@@ -1,0 +1,172 @@
+"""BrokerLog: a topic of any Kafka, read by tasks that fetch whole batches from the leader of a partition.
+
+A task is a range of offsets of one partition. Each connects to the brokers itself, as the low-level consumer of the
+first Hadoop loads did.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from ....clients.sources import Source, Sources, sources_of
+from ....storage import (
+    InvalidConfigError,
+    OffsetOutOfRangeError,
+    Records,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    parse_instant,
+    visible_records,
+)
+from ...rows import EARLIEST, LATEST, arrow_schema, read_schema, to_batch
+from ..points import FROM_OFFSETS, FROM_TIME, Points, Wanted, asked_offsets
+from ..table_ends import LastRow, other_log
+from .topic_log import OpenLog
+
+TASK_OFFSETS = 1_000_000  # of a task at most, so that a long partition is read by several
+_EARLIEST, _LATEST = -2, -1  # as brokers name them
+_PATIENCE_S = 60.0  # how long a broker may answer nothing below the end
+_TASK = "topic string, partition int, start long, end long"
+
+
+class BrokerLog:
+    """A topic at brokers; ``settings`` are those of a consumer."""
+
+    def __init__(self, settings: Mapping[str, str], topic: str) -> None:
+        """Raises InvalidConfigError for a wrong setting."""
+        self._settings = {name: value for name, value in settings.items() if name != "group.id"}
+        self._sources = sources_of(self._settings)
+        self.topic = topic
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenLog]:
+        source = self._sources.open()
+        try:
+            yield _OpenBrokers(source, self.topic, str(self._sources))
+        finally:
+            source.close()
+
+    def read_between(
+        self, session: SparkSession, starts: Points, ends: Points, options: Mapping[str, str]
+    ) -> DataFrame:
+        schema, tasks = read_schema(include_headers=True), list(_tasks(self.topic, starts, ends))
+        read = FetchTask(self._settings, null_times=options.get("mode") == "permissive")
+        rows = session.createDataFrame(tasks, _TASK).repartitionByRange(max(len(tasks), 1), "partition", "start")
+        return rows.mapInArrow(read, schema)
+
+    def __str__(self) -> str:
+        return str(self._sources)
+
+
+def _tasks(topic: str, starts: Points, ends: Points) -> Iterator[tuple[str, int, int, int]]:
+    for number, start in starts.items():
+        for first in range(start, ends[number], TASK_OFFSETS):
+            yield topic, number, first, min(first + TASK_OFFSETS, ends[number])
+
+
+@dataclass(frozen=True)
+class FetchTask:
+    """The function of a Spark task: ranges of offsets in, records out."""
+
+    settings: Mapping[str, str]
+    null_times: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(read_schema(include_headers=True))
+        for batch in batches:
+            for row in batch.to_pylist():
+                partition = TopicPartition(row["topic"], row["partition"])
+                for records in fetched(sources_of(self.settings), partition, row["start"], row["end"]):
+                    yield to_batch(records, partition, schema, null_times=self.null_times)
+
+
+def fetched(sources: Sources, partition: TopicPartition, start: int, end: int) -> Iterator[Records]:
+    """Yields the committed records of a partition with ``start <= offset < end``, in order.
+
+    Raises OffsetOutOfRangeError if some are no longer there, and RetriableError if the brokers do not answer.
+    """
+    source = sources.open()
+    try:
+        offset, deadline_s = start, time.monotonic() + _PATIENCE_S
+        while offset < end:
+            answers = source.fetch({partition: offset})
+            if partition in answers:
+                answer = answers[partition]
+                if answer is None:
+                    raise OffsetOutOfRangeError(f"{sources} no longer has offset {offset} of {partition}")
+                records, offset = visible_records(answer)
+                yield from _pieces(records.between(start, end))
+                deadline_s = time.monotonic() + _PATIENCE_S
+            elif time.monotonic() > deadline_s:
+                raise OffsetOutOfRangeError(f"{sources} has nothing of {partition} at offset {offset}, below {end}")
+    finally:
+        source.close()
+
+
+def _pieces(records: Records) -> Iterator[Records]:
+    if len(records):
+        yield records
+
+
+class _OpenBrokers:
+    def __init__(self, source: Source, topic: str, name: str) -> None:
+        self._source, self._topic, self._name = source, topic, name
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        partitions = self._partitions()
+        firsts, ends = self._source.offsets(partitions, _EARLIEST), self._source.offsets(partitions, _LATEST)
+        return {each.partition: (firsts[each], ends[each]) for each in partitions}
+
+    def _partitions(self) -> list[TopicPartition]:
+        for each in self._source.topics():
+            if each.name == self._topic:
+                return [TopicPartition(self._topic, number) for number in range(each.partitions)]
+        raise UnknownTopicOrPartitionError(f"{self._name} has no topic {self._topic!r}")
+
+    def points(self, wanted: Wanted) -> Points:
+        """Returns points as :func:`find_points`; brokers before 0.10.1 know times only by file, and answer earlier."""
+        if wanted.time is not None and wanted.offsets is not None:
+            raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} cannot be used together")
+        bounds = self.bounds()
+        if wanted.time is not None:
+            try:
+                time_ms = parse_instant(wanted.time)
+            except ValueError as error:
+                raise InvalidConfigError(f"{FROM_TIME}: {error}") from None
+            found = self._source.offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)
+            return {each.partition: bounds[each.partition][1] if at < 0 else at for each, at in found.items()}
+        asked = asked_offsets(FROM_OFFSETS, wanted.offsets or "", self._topic, list(bounds), refused=LATEST)
+        return {number: self._checked(number, offset, *bounds[number]) for number, offset in asked.items()}
+
+    def _checked(self, number: int, offset: int, first: int, end: int) -> int:
+        if offset == EARLIEST:
+            return first
+        if not first <= offset <= end:
+            raise OffsetOutOfRangeError(
+                f"{FROM_OFFSETS}: offset {offset} of {self._topic}-{number} is outside the log at {self._name}, which "
+                f"begins at {first} and ends before {end}: only what the log has can be loaded"
+            )
+        return offset
+
+    def check_same(self, last: LastRow, path: str) -> None:
+        """Accepts a log in which the record of the row was deleted or compacted."""
+        row = f"{path} has a row from offset {last.offset} of {self._topic}-{last.partition}"
+        first, end = self.bounds()[last.partition]
+        if last.offset >= end:
+            raise other_log(f"{row}, but the log at {self._name} ends at {end}")
+        if last.offset < first or last.timestamp_ms is None:
+            return
+        partition = TopicPartition(self._topic, last.partition)
+        answer = self._source.fetch({partition: last.offset}).get(partition)
+        there = None if answer is None else visible_records(answer)[0].between(last.offset, last.offset + 1)
+        if there is not None and len(there) and int(there.timestamps[0]) != last.timestamp_ms:
+            raise other_log(
+                f"{row} with the time {last.timestamp_ms} ms, but the record there at {self._name} has the time "
+                f"{int(there.timestamps[0])} ms"
+            )

@@ -1,0 +1,90 @@
+"""Loads a topic into a folder of Parquet files, which has the next offsets beside the rows: docs/tables.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, functions as F
+
+from ....storage import ProgressMismatchError, TopicPartition
+from ...rows import Offsets
+from ..parquet_folder import ParquetFolder
+from ..points import Points, at_or_above
+from ..table_rows import brings_fields, differ
+from .topic_load import Loaded, TopicLoad
+
+
+@dataclass(frozen=True)
+class ParquetLoad(TopicLoad):
+    """A load of a topic into ``folder``."""
+
+    folder: ParquetFolder
+
+    def run(self) -> Loaded:
+        """Adds what was written to the topic since the last load; with ``wanted``, first goes back to that point.
+
+        Rows at or above the point are replaced by what the log has there, together with the new ones, at once: readers
+        see all of it or none. Rows that are as in the log stay, so a second load changes no file. A new folder begins
+        at the point, or at the earliest record. After a crash, the rows are as before the load or after it, and the
+        next load continues there (``ParquetFolder.publish``).
+
+        Raises the errors of ``find_points``; OffsetOutOfRangeError if records were deleted before they were loaded;
+        ProgressMismatchError if the rows did not come from this log; InvalidConfigError if values lack a field of the
+        rows, or have it with another type; and LogDirLockedError while another load runs.
+        """
+        with self.folder.locked():
+            done, rows = self._progress(), self._rows()
+            starts, ends = self._spans(done, rows, str(self.folder.path))
+            back = {number: start for number, start in starts.items() if start < done.get(number, start)}
+            if rows is not None and back and not self._changed(rows, back, done):
+                starts, back = starts | {number: min(done[number], ends[number]) for number in back}, {}
+            if rows is None or back or any(done.get(number) != end for number, end in ends.items()):
+                self._publish(rows, starts, ends, back)
+            return Loaded(starts, ends, bool(back))
+
+    def _progress(self) -> dict[int, int]:
+        found = self.folder.next_offsets()
+        if others := {part.topic for part in found} - {self.log.topic}:
+            raise ProgressMismatchError(
+                f"{self.folder.path} has rows of topic {', '.join(sorted(others))}, not of {self.log.topic}: name "
+                "another folder"
+            )
+        return {part.partition: offset for part, offset in found.items()}
+
+    def _rows(self) -> DataFrame | None:
+        current = self.folder.current()
+        return None if current is None else self.session.read.parquet(f"file:{current}")
+
+    def _changed(self, rows: DataFrame, back: Points, done: Points) -> bool:
+        again = self._new_rows(back, {number: done[number] for number in back})
+        if brings_fields(rows.schema, again.schema, str(self.folder.path)):
+            return True
+        return differ(rows.where(at_or_above(back)), again.to(rows.schema))
+
+    def _publish(self, rows: DataFrame | None, starts: Points, ends: Points, back: Points) -> None:
+        new, kept = self._new_rows(starts, ends), set[str]()
+        if rows is not None:
+            is_wider = brings_fields(rows.schema, new.schema, str(self.folder.path))
+            new = new if is_wider else new.to(rows.schema)
+            names = {_name(file) for file in rows.inputFiles()}
+            changed = names if is_wider else _files_at_or_above(rows, back)
+            kept = names - changed
+            if changed:
+                files = [f"file:{self.folder.current()}/{name}" for name in sorted(changed)]
+                old = self.session.read.schema(rows.schema).parquet(*files)
+                new = old.where(~at_or_above(back)).to(new.schema).unionByName(new)
+        offsets: Offsets = {TopicPartition(self.log.topic, number): end for number, end in ends.items()}
+        self.folder.publish(offsets, lambda folder: new.write.parquet(f"file:{folder}"), kept)
+
+
+def _files_at_or_above(rows: DataFrame, points: Points) -> set[str]:
+    if not points:
+        return set()
+    found = rows.where(at_or_above(points)).select(F.input_file_name()).distinct().collect()
+    return {_name(row[0]) for row in found}
+
+
+def _name(uri: str) -> str:
+    return Path(unquote(urlsplit(uri).path)).name

@@ -1,0 +1,86 @@
+"""TopicLoad: where a load of a topic begins and ends in each partition, and the rows between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ....storage import OffsetOutOfRangeError, ProgressMismatchError
+from ...values import Serde
+from ..points import FROM_OFFSETS, Points, Wanted, at_or_above
+from ..table_ends import last_rows
+from ..table_rows import nullable, to_rows
+from .topic_log import TopicLog
+
+
+class Loaded(NamedTuple):
+    """What a load did: where it began and ended in each partition, and whether older rows were replaced."""
+
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    replaced: bool
+
+    def __str__(self) -> str:
+        spans = [(number, self.starts[number], end) for number, end in sorted(self.ends.items())]
+        parts = [f"offsets {start} to {end - 1} of partition {number}" for number, start, end in spans if start < end]
+        return ("loaded again: " if self.replaced else "loaded: ") + (", ".join(parts) or "nothing new")
+
+
+@dataclass(frozen=True)
+class TopicLoad:
+    """A load of ``log``. ``options`` are those of the read, ``serde`` is of values, as for tables."""
+
+    session: SparkSession
+    log: TopicLog
+    serde: Serde | None
+    wanted: Wanted
+    options: Mapping[str, str]
+
+    def _spans(self, done: Points, rows: DataFrame | None, path: str) -> tuple[dict[int, int], dict[int, int]]:
+        """Returns the first offset to load from each partition, and the offset at which the load ends."""
+        with self.log.opened() as log:
+            points = log.points(self.wanted) if self.wanted else {}
+            bounds = log.bounds()
+            starts = {number: self._start(number, done, points, first) for number, (first, _) in bounds.items()}
+            ends = {number: end for number, (_, end) in bounds.items()}
+            self._check_reached(done, starts, ends, path)
+            if rows is not None:
+                for last in last_rows(rows.where(~at_or_above(starts))):
+                    log.check_same(last, path)
+        return starts, ends
+
+    def _start(self, number: int, done: Points, points: Points, first: int) -> int:
+        point = points.get(number)
+        if number not in done:
+            return first if point is None else point
+        if point is not None and self.wanted.offsets is not None and done[number] < first:
+            return point  # the records before it, which are in neither, were given up by name
+        start = done[number] if point is None else min(point, done[number])
+        if start < first:
+            raise OffsetOutOfRangeError(
+                f"the records of {self.log.topic}-{number} from offset {start} to {first - 1} were not loaded, and are "
+                f"no longer in the log. To continue without them, use {FROM_OFFSETS} "
+                f'\'{{"{self.log.topic}": {{"{number}": {first}}}}}\''
+            )
+        return start
+
+    def _check_reached(self, done: Points, starts: Points, ends: Points, path: str) -> None:
+        for number, offset in sorted(done.items()):
+            is_named = self.wanted.offsets is not None and starts.get(number, offset) < offset
+            if number not in ends or (offset > ends[number] and not is_named):
+                end = f"ends at {ends[number]}" if number in ends else "has no such partition"
+                raise ProgressMismatchError(
+                    f"{path} has what {self.log.topic}-{number} had up to offset {offset - 1}, but the log in "
+                    f"{self.log} {end}: it is an older copy, or the topic was deleted and created again. Put back "
+                    f"the log that belongs to the rows, or name the offsets to load again with {FROM_OFFSETS}"
+                )
+
+    def _records(self, starts: Points, ends: Points) -> DataFrame:
+        return self.log.read_between(self.session, starts, ends, self.options)
+
+    def _new_rows(self, starts: Points, ends: Points) -> DataFrame:
+        new = to_rows(self._records(starts, ends), self.serde)
+        return new.to(nullable(new.schema))

@@ -1,0 +1,113 @@
+"""Loads of topics from brokers: each record once, into Parquet and Delta, and again from a point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.delta.export import each_topic, is_load, load, parser
+from pyspark_commitlog.pipeline.delta.loads import broker_log
+from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
+from pyspark_commitlog.storage import (
+    InvalidConfigError,
+    OffsetOutOfRangeError,
+    ProgressMismatchError,
+    UnknownTopicOrPartitionError,
+)
+from tests.clients.mirror.support import Place, delete_before, fill, numbered, place
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[Place]:
+    for partition in range(2):
+        fill(tmp_path / "source", "t", numbered(0, 6), partition=partition, partitions=2)
+    with place(tmp_path / "source") as found:
+        yield found
+
+
+class Load:
+    """A command line that is run repeatedly."""
+
+    def __init__(self, spark: SparkSession, source: Place, tmp_path: Path, table_format: str) -> None:
+        self.spark, self.table_format, self.path = spark, table_format, tmp_path / "rows"
+        self.file = tmp_path / "consumer.properties"
+        self.file.write_text(f"bootstrap.servers={source.bootstrap}\ngroup.id=unused\n")
+
+    def run(self, *flags: str, topic: str = "t") -> str:
+        given = ["--consumer.config", str(self.file), "--topic", topic, "--table", str(self.path)]
+        (options,) = each_topic(
+            parser("").parse_args(["to-table", *given, "--table-format", self.table_format, *flags])
+        )
+        assert is_load(options)
+        return str(load(self.spark, options))
+
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        if self.table_format == "delta":
+            frame = self.spark.read.format("delta").load(str(self.path))
+        else:
+            frame = self.spark.read.parquet(str(self.path / "current"))
+        found = frame.select("_partition", "_offset", "value").collect()
+        return sorted((row[0], row[1], bytes(row[2])) for row in found)
+
+
+def expected(*spans: range) -> list[tuple[int, int, bytes]]:
+    values = [value or b"" for _, value in numbered(0, 20)]
+    return [(partition, offset, values[offset]) for partition, span in enumerate(spans) for offset in span]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def loads(request: pytest.FixtureRequest, spark: SparkSession, source: Place, tmp_path: Path) -> Load:
+    return Load(spark, source, tmp_path, request.param)
+
+
+def test_each_load_adds_what_is_new_and_goes_back_where_it_is_told(
+    loads: Load, source: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_log, "TASK_OFFSETS", 4)
+    assert (
+        loads.run("--from-offsets", '{"t": {"0": 2}}')
+        == "loaded: offsets 2 to 5 of partition 0, offsets 0 to 5 of partition 1"
+    )
+    assert loads.rows() == expected(range(2, 6), range(6))
+    fill(source.directory, "t", numbered(6, 9), partition=1)
+    assert loads.run() == "loaded: offsets 6 to 8 of partition 1"
+    assert loads.run() == "loaded: nothing new"
+    assert loads.run("--from-time", "2020-01-01").endswith(
+        "offsets 0 to 5 of partition 0, offsets 0 to 8 of partition 1"
+    )
+    assert loads.rows() == expected(range(6), range(9))
+    if loads.table_format == "parquet":
+        assert ParquetFolder(str(loads.path)).next_offsets() == {("t", 0): 6, ("t", 1): 9}
+
+
+def test_records_that_were_deleted_before_they_were_loaded_are_an_error(loads: Load, source: Place) -> None:
+    loads.run()
+    fill(source.directory, "t", numbered(6, 9))
+    fill(source.directory, "t", numbered(9, 12))
+    delete_before(source, "t", 0, 9)
+    with pytest.raises(OffsetOutOfRangeError, match="from offset 6 to 8 were not loaded"):
+        loads.run()
+    loads.run("--from-offsets", '{"t": {"0": 9}}')
+    assert loads.rows() == expected([*range(6), *range(9, 12)], range(6))  # type: ignore[arg-type]
+
+
+def test_a_topic_that_is_another_one_is_refused(loads: Load, source: Place, tmp_path: Path) -> None:
+    loads.run()
+    fill(tmp_path / "other", "t", numbered(0, 3), partitions=2)
+    with place(tmp_path / "other") as other:
+        loads.file.write_text(f"bootstrap.servers={other.bootstrap}\n")
+        with pytest.raises(ProgressMismatchError, match="it is an older copy"):
+            loads.run()
+        with pytest.raises(UnknownTopicOrPartitionError, match="the brokers have no topic 'other'; they have t"):
+            loads.run(topic="other")
+
+
+def test_either_a_directory_or_brokers_are_named(loads: Load) -> None:
+    for given in ([], ["--log-dir", "x", "--consumer.config", str(loads.file)]):
+        with pytest.raises(InvalidConfigError, match="name the log"):
+            each_topic(parser("").parse_args(["to-table", "--topic", "t", "--table", "x", *given]))
+    with pytest.raises(InvalidConfigError, match="takes no --checkpoint"):
+        loads.run("--checkpoint", "x")
