@@ -2,22 +2,27 @@
 
 A partition always has the same syncer, so its appends are answered in order; the appender writes the next group while
 a syncer syncs the last one. What a topic's flush settings let wait is answered by the appender.
+
+It never waits for another process: while one holds a partition's lock, which may be for long if it is paused, the
+partition's appends are kept, a thread waits for the lock, and other partitions go on.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, Timer
 from typing import NamedTuple, TypeVar
 
+from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
 from .led_partition import Check, LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
 GROUP_MAX = 1000  # appends that are taken from the queue at once
+HELD_S = 5.0  # after which a lock that another process holds is reported
 
 T = TypeVar("T")
 
@@ -41,6 +46,12 @@ class _Change(NamedTuple):
     done: Callable[[Exception | None], None]
 
 
+class _Freed(NamedTuple):
+    """Nobody held a partition's lock a moment ago."""
+
+    led: LedPartition
+
+
 class _Group(NamedTuple):
     """Appends and changes of a partition that must be synced, and the functions to call after the sync."""
 
@@ -53,7 +64,8 @@ class Appender:
 
     def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
         """``observe`` is called with the seconds that each sync took."""
-        self._queue: SimpleQueue[Append | _Change | None] = SimpleQueue()
+        self._queue: SimpleQueue[Append | _Change | _Freed | None] = SimpleQueue()
+        self._held: dict[LedPartition, list[Append | _Change]] = {}  # until another process frees its lock
         self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
@@ -78,7 +90,7 @@ class Appender:
         self._queue.put(_Change(led, change, done))
 
     def stop(self) -> None:
-        """Does what was given, and ends the threads."""
+        """Does what was given, refuses what waits for another process, and ends the threads."""
         self._queue.put(None)
         self._thread.join()
         for syncer in self._syncers:
@@ -89,12 +101,42 @@ class Appender:
         while not is_ending:
             jobs = drained(self._queue)
             is_ending = None in jobs
-            by_partition: dict[LedPartition, list[Append | _Change]] = {}
-            for job in jobs:
-                if job is not None:
-                    by_partition.setdefault(job.led, []).append(job)
-            for led, given in by_partition.items():
-                self._do(led, given)
+            for led, given in self._by_partition(jobs).items():
+                if led in self._held:
+                    self._held[led] += given
+                elif led.is_locked_elsewhere:
+                    self._hold(led, given)
+                else:
+                    self._do(led, given)
+        for led, held in self._held.items():
+            for each in held:
+                each.done(_lock_error(led))
+
+    def _by_partition(
+        self, jobs: Sequence[Append | _Change | _Freed | None]
+    ) -> dict[LedPartition, list[Append | _Change]]:
+        found: dict[LedPartition, list[Append | _Change]] = {}
+        for job in jobs:
+            if isinstance(job, _Freed):
+                found[job.led] = [*self._held.pop(job.led), *found.get(job.led, ())]
+            elif job is not None:
+                found.setdefault(job.led, []).append(job)
+        return found
+
+    def _hold(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
+        self._held[led] = jobs
+
+        def wait() -> None:
+            reminder = Timer(HELD_S, lambda: logger.warning("%s", _lock_error(led)))
+            reminder.start()
+            try:
+                led.wait_for_append_lock()
+            except OSError:
+                logger.debug("%s-%d: no lock to wait for", led.topic, led.partition, exc_info=True)
+            reminder.cancel()
+            self._queue.put(_Freed(led))
+
+        Thread(target=wait, name=f"gateway-waiter-{led.topic}-{led.partition}", daemon=True).start()
 
     def _do(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
         calls: list[Callable[[Exception | None], None]] = []
@@ -117,6 +159,14 @@ class Appender:
         else:
             led.wake()
             _call_all(calls, None)
+
+
+def _lock_error(led: LedPartition) -> RequestError:
+    where = f"{led.topic}-{led.partition}"
+    return RequestError(
+        ErrorCode.request_timed_out,
+        f"{where}: another process holds the partition's lock, so appends to it wait; is that process paused?",
+    )
 
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:

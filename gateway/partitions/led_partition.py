@@ -96,6 +96,18 @@ class LedPartition:
         return None
 
     @property
+    def is_locked_elsewhere(self) -> bool:
+        """Whether another process holds the append lock now, so that :meth:`append` and :meth:`change` would wait."""
+        try:
+            return not self.is_gone and self._log.is_append_locked
+        except OSError:  # as of a deleted directory, which the append itself reports
+            return False
+
+    def wait_for_append_lock(self) -> None:
+        """Waits for the process that holds the append lock; readers go on. Raises OSError."""
+        self._log.wait_for_append_lock()
+
+    @property
     def waits_for_sync(self) -> bool:
         """Whether what was appended is not shown before :meth:`sync`; else :meth:`wake` is enough."""
         return self._has_others or not self._is_relaxed

@@ -15,6 +15,8 @@ from .led_partition import LedPartition
 from .topics import Topics
 
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
+LOCK_S = 0.5  # for so long the opener waits for another process that holds a partition's lock, and all others with it
+LOCK_POLL_S = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -108,9 +110,12 @@ class Partitions(Worker):
         if led is not None and led.is_usable:
             return
         try:
+            self._wait_for_lock(wanted)
             opened = LedPartition(*wanted, self._manager.open_log(*wanted))
         except Exception as error:
-            if not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
+            if isinstance(error, RequestError):
+                logger.warning("%s", error)
+            elif not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
                 logger.error("%s cannot be opened", wanted, exc_info=error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return
@@ -118,6 +123,17 @@ class Partitions(Worker):
             self._led[wanted] = opened
         if led is not None:
             led.leave()
+
+    def _wait_for_lock(self, wanted: TopicPartition) -> None:
+        """Waits until no process holds the append lock. Raises RequestError if one does for long, as a paused one."""
+        until_s = time.monotonic() + LOCK_S
+        while self._manager.is_append_locked(*wanted):
+            if time.monotonic() > until_s:
+                raise RequestError(
+                    ErrorCode.leader_not_available,
+                    f"{wanted} is not opened while another process holds its lock; is that process paused?",
+                )
+            time.sleep(LOCK_POLL_S)
 
     def close_topic(self, topic: str, then: Callable[[], None] = lambda: None, *, keep_closed: bool = False) -> None:
         """Closes the partitions of a topic, in the thread of the opener, then calls ``then``.

@@ -27,7 +27,7 @@ from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
 from ..topic_rules import check_free, check_partitions, check_requested
-from ..writing import Log
+from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
 from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
@@ -214,6 +214,11 @@ class LogManager(LogDirectory):
         return False
 
     # Logs
+
+    def is_append_locked(self, topic: str, partition: int) -> bool:
+        """Whether a process holds the append lock of a partition now, so that :meth:`open_log` would wait for it."""
+        directory = self.partition_path(topic, partition)
+        return self.is_here(topic, partition) and is_append_lock_taken(self.filesystem, directory)
 
     def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         """Opens a partition for writing. Returns the same object until the manager is closed or a write has failed.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .locks import (
         APPEND_LOCK_FILE as APPEND_LOCK_FILE,
         MAINTENANCE_LOCK_FILE as MAINTENANCE_LOCK_FILE,
+        is_append_lock_taken as is_append_lock_taken,
         take_maintenance_lock as take_maintenance_lock,
         wait_for_lock as wait_for_lock,
         write_holder as write_holder,
@@ -68,6 +69,7 @@ else:
             "locks": [
                 "APPEND_LOCK_FILE",
                 "MAINTENANCE_LOCK_FILE",
+                "is_append_lock_taken",
                 "take_maintenance_lock",
                 "write_holder",
                 "wait_for_lock",

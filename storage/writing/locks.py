@@ -9,7 +9,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from ..errors import LogDirLockedError
-from ..filesystem import Lock
+from ..filesystem import FileSystem, Lock
 from ..format.files import file_names
 from ..segment import LogContext
 
@@ -25,6 +25,15 @@ def wait_for_lock(context: LogContext, name: str) -> Lock:
     if name == APPEND_LOCK_FILE and lock.read(1):
         lock.write(b"")  # removes the mark of a KeptLock
     return lock
+
+
+def is_append_lock_taken(filesystem: FileSystem, directory: str) -> bool:
+    """Whether a process has the append lock of a partition now. Takes the lock for a moment if none has."""
+    lock = filesystem.lock(file_names.join(directory, APPEND_LOCK_FILE), wait=False)
+    if lock is None:
+        return True
+    lock.release()
+    return False
 
 
 class KeptLock:

@@ -19,6 +19,7 @@ from .locks import (
     APPEND_LOCK_FILE,
     MAINTENANCE_LOCK_FILE,
     KeptLock,
+    is_append_lock_taken,
     take_maintenance_lock,
     wait_for_lock,
     write_holder,
@@ -95,6 +96,15 @@ class SharedLog(SyncedLog):
         finally:
             self._is_locked = False
             self._kept_lock.unlock()
+
+    @property
+    def is_append_locked(self) -> bool:
+        """Whether another process, or another thread of this one, holds the append lock now."""
+        return is_append_lock_taken(self.context.filesystem, self.context.directory)
+
+    def wait_for_append_lock(self) -> None:
+        """Waits until nobody holds the append lock; another process may take it before the caller does."""
+        wait_for_lock(self.context, APPEND_LOCK_FILE).release()
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.writing import APPEND_LOCK_FILE
 from tests.support.gateway import WireClient, produce_fields, set_config
 from tests.support.logs import building
 from tests.support.logs.building import batch
+from tests.support.waiting import soon
 
 VERSIONS = range(3, 12)
 UNKNOWN_SERVER_ERROR = -1
@@ -139,6 +143,17 @@ def test_sequences_and_epochs_out_of_order_are_refused(client: WireClient, topic
 def test_a_transactional_batch_without_a_transaction_is_refused(client: WireClient, topic: str) -> None:
     records = batch(b"v", producer_id=9, base_sequence=0, transactional=True)
     assert ask(client, topic, records.tobytes()).error_code == 48
+
+
+def test_a_partition_whose_lock_a_paused_process_holds_is_opened_later_and_others_at_once(
+    client: WireClient, topic: str, log_dir: Path
+) -> None:
+    lock = LocalFileSystem().lock(str(log_dir / f"{topic}-0" / APPEND_LOCK_FILE))
+    assert lock is not None
+    with lock:
+        assert ask(client, topic, batch(b"waits").tobytes()).error_code == 5
+        assert ask(client, topic, batch(b"goes on").tobytes(), partition=1).error_code == 0
+    soon(lambda: ask(client, topic, batch(b"waits").tobytes()).error_code == 0)
 
 
 def test_the_log_sets_the_time_if_the_topic_says_so(client: WireClient, topic: str) -> None:

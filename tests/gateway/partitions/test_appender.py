@@ -9,7 +9,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition
-from pyspark_commitlog.storage import AppendInfo, check_batch
+from pyspark_commitlog.protocol import RequestError
+from pyspark_commitlog.storage import AppendInfo, Isolation, check_batch
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from tests.support.logs import building
 
 TIMEOUT_S = 30
@@ -89,3 +92,39 @@ def test_all_that_was_given_is_answered_before_a_stop_ends(tmp_path: Path) -> No
         for _ in range(100):
             partition.append(b"value")
     assert [partition.first_offset() for _ in range(100)] == list(range(100))
+
+
+@contextmanager
+def locked(partition: Appending) -> Iterator[None]:
+    """Another process holds the partition's append lock."""
+    path = f"{partition.led._log.context.directory}/{APPEND_LOCK_FILE}"
+    lock = LocalFileSystem().lock(path)
+    assert lock is not None
+    with lock:
+        yield
+
+
+def test_a_partition_whose_lock_another_process_holds_stops_no_other(tmp_path: Path) -> None:
+    with appending(tmp_path) as partition:
+        other = LedPartition("t", 1, building.open_log(tmp_path / "t-1"))
+        answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
+        with locked(partition):
+            for _ in range(2):
+                partition.append(b"waits")
+            batch = check_batch(building.batch(b"goes on").tobytes(), other.config)
+            partition.appender.append(Append(other, batch, answers.put))
+            assert isinstance(answers.get(timeout=TIMEOUT_S), AppendInfo)
+            partition.append(b"waits too")
+            assert partition.led.end_offset(Isolation.READ_COMMITTED) == 0  # readers go on
+        assert [partition.first_offset() for _ in range(3)] == [0, 1, 2]
+
+
+def test_what_waits_for_another_process_is_refused_at_the_end(tmp_path: Path) -> None:
+    partition = Appending(tmp_path)
+    partition.appender.start()
+    with locked(partition):
+        partition.append(b"waits")
+        partition.appender.stop()
+        error = partition._answers.get(timeout=TIMEOUT_S)
+        assert isinstance(error, RequestError)
+        assert "t-0: another process holds the partition's lock" in str(error)
