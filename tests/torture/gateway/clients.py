@@ -89,7 +89,8 @@ from tests.support.logs import building
 with LogManager.open(sys.argv[1]) as manager:
     number = 0
     while True:
-        manager.open_log(sys.argv[2], number % 2).append_records(building.records([b"appender %d" % number]))
+        record = building.records([b"appender %d" % number], timestamps=building.now_ms())
+        manager.open_log(sys.argv[2], number % 2).append_records(record)
         print(number, flush=True)
         number += 1
         if not sys.stdin.readline():
