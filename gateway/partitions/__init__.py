@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from .follower import Follower as Follower
     from .led_partition import LedPartition as LedPartition, Slice as Slice
     from .log_starts import LogStarts as LogStarts
-    from .open_partitions import NotOpenError as NotOpenError, Partitions as Partitions
+    from .open_partitions import (
+        BeingDeletedError as BeingDeletedError,
+        NotOpenError as NotOpenError,
+        Partitions as Partitions,
+    )
     from .topics import TopicInfo as TopicInfo, Topics as Topics
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -27,7 +31,7 @@ else:
             "follower": ["Follower"],
             "led_partition": ["LedPartition", "Slice"],
             "log_starts": ["LogStarts"],
-            "open_partitions": ["NotOpenError", "Partitions"],
+            "open_partitions": ["BeingDeletedError", "NotOpenError", "Partitions"],
             "topics": ["TopicInfo", "Topics"],
         },
     )

@@ -29,6 +29,10 @@ class NotOpenError(Exception):
         super().__init__(f"not open: {', '.join(map(str, partitions))}")
 
 
+class BeingDeletedError(UnknownTopicOrPartitionError):
+    """A topic is closed while it is being deleted. If that is refused, it is there again."""
+
+
 class Partitions(Worker):
     """The open partitions. For any thread; the logs are opened and closed in its own."""
 
@@ -79,8 +83,10 @@ class Partitions(Worker):
         return found
 
     def _unopened(self, wanted: TopicPartition) -> Exception:
+        if wanted.topic in self._closed:
+            return BeingDeletedError(f"topic {wanted.topic!r} is being deleted")
         topic = self._topics.find(wanted.topic)
-        if topic is None or wanted.partition not in topic.partitions or wanted.topic in self._closed:
+        if topic is None or wanted.partition not in topic.partitions:
             return UnknownTopicOrPartitionError(f"no partition {wanted.partition} of a topic {wanted.topic!r}")
         return NotOpenError([wanted])
 

@@ -14,7 +14,7 @@ from ...storage import (
     ungrouped,
     write_marker,
 )
-from ..partitions import Appender, LedPartition, NotOpenError, Partitions
+from ..partitions import Appender, BeingDeletedError, LedPartition, NotOpenError, Partitions
 from ..threads import gathering
 
 Done = Callable[[Exception | None], None]
@@ -31,7 +31,8 @@ class Markers:
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         """Writes the markers that are missing, then calls ``done`` in any thread; they are synced and shown by then.
 
-        A partition that was deleted gets none. With an error, some markers are written; call it again.
+        A partition that was deleted gets none; one that is being deleted is an error, for that may be refused. With an
+        error, some markers are written; call it again.
         """
         again = partial(self._again, decided, coordinator_epoch, now_ms, done)
         try:
@@ -45,7 +46,7 @@ class Markers:
             if all(_is_gone(self._partitions.look(*each, by_any=True)) for each in refused):
                 done(_failure(errors))
             else:
-                again()  # one was closed only, to be opened with other settings
+                again()  # one was closed only
 
         put: Callable[[int, Exception | None], None] = gathering(len(found), finish)
         producer = Producer(decided.producer_id, decided.producer_epoch)
@@ -56,7 +57,7 @@ class Markers:
                     write_marker, producer=producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
                 )
                 self._appender.change(led, marker, partial(put, index))
-            elif isinstance(led, UnknownTopicOrPartitionError):
+            elif _is_gone(led):
                 logger.warning("%s; the transaction ends without a marker in this partition", led)
                 put(index, None)
             else:
@@ -70,8 +71,8 @@ class Markers:
 
 
 def _is_gone(found: object) -> bool:
-    """Whether this is the error of a partition that is closed or deleted."""
-    return isinstance(found, UnknownTopicOrPartitionError)
+    """Whether this is the error of a partition that is closed or deleted, and not of one that is being deleted."""
+    return isinstance(found, UnknownTopicOrPartitionError) and not isinstance(found, BeingDeletedError)
 
 
 def _failure(errors: Sequence[Exception | None]) -> Exception | None:

@@ -27,7 +27,7 @@ from tests.support.transactions import WireProducer, committed
 from tests.support.waiting import soon
 
 INVALID_REQUEST, INVALID_EPOCH, INVALID_STATE, OTHER_PRODUCER, BAD_TIMEOUT, TRY_LATER = 42, 47, 48, 49, 50, 51
-NOT_ATTEMPTED, FENCED, NOT_ADDED = 55, 90, 120
+NOT_AVAILABLE, NOT_ATTEMPTED, FENCED, NOT_ADDED = 15, 55, 90, 120
 
 
 @pytest.fixture
@@ -68,6 +68,33 @@ def test_a_partition_that_is_opened_with_other_settings_before_its_marker_gets_i
     with LogManager.open(context.log_dir) as manager, manager.open_reader(topic, 0) as reader:
         assert reader.end_offset(Isolation.READ_COMMITTED) == reader.log_end_offset == 2
     assert committed(gateway, topic) == ([b"a"] if commit else [])
+
+
+@pytest.mark.parametrize("is_found_first", [False, True])
+def test_a_partition_whose_deletion_is_refused_while_a_transaction_ends_gets_its_marker(
+    gateway: Gateway, producer: WireProducer, topic: str, monkeypatch: pytest.MonkeyPatch, is_found_first: bool
+) -> None:
+    context, closed = gateway.context, Event()
+    change = context.appender.change
+
+    def close() -> None:
+        context.partitions.close_topic(topic, closed.set, keep_closed=True)  # as DeleteTopics does
+        assert closed.wait(30)
+
+    def change_late(led: LedPartition, *rest: Any) -> None:
+        if led.topic == topic and not closed.is_set():
+            close()
+        change(led, *rest)
+
+    begun(producer, topic, b"a")
+    if is_found_first:
+        monkeypatch.setattr(context.appender, "change", change_late)
+    else:
+        close()
+    assert producer.end() == NOT_AVAILABLE
+    context.partitions.reopen_topic(topic)
+    soon(lambda: producer.end() == 0)
+    assert committed(gateway, topic) == [b"a"]
 
 
 @pytest.mark.parametrize("commit", [True, False])
