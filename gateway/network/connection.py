@@ -229,7 +229,8 @@ class Connection:
         with suppress(OSError):
             self.socket.close()
         self.memory.give(self._held + self._reader.held)
-        self._held = self._reader.held = 0
+        self._held = 0
+        self._reader = FrameReader(0)  # the last one has part of a request, perhaps, and refers to this connection
         for exchange in self._exchanges:
             exchange.drop()  # what is in progress goes on, and is answered to nobody
         for part in self._outbound:

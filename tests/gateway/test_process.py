@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.network.connection import Connection
+from pyspark_commitlog.gateway.network.frames import FrameReader
 from pyspark_commitlog.gateway.request import Request
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
@@ -56,6 +61,20 @@ def test_a_request_is_freed_without_the_collector(
         REQUESTS[kind](client, topic)
     gc.collect()
     assert [each for each in garbage if isinstance(each, Request)] == []
+
+
+def test_a_connection_that_ends_amid_a_large_request_is_freed_without_the_collector(
+    gateway: Gateway, garbage: list[object]
+) -> None:
+    with WireClient(gateway) as client:
+        client.socket.sendall(struct.pack(">i", 90 << 20) + bytes(1 << 20))
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed()
+    for _ in range(2 * gateway.config.num_network_threads):  # a thread may refer to the last connection it served
+        with WireClient(gateway) as other:
+            other.ask(18, 0)
+    gc.collect()
+    assert [each for each in garbage if isinstance(each, (Connection, FrameReader))] == []
 
 
 def test_cycles_are_found_in_a_process_that_was_prepared() -> None:
