@@ -70,11 +70,16 @@ class Follower:
                 self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
 
     def _look_at_directories(self) -> None:
-        starts = self._starts.changed()
         for led in self._partitions.all():
-            is_raised = starts.get(TopicPartition(led.topic, led.partition), 0) > led.log_start_offset
-            if led.have_files_changed() or is_raised:
-                self._appender.change(led, Log.take_in_maintenance, lambda _: None)
+            if led.have_files_changed():
+                self._take_in(led)
+        starts = self._starts.changed()  # not before the directories: it fails while the checkpoint cannot be read
+        for led in self._partitions.all() if starts else ():
+            if starts.get(TopicPartition(led.topic, led.partition), 0) > led.log_start_offset:
+                self._take_in(led)
+
+    def _take_in(self, led: LedPartition) -> None:
+        self._appender.change(led, Log.take_in_maintenance, lambda _: None)
 
     def _on_caught_up(self, led: LedPartition, error: Exception | None) -> None:
         self._asked.discard(led)

@@ -19,9 +19,16 @@ class LogStarts:
         self._seen = self._status()
 
     def changed(self) -> Mapping[TopicPartition, int]:
-        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise none."""
-        before, self._seen = self._seen, self._status()
-        return {} if self._seen == before else self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
+        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise none.
+
+        Raises CorruptionError and OSError if it cannot be read; the next call reads it again.
+        """
+        seen = self._status()
+        if seen == self._seen:
+            return {}
+        found = self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
+        self._seen = seen
+        return found
 
     def close(self) -> None:
         """Closes the manager."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+
+import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.partitions import LogStarts
@@ -42,4 +46,18 @@ def test_the_checkpoint_of_log_starts_is_read_only_after_it_was_written(tmp_path
         assert starts.changed() == {}
         manager.open_log("t", 0).delete_records(1)
         assert [starts.changed(), starts.changed()] == [{("t", 0): 1}, {}]
+        starts.close()
+
+
+def test_a_checkpoint_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0).append(batch(b"a", b"b"))
+        starts = LogStarts(LogManager.open(str(tmp_path)))
+        manager.open_log("t", 0).delete_records(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogManager, "offsets", Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+            with pytest.raises(OSError, match="too many"):
+                starts.changed()
+        assert starts.changed() == {("t", 0): 1}
         starts.close()
