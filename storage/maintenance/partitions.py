@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from ..directory import LogManager
+from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..index_rebuild import SegmentSurvey
 from ..retention import RetentionPolicy
@@ -46,12 +47,17 @@ class Operation(Protocol):
 def _judge_deleted(run: MaintenanceRun, outcomes: Iterable[PartitionOutcome]) -> Iterator[PartitionOutcome]:
     """Yields the outcomes; one whose topic was deleted during the run says so, and is no failure."""
     for outcome in outcomes:
-        if outcome.status is not OutcomeStatus.DONE:
-            with run.manager() as manager:
-                is_deleted = manager.find_topic(outcome.topic) is None
-            yield outcome.of_deleted() if is_deleted else outcome
-        else:
-            yield outcome
+        is_deleted = outcome.status is not OutcomeStatus.DONE and _is_deleted(run, outcome.topic)
+        yield outcome.of_deleted() if is_deleted else outcome
+
+
+def _is_deleted(run: MaintenanceRun, topic: str) -> bool:
+    """Whether a topic is not there any more; False also if the directory cannot be read: what failed has failed."""
+    try:
+        with run.manager() as manager:
+            return manager.find_topic(topic) is None
+    except (LogStoreError, OSError):
+        return False
 
 
 def in_this_process(what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:

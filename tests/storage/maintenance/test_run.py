@@ -674,6 +674,14 @@ def test_a_topic_that_is_deleted_during_a_run_is_no_failure(log_dir: Path, what:
     assert all(str(each).endswith(": deleted during the run") for each in found)
 
 
+def test_a_directory_that_is_lost_during_a_run_fails_each_of_its_partitions(log_dir: Path) -> None:
+    run = run_over(log_dir)
+    selection = selected(run, "kept")
+    log_dir.rename(log_dir.with_name("elsewhere"))
+    found = verify_partitions(run, selection, in_this_process)
+    assert [each.status for each in found] == [OutcomeStatus.FAILED] * 3
+
+
 def test_topics_are_chosen_by_name_and_by_pattern(log_dir: Path) -> None:
     def chosen(*topics: str) -> list[str]:
         return [str(each) for each in selected(run_over(log_dir), *topics).partitions]
