@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 import numpy as np
 import numpy.typing as npt
@@ -38,18 +39,16 @@ def fetch_old_format(
 
 def _converted(found: FileSlice, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
     """Returns what was found as it is stored, or converted if a part of it is newer than the version knows."""
-    records: Part | None = found
-    try:
+    with ExitStack() as undo:
+        undo.callback(found.release)
         stored = np.frombuffer(os.pread(found.descriptor, found.length, found.position), dtype=np.uint8)
         if version >= _WHOLE_FROM and not begins_whole(stored):
-            records = None
-        else:
-            converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked)
-            records = found if converted is None else converted
-    finally:
-        if records is not found:
-            found.release()
-    return records
+            return None
+        converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked)
+        if converted is None:
+            undo.pop_all()
+            return found
+        return converted
 
 
 def _in_format(stored: npt.NDArray[np.uint8], magic: int, led: LedPartition, asked: FetchPartition) -> bytes | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Timer
+from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import batch
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, set_config
+from tests.support.logs.building import open_files
 
 VERSIONS = range(4)
 MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
@@ -101,6 +103,17 @@ def test_a_topic_may_refuse_the_work_of_conversion(client: WireClient, topic: st
     produce(client, topic, b"a")
     assert fetched(client, topic, 3).error_code == 35
     assert fetched(client, topic, 4).error_code == 0
+
+
+def test_an_answer_that_cannot_be_converted_leaves_no_file_open(
+    gateway: Gateway, log_dir: Path, client: WireClient, topic: str
+) -> None:
+    produce(client, topic, b"z", codec=Codec.ZSTD)
+    assert fetched(client, topic, 2).error_code == 76
+    closed = Event()
+    gateway.context.partitions.close_topic(topic, closed.set)
+    assert closed.wait(30)
+    assert open_files(log_dir / f"{topic}-0") == 0
 
 
 def test_partitions_are_answered_in_the_order_in_which_they_were_asked_for(client: WireClient, topic: str) -> None:
