@@ -360,6 +360,13 @@ class SegmentWalk:
         except CorruptionError as error:
             raise error.located(self.path(file_names.LOG), window.position) from error
 
+    def count_records(self, window: Window) -> int:
+        """Returns how many records a window has; decodes messages of magic 0 and 1, whose headers do not say it."""
+        table = window.headers.table
+        is_old = table["magic"] < v2.MAGIC
+        old = self.decode(window, np.flatnonzero(is_old)).counts.sum() if is_old.any() else 0
+        return int(table["count"][~is_old].sum() + old)
+
     def check_wrapper_starts(self, window: Window, expected: int | None) -> None:
         """Raises MissingSegmentError if offsets are missing before a wrapper message of a log without holes.
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from ..format import v2
 from ..format.constants import INT32_MAX
 from ..reading import LogReader
-from ..segment import LogSegment, Window
+from ..segment import LogSegment
 
 PIECE_BYTES_MAX = 120 << 20  # one put takes 128 MiB
 
@@ -77,14 +74,6 @@ def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
         if piece is None:
             piece = Piece(segment, segment.base_offset, end, 0, 0, 0, -1)
         newest = max(piece.max_timestamp, int(headers.table["max_timestamp"].max()))
-        piece = piece._replace(stop=stop, records=piece.records + _records(segment, window), max_timestamp=newest)
+        piece = piece._replace(stop=stop, records=piece.records + segment.count_records(window), max_timestamp=newest)
     if piece is not None:
         yield piece
-
-
-def _records(segment: LogSegment, window: Window) -> int:
-    """Returns how many records a window has; wrapper messages of older formats do not say it of themselves."""
-    table = window.headers.table
-    is_old = table["magic"] < v2.MAGIC
-    old = segment.decode(window, np.flatnonzero(is_old)).counts.sum() if is_old.any() else 0
-    return int(table["count"][~is_old].sum() + old)

@@ -172,7 +172,7 @@ def put_segment(
     Raises StorageError if the segment is too large for one put.
     """
     data = _read(place, segment)
-    put = _described(segment.base_offset, end, data, is_compacted=is_compacted)
+    put = _described(segment, end, data, is_compacted=is_compacted)
     only = replaced[0]
     if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and not even_if_there:
         return only
@@ -221,9 +221,9 @@ def _read(place: Place, segment: LogSegment) -> bytes:
     return read_file(segment.context.filesystem, segment.path(file_names.LOG), PUT_BYTES_MAX)
 
 
-def _described(base: int, end: int, data: bytes, *, is_compacted: bool) -> Segment:
-    table = formats.scan(np.frombuffer(data, np.uint8)).headers.table
-    records, newest = int(table["count"].sum()), int(table["max_timestamp"].max(initial=-1))
+def _described(segment: LogSegment, end: int, data: bytes, *, is_compacted: bool) -> Segment:
+    base, records = segment.base_offset, sum(map(segment.count_records, segment.batches()))
+    newest = int(formats.scan(np.frombuffer(data, np.uint8)).headers.table["max_timestamp"].max(initial=-1))
     sha256 = hashlib.sha256(data).hexdigest()
     return Segment(base, end, uuid4().hex, len(data), records, newest, sha256, is_compacted)
 
