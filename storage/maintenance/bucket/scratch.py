@@ -31,7 +31,7 @@ from ...bucket import (
 )
 from ...clock import Clock
 from ...config import LogConfig
-from ...errors import CorruptionError, ObjectMissingError, StorageError
+from ...errors import CorruptionError, ObjectMissingError, StorageError, UnknownTopicOrPartitionError
 from ...filesystem import FileSystem, LocalFileSystem, read_file
 from ...format import v2
 from ...format.files import checkpoints, file_names
@@ -64,7 +64,11 @@ class Place:
 
     @property
     def state(self) -> PartitionState:
-        return self.log.state.partitions[self.topic.topic_id, self.partition]
+        """Raises UnknownTopicOrPartitionError if the topic was deleted."""
+        found = self.log.state.partitions.get((self.topic.topic_id, self.partition))
+        if found is None:
+            raise UnknownTopicOrPartitionError(f"{self.log.store.url}/{self}: the topic was deleted")
+        return found
 
     def key(self, part: Part) -> str:
         """Returns the name of the object with a part's records."""

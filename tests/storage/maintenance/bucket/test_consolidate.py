@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, Slice, collect
+from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, Slice, collect, delete_topic
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.errors import UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import checkpoints
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
@@ -98,6 +100,15 @@ def test_another_run_is_faster() -> None:
     assert (len(done.segments), done.others) == (0, 2)
     log.catch_up()
     assert read_rows(log) == before
+
+
+def test_a_topic_that_is_deleted_during_the_run_is_said_to_be_gone() -> None:
+    store = MemoryStore()
+    log = filled(store)
+    place = place_of(log)
+    commit_log(store, 1).commit(lambda state: delete_topic(state, "t"))
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-0: the topic was deleted"):
+        consolidate(place, SMALL, ManualClock(), NOW_MS)  # two segments: the first one's commit finds it out
 
 
 def test_epochs_of_a_copied_directory_go_on(tmp_path: Path) -> None:
