@@ -45,18 +45,20 @@ def runs_of(parts: Sequence[Part], config: LogConfig) -> Iterator[tuple[list[Sli
     """Yields runs of adjacent slices that fit one segment, and of each whether it is complete: what follows ends it."""
     limit = min(config.segment_bytes, SEGMENT_BYTES_MAX)
     run: list[Slice] = []
+    size = 0
     for part in parts:
-        if run and (isinstance(part, Segment) or not _fits(run, part, limit)):
+        if run and (isinstance(part, Segment) or not _fits(run[0].base, size, part, limit)):
             yield run, True
-            run = []
+            run, size = [], 0
         if isinstance(part, Slice):
             run.append(part)
+            size += part.size
     if run:
         yield run, False
 
 
-def _fits(run: Sequence[Slice], part: Slice, limit: int) -> bool:
-    return sum(each.size for each in run) + part.size <= limit and part.end - 1 - run[0].base <= INT32_MAX
+def _fits(base: int, size: int, part: Slice, limit: int) -> bool:
+    return size + part.size <= limit and part.end - 1 - base <= INT32_MAX
 
 
 def _is_old(run: Sequence[Slice], config: LogConfig, now_ms: int) -> bool:
