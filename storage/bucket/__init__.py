@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.opening import open_files as open_files
-    from .filler import encode_filler as encode_filler
+    from .filler import encode_filler as encode_filler, is_filler as is_filler
     from .proposals import (
         Claim as Claim,
         StagedWrite as StagedWrite,
@@ -86,7 +86,7 @@ else:
                 "TopicChange",
             ],
             "commits.state": ["PartitionState", "Slice", "State", "Topic"],
-            "filler": ["encode_filler"],
+            "filler": ["encode_filler", "is_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],
             "files.opening": ["open_files"],

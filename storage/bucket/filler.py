@@ -9,7 +9,8 @@ import numpy as np
 from ..format import v2
 from ..format.constants import LOG_OVERHEAD
 from ..format.tables import Int64s
-from .commits.commit import StagedObject
+from .commits.commit import Segment, StagedObject
+from .commits.state import Slice
 from .staged_objects import FilledSlice, encode_object
 
 
@@ -30,6 +31,11 @@ def encode_filler(
         for end, batch, count in zip(ends.tolist(), batches, spans, strict=True)
     ]
     return StagedObject(0, 0, 0, len(data)), data, np.array(rows, np.int64)
+
+
+def is_filler(part: Slice | Segment) -> bool:
+    """Whether a part of a partition has empty batches only: each is a header, and one with records is longer."""
+    return isinstance(part, Slice) and part.size == part.batches * v2.LAYOUT.itemsize
 
 
 def _empty(offsets: int) -> bytes:

@@ -24,6 +24,8 @@ from ..bucket import (
     SwapChange,
     TopicChange,
     encode_filler,
+    is_filler,
+    parts_of,
     put_staged,
     raise_log_start,
 )
@@ -97,10 +99,7 @@ class _Copy:
         if there.end == end:
             return
         if there.end:
-            raise StorageError(
-                f"{self._log.store.url}: {self._name}-{self._partition} ends at {there.end}, and the source at {end}: "
-                "delete the topic there, and copy it again"
-            )
+            raise self._other_records(f"ends at {there.end}, and the source at {end}")
         write, spans = uuid4().hex, list(_spans([0, *bases, end]))
         staged, data, rows = encode_filler(write, self._topic, self._partition, spans)
         put_staged(self._log.store, staged.key(write), data, self._log.attempts())
@@ -126,7 +125,17 @@ class _Copy:
         for kind, content in {**files, names.LOG: data}.items():
             key = put.key(self._topic, self._partition) + kind
             put_staged(self._log.store, key, content, self._log.attempts())
-        self._log.commit(lambda _: SwapChange(self._topic, self._partition, put))
+        self._log.commit(lambda state: self._replaced(state, put))
+
+    def _replaced(self, state: State, put: Segment) -> SwapChange:
+        """Proposes a piece in the place of empty offsets. Raises StorageError if something else has them."""
+        if not all(map(is_filler, parts_of(state, self._topic, self._partition, put.base, put.end))):
+            raise self._other_records(f"has other records between offsets {put.base} and {put.end}")
+        return SwapChange(self._topic, self._partition, put)
+
+    def _other_records(self, what: str) -> StorageError:
+        place = f"{self._log.store.url}: {self._name}-{self._partition}"
+        return StorageError(f"{place} {what}: delete the topic there, and copy it again")
 
 
 def _spans(bounds: list[int]) -> Iterator[int]:

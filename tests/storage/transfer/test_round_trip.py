@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
 from pyspark_commitlog.storage.directory import LogManager, is_internal
-from pyspark_commitlog.storage.errors import CorruptionError, TopicExistsError
+from pyspark_commitlog.storage.errors import CorruptionError, StorageError, TopicExistsError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.reading import Isolation, LogReader
@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.transfer import copy_groups, copy_to_bucket, copy
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records
+from tests.support.stores.filling import make_topic, write
 from tests.support.stores.memory_store import MemoryStore
 
 ROOT = "memory://bucket"
@@ -188,6 +189,37 @@ def test_another_topic_of_the_name_is_not_touched(directory: str, log: CommitLog
     with pytest.raises(TopicExistsError, match="has another topic 't'"):
         copied(directory, log)
     assert log.state.number == before
+
+
+def values_of(store: MemoryStore) -> list[bytes | None]:
+    with shown(store) as bucket, bucket.open_reader("t", 0) as reader:
+        tables = reader.records(0, reader.log_end_offset)
+        return [value for table in tables for value in (table.values.to_list() if table.values is not None else [])]
+
+
+def test_records_that_came_after_a_copy_are_not_replaced_by_another(
+    directory: str, log: CommitLog, store: MemoryStore
+) -> None:
+    copied(directory, log)
+    write(log, "t", {0: [records([b"here"])]})
+    with LogManager.open(directory) as source:
+        source.open_log("t", 0).append_records(records([b"there"]))
+    with pytest.raises(StorageError, match="t-0 has other records between offsets 0 and 9: delete the topic there"):
+        copied(directory, log)
+    assert values_of(store)[-1] == b"here"
+
+
+def test_a_topic_of_the_name_and_size_is_not_replaced_by_one_without_an_id(
+    directory: str, log: CommitLog, store: MemoryStore
+) -> None:
+    for name in ("topics.json", "partition.metadata"):
+        for path in Path(directory).rglob(name):
+            path.unlink()
+    make_topic(log, "t", 2)  # no file was made of the third partition
+    write(log, "t", {0: [records([b"here"] * 8)]})
+    with pytest.raises(StorageError, match="t-0 has other records"):
+        copied(directory, log)
+    assert values_of(store) == [b"here"] * 8
 
 
 def test_damage_in_the_source_stops_the_copy_of_its_partition(directory: str, log: CommitLog) -> None:
