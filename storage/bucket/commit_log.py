@@ -23,7 +23,7 @@ from ..errors import CorruptionError, ObjectExistsError, ObjectStoreError, Outco
 from ..filesystem import this_process
 from .commits.applying import apply, check
 from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoint
-from .commits.codec import encode_commit
+from .commits.codec import decode_commit, encode_commit
 from .commits.commit import Change, Commit, commit_key
 from .commits.state import State
 from .loading import load_state, read_commit
@@ -102,7 +102,7 @@ class CommitLog:
             attempts = self.attempts()
             while (change := propose(self._state)) is not None:
                 commit = self._signed(change)
-                if self._is_written(commit, encode_commit(commit), attempts):
+                if self._is_written(commit, self._encoded(commit), attempts):
                     self._write_checkpoint()
                     return commit
                 if attempts.are_over():
@@ -110,15 +110,27 @@ class CommitLog:
             return None
 
     def _signed(self, change: Change) -> Commit:
-        """Returns the next commit. Raises StorageError rather than write what no reader would accept."""
+        """Returns the next commit. Raises StorageError rather than write what cannot follow the state."""
         state = self._state
         uid = f"{self._random.getrandbits(128):032x}"
         commit = Commit(state.number + 1, uid, state.uid, self._clock.now_ms(), self._by, change)
         try:
             check(state, commit)
         except CorruptionError as error:
-            raise StorageError(f"{self.store.url}: a commit that is wrong was not written: {error}") from error
+            raise self._wrong(error) from error
         return commit
+
+    def _encoded(self, commit: Commit) -> bytes:
+        """Returns a commit's bytes. Raises StorageError rather than write what no reader accepts: it would stay."""
+        try:
+            data = encode_commit(commit)
+            decode_commit(data)
+        except (CorruptionError, ValueError) as error:
+            raise self._wrong(error) from error
+        return data
+
+    def _wrong(self, error: Exception) -> StorageError:
+        return StorageError(f"{self.store.url}: a commit that is wrong was not written: {error}")
 
     def _is_written(self, commit: Commit, data: bytes, attempts: Attempts) -> bool:
         """Puts the commit until its number is taken; returns whether by this commit. Applies what has the number."""

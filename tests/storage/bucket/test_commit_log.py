@@ -8,7 +8,15 @@ import pytest
 
 from pyspark_commitlog.storage.bucket.commit_log import CommitLog, Proposal
 from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key
-from pyspark_commitlog.storage.bucket.commits.commit import Change, commit_key
+from pyspark_commitlog.storage.bucket.commits.commit import (
+    Change,
+    GroupOffset,
+    OffsetsChange,
+    SwapChange,
+    TopicChange,
+    commit_key,
+)
+from pyspark_commitlog.storage.bucket.commits.fields import TEXT_MAX
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -18,7 +26,7 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     StoreAccessError,
 )
-from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, segment
 from tests.support.stores.faulty_store import FaultyStore
 from tests.support.stores.memory_store import MemoryStore
 
@@ -75,6 +83,26 @@ def test_a_commit_that_no_reader_would_accept_is_not_written(store: MemoryStore)
         log.commit(lambda _: data(1, 1, base=5))
     assert "put_new" not in store.requests
     log.commit(add(1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        OffsetsChange({"g": {"t-0": GroupOffset(-1, "")}}),
+        SwapChange(TOPIC_ID, 0, segment(0, 1)._replace(records=-1)),
+        TopicChange("create", "u", "u" * 22, 1, {"a": "b" * (TEXT_MAX + 1)}),
+    ],
+    ids=["an offset below 0", "a segment with fewer records than none", "a long setting"],
+)
+def test_a_commit_that_no_reader_could_decode_is_not_written(store: MemoryStore, change: Change) -> None:
+    log = commit_log(store)
+    log.commit(add(1))
+    before = set(store.objects)
+    with pytest.raises(StorageError, match=r"was not written: .* is expected"):
+        log.commit(lambda _: change)
+    assert set(store.objects) == before
+    log.commit(add(2))
+    assert keys(store) == [hex_id(1), hex_id(2)]
 
 
 def test_other_writers_cannot_hold_up_a_commit_for_ever(store: MemoryStore) -> None:
