@@ -37,6 +37,9 @@ def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | Non
 
 
 def _is_still_there(known: BucketFileSystem) -> bool:
-    """Whether the store has the same log as before, not another one in its place."""
-    found = read_identity(known.log.store, known.log.attempts())
-    return found is not None and found.log_id == known.log.state.log_id
+    """Whether the store has the same log as before: not another one in its place, and not an older copy of it."""
+    log = known.log
+    if log.state.number:
+        return log.is_current()
+    found = read_identity(log.store, log.attempts())
+    return found is not None and found.log_id == log.state.log_id

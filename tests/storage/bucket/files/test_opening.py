@@ -32,7 +32,7 @@ def test_a_known_log_is_opened_again_by_two_requests_and_is_up_to_date(stores: S
     stores.stores[URL].requests.clear()
     with LogManager.open(f"{URL}/") as manager, manager.open_reader("t", 0) as reader:
         assert reader.log_end_offset == 2
-    assert sum(stores.stores[URL].requests.values()) == 3  # the log's name, the new commit, and none after it
+    assert sum(stores.stores[URL].requests.values()) == 3  # the last known commit, the new one, and none after it
 
 
 def test_another_log_in_the_place_of_a_known_one_is_noticed(stores: ServedStores) -> None:
@@ -44,6 +44,20 @@ def test_another_log_in_the_place_of_a_known_one_is_noticed(stores: ServedStores
     make_topic(stores.create(URL), "u")
     with LogManager.open(URL) as manager:
         assert list(manager.topics()) == ["u"]
+
+
+def test_an_older_copy_in_the_place_of_a_known_log_is_noticed(stores: ServedStores) -> None:
+    log = stores.create(URL)
+    make_topic(log, "t")
+    objects = stores.stores[URL].objects
+    copy = dict(objects)
+    make_topic(log, "u")
+    open_files(URL)
+    objects.clear()
+    objects.update(copy)
+    make_topic(stores.create(URL), "v")
+    with LogManager.open(URL) as manager:
+        assert sorted(manager.topics()) == ["t", "v"]
 
 
 def test_only_the_url_travels_to_other_processes(stores: ServedStores, monkeypatch: pytest.MonkeyPatch) -> None:
