@@ -26,7 +26,6 @@ from typing import NamedTuple, Self, TypeVar
 
 from ..errors import InvalidConfigError, ObjectMissingError
 from .commit_log import CommitLog
-from .commits.checkpoints import EVERY
 from .commits.commit import VoidChange, commit_key
 from .commits.state import State
 from .stores.patience import patiently
@@ -194,9 +193,14 @@ def _newest_older(log: CommitLog, than_ms: int) -> int:
 
 
 def _drop_checkpoints(log: CommitLog, *, dry_run: bool) -> int:
-    """Deletes checkpoints but the newest ones. A reader whose hint names one of them finds a newer one."""
-    last = log.state.number - CHECKPOINTS_KEPT * EVERY
-    keys = [facts.key for facts in log.store.list("checkpoints") if 0 < _number(facts.key) <= last]
+    """Deletes checkpoints but the newest ones. A reader whose hint names one of them finds a newer one.
+
+    Counts those that are there: a writer that ends at once may leave its checkpoint out.
+    """
+    head = log.state.number
+    found = {facts.key: _number(facts.key) for facts in log.store.list("checkpoints")}
+    keys = sorted((key for key, number in found.items() if 0 < number <= head), key=found.__getitem__)
+    keys = keys[:-CHECKPOINTS_KEPT]
     if not dry_run:
         _delete(log.store, keys)
     return len(keys)

@@ -127,12 +127,27 @@ def test_a_dry_run_and_objects_of_others_change_nothing() -> None:
     assert before - set(store.objects) == {f"staged/{hex_id(1)}/0-7-0.data"}
 
 
-def test_old_checkpoints_go_and_a_reader_with_an_old_hint_finds_the_log() -> None:
-    store = MemoryStore()
+def long_log(store: MemoryStore) -> CommitLog:
+    """A log with three checkpoints more than are kept."""
     log = commit_log(store)
     log.commit(lambda _: create_topic())
     for number in range(1, (CHECKPOINTS_KEPT + 3) * EVERY):
         log.commit(lambda _, number=number: VoidChange([hex_id(number)]))  # type: ignore[misc]
+    return log
+
+
+def test_checkpoints_stay_if_newer_ones_were_never_written() -> None:
+    store = MemoryStore()
+    log = long_log(store)
+    for key in sorted(key for key in store.objects if key.startswith("checkpoints/0"))[3:]:
+        del store.objects[key]
+    assert collect(log).checkpoints == 0
+    assert commit_log(store).state.number == log.state.number
+
+
+def test_old_checkpoints_go_and_a_reader_with_an_old_hint_finds_the_log() -> None:
+    store = MemoryStore()
+    log = long_log(store)
     assert collect(log).checkpoints == 3
     store.put("checkpoints/newest", b'{"n": 100}')
     assert commit_log(store).state.number == log.state.number
