@@ -127,7 +127,7 @@ class BucketFileSystem(MadeFileSystem):
     def _small_file(self, path: str) -> bytes:
         name = self._below(path)
         if name in ROOT_FILES:
-            with self.log.reading() as state:
+            with self._lock, self.log.reading() as state:  # in this order everywhere
                 return self._root_file(state, name)
         if self._is_groups(names.join(self._root, name.rpartition("/")[0])):
             data = self._group_files().get(name.rpartition("/")[2])

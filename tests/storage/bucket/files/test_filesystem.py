@@ -307,6 +307,36 @@ def test_topics_that_are_made_and_deleted_come_and_go(log: CommitLog, store: Mem
             assert numbers(reader) == []
 
 
+def test_no_thread_waits_for_the_files_while_others_wait_for_its_state(
+    log: CommitLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, [4])
+    log.commit(lambda _: OffsetsChange({"g": {"t-0": GroupOffset(3, "")}}))
+    files = BucketFileSystem(open_root(ROOT, store=store))
+    held: list[str] = []
+
+    class Watched:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            assert self.name == "state" or "state" not in held or "files" in held
+            held.append(self.name)
+
+        def __exit__(self, *_: object) -> None:
+            held.remove(self.name)
+
+    monkeypatch.setattr(files, "_lock", Watched("files"))
+    monkeypatch.setattr(files.log, "_lock", Watched("state"))
+    files.catch_up()
+    paths = [f"{ROOT}/{name}" for name in files.list(ROOT)]
+    directories = [path for path in paths if (status := files.status(path)) and status.is_directory]
+    inside = [f"{path}/{name}" for path in directories for name in files.list(path)]
+    assert len(inside) > 10
+    for path in {*paths, *inside} - {*directories}:
+        files.open(path, "read").read(0, 10)
+
+
 def test_nothing_can_be_written(log: CommitLog, store: MemoryStore) -> None:
     fill(log, [4])
     filesystem = BucketFileSystem(open_root(ROOT, store=store))
