@@ -40,6 +40,7 @@ GROUPS_DIRECTORY = names.partition_directory(GROUP_METADATA_TOPIC, 0)
 FOOTERS_KEPT = 256
 PUT_EPOCHS = ".leader_epoch_checkpoint"  # the name of tiered storage (KIP-405)
 SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
+SMALL_FILES_KEPT_BYTES = 64 << 20  # of them in memory, names included; the newest one is always kept
 
 
 class BucketFileSystem(MadeFileSystem):
@@ -53,6 +54,7 @@ class BucketFileSystem(MadeFileSystem):
         self._groups: GroupsLog | None = None
         self._footers: dict[str, Footer] = {}
         self._put_files: dict[str, bytes | None] = {}  # beside segments that were put; None: there is none
+        self._put_files_bytes = 0
         self._parts = Parts(log.store, log.attempts)
 
     def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
@@ -69,6 +71,9 @@ class BucketFileSystem(MadeFileSystem):
     def catch_up(self) -> None:
         """Takes in the commits of others: one request if there are none. Raises CorruptionError, ObjectStoreError."""
         self.log.catch_up()
+        with self._lock, self.log.reading() as state:
+            for key in self._known.keys() - state.partitions.keys():
+                del self._known[key]  # of a deleted topic
 
     def is_made(self, path: str) -> bool:
         """Whether a file is made of commits, so that it needs no check against others."""
@@ -234,9 +239,16 @@ class BucketFileSystem(MadeFileSystem):
     def _put_file(self, files: PartitionFiles, segment: Segment, kind: str) -> bytes | None:
         key = segment.key(files.topic_id, files.partition) + kind
         with self._lock:
+            if key in self._put_files:
+                return self._put_files[key]
+        data = self._read_small(key)
+        with self._lock:
             if key not in self._put_files:
-                self._put_files[key] = self._read_small(key)
-            return self._put_files[key]
+                self._put_files[key], self._put_files_bytes = data, self._put_files_bytes + _kept_bytes(key, data)
+            while self._put_files_bytes > SMALL_FILES_KEPT_BYTES and len(self._put_files) > 1:
+                oldest = next(iter(self._put_files))
+                self._put_files_bytes -= _kept_bytes(oldest, self._put_files.pop(oldest))
+        return data
 
     def _read_small(self, key: str) -> bytes | None:
         try:
@@ -289,6 +301,10 @@ class BucketFileSystem(MadeFileSystem):
 
     def lock_shared_with_broker(self, path: str) -> NoReturn:
         raise ReadOnlyError(path)
+
+
+def _kept_bytes(key: str, data: bytes | None) -> int:
+    return len(key) + len(data or b"")
 
 
 def _checkpointed(partition: PartitionState, name: str) -> int | None:

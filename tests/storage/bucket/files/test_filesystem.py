@@ -17,9 +17,9 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     SwapChange,
     TopicChange,
 )
-from pyspark_commitlog.storage.bucket.files import layout
+from pyspark_commitlog.storage.bucket.files import filesystem as filesystem_module, layout
 from pyspark_commitlog.storage.bucket.files.layout import MadeSegment, files_of
-from pyspark_commitlog.storage.bucket.topics import find_topic
+from pyspark_commitlog.storage.bucket.topics import delete_topic, find_topic
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
@@ -335,6 +335,25 @@ def test_no_thread_waits_for_the_files_while_others_wait_for_its_state(
     assert len(inside) > 10
     for path in {*paths, *inside} - {*directories}:
         files.open(path, "read").read(0, 10)
+
+
+def test_small_files_and_deleted_topics_take_a_bounded_memory(
+    log: CommitLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, [4, 4])
+    name = swap(log, store, 0, 4).key(find_topic(log.state, "t").topic_id, 0)
+    for kind in (".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot"):
+        store.put(f"{name}{kind}", b"0\n0\n" if kind.startswith(".leader") else b"x" * 100)
+    monkeypatch.setattr(filesystem_module, "SMALL_FILES_KEPT_BYTES", 250)
+    files = BucketFileSystem(open_root(ROOT, store=store))
+    paths = [f"{ROOT}/t-0/{each}" for each in files.list(f"{ROOT}/t-0")]
+    found = [bytes(files.open(path, "read").read(0, 10_000)) for path in paths]
+    assert found == [bytes(files.open(path, "read").read(0, 10_000)) for path in paths]
+    kept = files._put_files
+    assert sum(len(key) + len(data or b"") for key, data in kept.items()) == files._put_files_bytes <= 250
+    log.commit(lambda state: delete_topic(state, "t"))
+    files.catch_up()
+    assert files._known == {}
 
 
 def test_nothing_can_be_written(log: CommitLog, store: MemoryStore) -> None:
