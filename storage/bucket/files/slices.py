@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ... import format as formats
+from ...errors import CorruptionError
 from ...format.tables import Bytes, Int64s
 from ..commits.state import BASE, BATCHES, BYTES, POSITION
 from ..staged_objects import Footer
@@ -109,8 +110,13 @@ class SliceBytes:
             buffer: Bytes = np.empty(int(row[BYTES]), np.uint8)
             self._copy(index, 0, buffer)
             return formats.scan(buffer).headers.table["position"].astype(np.int64)
-        footer = self._footers(self._segment.key(index), self._segment.object_size(index))
-        sizes = footer.sizes[[at for _, _, at, _ in footer.slices].index(int(row[POSITION]))]
+        key, place = self._segment.key(index), (int(row[POSITION]), int(row[BYTES]))
+        footer = self._footers(key, self._segment.object_size(index))
+        found = {(at, size): sizes for (_, _, at, size), sizes in zip(footer.slices, footer.sizes, strict=True)}
+        if (sizes := found.get(place)) is None:
+            raise CorruptionError(
+                "the footer does not have the slice that the log names: restore it", path=key, position=place[0]
+            )
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
 
 

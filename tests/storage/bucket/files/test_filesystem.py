@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.files import filesystem as filesystem_module, layout
 from pyspark_commitlog.storage.bucket.files.layout import MadeSegment, files_of
+from pyspark_commitlog.storage.bucket.staged_objects import Footer
 from pyspark_commitlog.storage.bucket.topics import delete_topic, find_topic
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError
@@ -354,6 +355,17 @@ def test_small_files_and_deleted_topics_take_a_bounded_memory(
     log.commit(lambda state: delete_topic(state, "t"))
     files.catch_up()
     assert files._known == {}
+
+
+def test_a_footer_without_the_slice_is_damage(
+    log: CommitLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.bucket.files.slices.PART_BYTES", 1000)
+    fill(log, [150])
+    monkeypatch.setattr(BucketFileSystem, "_footer", lambda *_: Footer(hex_id(2), [("t" * 22, 0, 5, 9)], [[9]], 0))
+    file = BucketFileSystem(open_root(ROOT, store=store)).open(f"{ROOT}/t-0/{0:020}.log", "read")
+    with pytest.raises(CorruptionError, match=r"staged/.*position 0: the footer does not have the slice"):
+        file.read(0, 100)
 
 
 def test_nothing_can_be_written(log: CommitLog, store: MemoryStore) -> None:
