@@ -76,8 +76,11 @@ class CommitLog:
     def catch_up(self) -> State:
         """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""
         with self._lock:
+            before = self._state.number
             while (commit := read_commit(self.store, self._state.number + 1, self.attempts())) is not None:
                 apply(self._state, commit)
+            if self._state.number // EVERY > before // EVERY:
+                self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
             return self._state
 
     def is_current(self) -> bool:

@@ -43,7 +43,8 @@ class MadeSegment:
 
     @cached_property
     def inode(self) -> int:
-        return _inode(*map(str, self.slices[:1, :POSITION].ravel().tolist()), self.key(0) if len(self.slices) else "")
+        first = self.slices[:1, [BASE, POSITION]].ravel().tolist()  # not the object's number: a state gives it another
+        return _inode(*map(str, first), self.key(0) if len(self.slices) else "")
 
     def key(self, index: int) -> str:
         """Returns the name of the object that has a slice."""

@@ -18,6 +18,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.commits.fields import TEXT_MAX
 from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     ObjectStoreError,
@@ -215,7 +216,17 @@ def test_any_faults_at_every_request_lose_and_double_nothing(store: MemoryStore,
     assert len(wanted) > 10
 
 
-# --- checkpoints
+# --- checkpoints, and what they do not need
+
+
+def test_a_process_that_only_reads_forgets_objects_that_nothing_names(store: MemoryStore) -> None:
+    reader, log = commit_log(store, 1), commit_log(store)
+    for write in range(2, 102):
+        log.commit(add(write))
+        log.commit(lambda state: raise_log_start(state, TOPIC_ID, 0, state.partitions[TOPIC_ID, 0].end - 3))
+        reader.catch_up()
+    assert len(reader.state.objects) == len(reader.state.writes) < 60
+    assert [one.key.split("/")[1] for one in reader.state.slices(TOPIC_ID, 0)] == keys(store)
 
 
 def test_every_hundredth_commit_is_followed_by_a_checkpoint(store: MemoryStore) -> None:

@@ -174,6 +174,18 @@ def test_a_full_read_takes_a_request_for_a_slice_and_reads_ahead(log: CommitLog,
         assert requests(store) == 80
 
 
+def test_a_file_stays_the_same_one_when_a_state_forgets_objects(log: CommitLog, store: MemoryStore) -> None:
+    fill(log, [4, 4, 4])
+    swap(log, store, 0, 4)
+    topic_id = find_topic(log.state, "t").topic_id
+    before = files_of(log.state, topic_id, 0).segments[4]
+    log.state.forget_unnamed()
+    after = files_of(log.state, topic_id, 0).segments[4]
+    assert isinstance(before, MadeSegment)
+    assert isinstance(after, MadeSegment)
+    assert (after.inode, after.key(0)) == (before.inode, before.key(0))
+
+
 def test_what_others_commit_is_seen_by_a_watcher_that_catches_up(log: CommitLog, store: MemoryStore) -> None:
     count = fill(log, [4])
     with manager_of(store) as manager, manager.open_watcher("t", 0) as watcher:
