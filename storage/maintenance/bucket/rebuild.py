@@ -22,6 +22,8 @@ from ...reading import KeptInMemory, LogReader
 from ...segment import Holes
 from .scratch import EPOCHS, SIDECARS, Place, fill, put_segment, read_beside, scratch_log
 
+KEPT = (file_names.TXN_INDEX, file_names.SNAPSHOT)  # what they say of earlier segments, this one alone does not show
+
 
 @dataclass(frozen=True)
 class Rebuilt:
@@ -56,10 +58,10 @@ def rebuild(place: Place, config: LogConfig, clock: Clock, *, dry_run: bool = Fa
 def _rebuild(place: Place, part: Segment, config: LogConfig, clock: Clock, *, dry_run: bool) -> list[str]:
     found = _wrong(place, part, config, clock)
     if found and not dry_run:
+        kept = {kind: data for kind in KEPT if (data := read_beside(place, part, kind)) is not None}
         with scratch_log(place, [[part]], config, clock) as log:
-            put = put_segment(
-                place, log, log.segments.first, part.end, [part], is_compacted=part.is_compacted, even_if_there=True
-            )
+            first, is_compacted = log.segments.first, part.is_compacted
+            put = put_segment(place, log, first, part.end, [part], is_compacted=is_compacted, again_with=kept)
         if put is None:
             raise StorageError(f"another run replaced offset {part.base} first; run this again")
     return found

@@ -6,7 +6,7 @@ A scratch directory has no other user, and is removed afterwards. Nothing in the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -167,21 +167,23 @@ def put_segment(
     before: Sequence[Part] = (),
     *,
     is_compacted: bool = False,
-    even_if_there: bool = False,
+    again_with: Mapping[str, bytes] | None = None,
 ) -> Segment | None:
     """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
 
     Returns None, and drops the result, if another run changed these offsets or those ``before`` since; and the part
-    itself if it is such a segment already, unless ``even_if_there``. Killed before the commit, the objects are garbage.
-    Raises StorageError if the segment is too large for one put.
+    itself if it is such a segment already, unless ``again_with`` is given: objects, by suffix, to be put rather than
+    those of the scratch log. Killed before the commit, the objects are garbage. Raises StorageError if the segment is
+    too large for one put.
     """
     data = _read(place, segment)
     put = _described(segment, end, data, is_compacted=is_compacted)
     only = replaced[0]
-    if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and not even_if_there:
+    if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and again_with is None:
         return only
     name = put.key(place.topic.topic_id, place.partition)
-    for kind, content in {**_beside(place, log, segment, end), file_names.LOG: data}.items():
+    beside = {**_beside(place, log, segment, end), **(again_with or {})}
+    for kind, content in {**beside, file_names.LOG: data}.items():
         put_staged(place.log.store, name + kind, content, place.log.attempts())
     ids = place.topic.topic_id, place.partition
     committed = place.log.commit(lambda state: replace_parts(state, *ids, put, replaced, before))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_commitlog.storage.bucket import Segment
+from pathlib import Path
+
+from pyspark_commitlog.storage.bucket import CommitLog, Segment
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.maintenance.bucket.rebuild import rebuild
@@ -12,6 +14,37 @@ from tests.support.kafka import broker_dirs
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filled import place_of
 from tests.support.stores.memory_store import MemoryStore
+
+
+def test_what_a_segment_says_of_transactions_that_began_before_it_is_kept(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = commit_log(store)
+    directory = broker_dirs.copy_to(tmp_path / "log", "transactions/final")
+    with LogManager.open(str(directory), clock=ManualClock()) as source:
+        copied = [(each.topic, each.partition) for each in copy_to_bucket(source, log, limit=1000) if each.segments]
+    found = 0
+    for topic, partition in copied:
+        before = beside(log, store, topic, partition, drop=".index")
+        place = place_of(log, topic, partition)
+        rebuild(place, LogConfig.from_mapping(place.topic.configs), ManualClock())
+        after = beside(log, store, topic, partition)
+        assert {each: after[each] for each in before} == before
+        found += len(before)
+    assert found
+
+
+def beside(
+    log: CommitLog, store: MemoryStore, topic: str, partition: int, drop: str = ""
+) -> dict[tuple[int, str], bytes]:
+    """Indexes of aborted transactions, and snapshots, by base offset and suffix; deletes the objects ``drop``."""
+    place, found = place_of(log, topic, partition), dict[tuple[int, str], bytes]()
+    for part in place.parts:
+        assert isinstance(part, Segment)
+        name = part.key(place.topic.topic_id, partition)
+        store.objects.pop(f"{name}{drop}", None)
+        kinds = [kind for kind in (".txnindex", ".snapshot") if f"{name}{kind}" in store.objects]
+        found |= {(part.base, kind): store.objects[f"{name}{kind}"] for kind in kinds}
+    return found
 
 
 def test_a_segment_of_an_older_format_that_is_put_again_has_the_same_records() -> None:
