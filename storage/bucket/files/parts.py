@@ -46,7 +46,7 @@ class Parts:
         begun = [self._begin(part) for part in wanted]
         for part in ahead:
             self._begin(part)
-        return [self._result(part, future) for part, future in zip(wanted, begun, strict=True)]
+        return [future.result() for future in begun]
 
     def _begin(self, part: Part) -> Future[bytes]:
         key = part[:3]
@@ -54,25 +54,16 @@ class Parts:
             found = self._kept.get(key)
             if found is not None:
                 self._kept.move_to_end(key)
-                return found
+                if not _has_failed(found):
+                    return found
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="commitlog object store")
+            self._bytes += part.length if found is None else 0
             found = self._kept[key] = self._threads.submit(self._read, part)
-            self._bytes += part.length
             while self._bytes > KEPT_BYTES and len(self._kept) > 1:
                 _, _, length = self._kept.popitem(last=False)[0]
                 self._bytes -= length
             return found
-
-    def _result(self, part: Part, future: Future[bytes]) -> bytes:
-        try:
-            return future.result()
-        except BaseException:
-            with self._lock:  # the next one asks again
-                if self._kept.get(part[:3]) is future:
-                    del self._kept[part[:3]]
-                    self._bytes -= part.length
-            raise
 
     def _read(self, part: Part) -> bytes:
         attempts = self._attempts()
@@ -89,3 +80,8 @@ class Parts:
                 f"the object has {facts.size} bytes, but the commit that names it says {part.object_size}: restore it",
                 path=f"{self._store.url}/{part.key}",
             )
+
+
+def _has_failed(future: Future[bytes]) -> bool:
+    """Whether the part must be asked for again: also if nobody has seen the error yet, which may be an old one."""
+    return future.done() and future.exception() is not None

@@ -73,6 +73,19 @@ def test_a_part_that_failed_is_asked_for_again() -> None:
     assert found.get([part(0)]) == [data[:10]]
 
 
+def test_an_error_while_reading_ahead_is_not_that_of_a_later_read() -> None:
+    store = WaitingStore()
+    data = store.objects.pop("a")
+    found = Parts(store, attempts)
+    found.get([], ahead=[part(0)])
+    (ahead,) = found._kept.values()
+    store.go.set()
+    assert isinstance(ahead.exception(), ObjectMissingError)
+    store.objects["a"] = data
+    assert found.get([part(0)]) == [data[:10]]
+    assert found._bytes == 10
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_store_that_fails_at_random_gives_the_same_records(seed: int) -> None:
     store = MemoryStore()
