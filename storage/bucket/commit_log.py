@@ -181,7 +181,10 @@ class CommitLog:
             except ObjectStoreError as error:
                 logger.warning("the hint to checkpoint %s was not written: %s", number, error)
 
-        self._background(write)
+        try:
+            self._background(write)
+        except RuntimeError as error:  # there are too many threads; the commit is done
+            logger.warning("no checkpoint of commit %s was written: %s", number, error)
 
     def attempts(self) -> Attempts:
         return Attempts(self._patience, self._clock, self._random)

@@ -256,6 +256,16 @@ def test_a_checkpoint_that_fails_fails_no_commit(store: MemoryStore) -> None:
     assert len(keys(store)) == 100
 
 
+def test_a_commit_succeeds_although_no_thread_can_be_started_for_its_checkpoint(store: MemoryStore) -> None:
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log = CommitLog(store, commit_log(store).state.log_id, background=refuse)
+    for write in range(2, 102):
+        log.commit(add(write))
+    assert len(keys(store)) == 100
+
+
 def test_checkpoints_are_written_in_a_thread_unless_a_test_says_otherwise(store: MemoryStore) -> None:
     log = CommitLog(store, commit_log(store).state.log_id)
     for write in range(2, 101):
