@@ -35,11 +35,12 @@ class SliceBytes:
         ahead = AHEAD_BYTES if position == self._next else 0
         self._next = end
         first, last = self._slice_at(position), self._slice_at(end - 1)
-        self._begin(position, end, ahead)
         found: Bytes = np.empty(end - position, np.uint8)
         starts = self._segment.starts
         for index in range(first, last + 1):
             start, stop = max(position, int(starts[index])), min(end, int(starts[index + 1]))
+            if (index - first) % AHEAD_PARTS == 0:
+                self._begin(start, end, ahead if last - index < AHEAD_PARTS else 0)
             self._read_slice(index, start - int(starts[index]), found[start - position : stop - position])
         return found.data
 
@@ -47,10 +48,10 @@ class SliceBytes:
         return int(np.searchsorted(self._segment.starts, position, side="right")) - 1
 
     def _begin(self, position: int, end: int, ahead: int) -> None:
-        """Begins to read all parts from ``position`` to ``end`` at once, and some behind."""
-        wanted = self._parts_of(position, end, 10**9)
+        """Begins to read the next parts from ``position`` to ``end`` at once, and some behind."""
+        wanted = self._parts_of(position, end, AHEAD_PARTS)
         behind = self._parts_of(end, min(end + ahead, self._segment.size), AHEAD_PARTS)
-        self._parts.get((), [*wanted[:AHEAD_PARTS], *(each for each in behind if each not in wanted)])
+        self._parts.get((), [*wanted, *behind])
 
     def _parts_of(self, position: int, end: int, most: int) -> list[Part]:
         found: list[Part] = []

@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.files import filesystem as filesystem_module, layout
 from pyspark_commitlog.storage.bucket.files.layout import MadeSegment, files_of
+from pyspark_commitlog.storage.bucket.files.parts import Part, Parts
 from pyspark_commitlog.storage.bucket.staged_objects import Footer
 from pyspark_commitlog.storage.bucket.topics import delete_topic, find_topic
 from pyspark_commitlog.storage.directory import LogManager
@@ -184,6 +185,25 @@ def test_a_file_stays_the_same_one_when_a_state_forgets_objects(log: CommitLog, 
     assert isinstance(before, MadeSegment)
     assert isinstance(after, MadeSegment)
     assert (after.inode, after.key(0)) == (before.inode, before.key(0))
+
+
+def test_no_small_slice_is_waited_for_before_it_was_asked_for_with_others(
+    log: CommitLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.bucket.files.slices.AHEAD_PARTS", 3)
+    fill(log, [1] * 20)
+    begun: set[Part] = set()
+    get = Parts.get
+
+    def watched(self: Parts, wanted: Sequence[Part], ahead: Sequence[Part] = ()) -> list[bytes]:
+        assert begun.issuperset(wanted)
+        begun.update(ahead)
+        return get(self, wanted, ahead)
+
+    monkeypatch.setattr(Parts, "get", watched)
+    with manager_of(store) as manager, manager.open_reader("t", 0) as reader:
+        assert numbers(reader) == list(range(20))
+    assert len(begun) == 20
 
 
 def test_what_others_commit_is_seen_by_a_watcher_that_catches_up(log: CommitLog, store: MemoryStore) -> None:
