@@ -18,16 +18,16 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from ...storage import InvalidConfigError, ProgressMismatchError, is_store_url, local_path
+from ...storage import SINK_PREFIX, InvalidConfigError, ProgressMismatchError, is_store_url, local_path
 from ..rows import WriteColumns
 from .answers import Answer
 from .dataframe import WriteOptions
-from .exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Target
-from .exactly_once.progress import Progress, Run, written_by_tasks
+from .exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Note, Remembered, Target
+from .exactly_once.progress import Progress, Run, set_back, written_by_tasks
 from .old_records import warn_if_old
 from .publication import opening
 from .publication.bucket import BucketPublication, StagingTicket, taken
-from .publication.port import Write
+from .publication.port import Offsets, Write
 from .task import TaskWriter, WritePlan
 
 if TYPE_CHECKING:
@@ -125,13 +125,29 @@ _PUBLICATIONS: dict[tuple[str, str], tuple[str, BucketPublication]] = {}  # the 
 
 
 def _publication_of(directory: str, run: Run) -> BucketPublication:
-    """Returns the writer that this process keeps for a run; the first one of a run fences those of other runs."""
+    """Returns the writer that this process keeps for a run; the first one of a run fences those of other runs.
+
+    Raises ProgressMismatchError if the log was replaced during the run by one that has fewer batches of it.
+    """
     key = (directory, run.app_id)
     run_id, kept = _PUBLICATIONS.pop(key, ("", None))
-    if kept is None or run_id != run.run_id or not kept.is_current():
+    if kept is None or run_id != run.run_id:
         kept = taken(directory, run)
+    elif not kept.is_current():
+        before, kept = kept.committed(), taken(directory, run)
+        _check_not_set_back(before, kept, run)
     _PUBLICATIONS[key] = run.run_id, kept
     return kept
+
+
+def _check_not_set_back(before: Offsets, publication: BucketPublication, run: Run) -> None:
+    now = publication.committed()
+    for partition, had in before.items():
+        has = now[partition].offset if partition in now else 0
+        if has < had.offset:
+            topic, note = partition.topic.removeprefix(SINK_PREFIX), Note(had.offset - 1, had.offset, None)
+            remembered = Remembered(topic, note, "this process remembers", "start the query again")
+            raise set_back(remembered, run.app_id, publication.directory, has)
 
 
 def _run_of_task(app_id: str | None) -> tuple[Run, int]:
