@@ -10,6 +10,7 @@ from ...storage import InvalidConfigError, did_you_mean, is_secret, masked
 from ..errors import MirrorError
 from .kafka_python import KafkaConnectionManager, KafkaError
 
+_DEFAULTS = {"receive_message_max_bytes": 2**31 - 1}  # an answer has as much as is asked for, or one larger batch
 AnswerT = TypeVar("AnswerT")
 
 
@@ -38,7 +39,7 @@ class Cluster:
             if name not in known:
                 raise InvalidConfigError(f"unknown client setting {name!r}{did_you_mean(name, known)}")
         hidden = {name: Secret(value) if is_secret(name) else value for name, value in given.items()}
-        return cls({"bootstrap_servers": bootstrap_servers} | hidden)
+        return cls({"bootstrap_servers": bootstrap_servers} | _DEFAULTS | hidden)
 
     def __str__(self) -> str:
         return f"Kafka at {self.settings['bootstrap_servers']}"
