@@ -29,10 +29,13 @@ class KafkaTopic(NamedTuple):
 
 
 class Admin:
-    """Reads and creates topics of a cluster; a context manager. Methods raise MirrorError if a request fails."""
+    """Reads and creates topics of a cluster; a context manager.
+
+    Methods raise RetriableError if a request fails that may succeed later, and MirrorError if it never will.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Connects to the cluster. Raises MirrorError if no broker answers."""
+        """Connects to the cluster. Raises RetriableError if no broker answers."""
         self._cluster = cluster
         self._client = masking_errors(cluster, lambda: KafkaAdminClient(**cluster.settings))
 

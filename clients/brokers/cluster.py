@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from ...storage import InvalidConfigError, did_you_mean, is_secret, masked
-from ..errors import MirrorError
+from ..errors import MirrorError, RetriableError
 from .kafka_python import KafkaConnectionManager, KafkaError
 
 _DEFAULTS = {"receive_message_max_bytes": 2**31 - 1}  # an answer has as much as is asked for, or one larger batch
@@ -46,8 +46,12 @@ class Cluster:
 
 
 def masking_errors(cluster: Cluster, ask: Callable[[], AnswerT]) -> AnswerT:
-    """Returns what ``ask`` returns. Raises MirrorError, without secrets, for kafka-python's errors."""
+    """Returns what ``ask`` returns.
+
+    Raises RetriableError for an error of kafka-python that may pass, and MirrorError for others, without secrets.
+    """
     try:
         return ask()
     except KafkaError as error:
-        raise MirrorError(f"{cluster}: {masked(str(error))}") from error
+        kind = RetriableError if error.retriable else MirrorError
+        raise kind(f"{cluster}: {masked(str(error))}") from error

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...storage import TopicPartition, masked
 from ..errors import MirrorError, RetriableError
-from .cluster import Cluster
+from .cluster import Cluster, masking_errors
 from .kafka_python import KafkaError, KafkaNetClient, ListOffsetsRequest, MetadataRequest, NoError, for_code
 
 TIMEOUT_MS = 30_000  # of a request
@@ -37,12 +37,12 @@ class Connections:
         self._client = self.masking_errors(lambda: KafkaNetClient(**cluster.settings))
 
     def masking_errors(self, ask: Callable[[], RequestT]) -> RequestT:
-        """Returns what ``ask`` returns. Raises RetriableError or MirrorError for kafka-python's errors."""
-        try:
-            return ask()
-        except KafkaError as error:
-            kind = RetriableError if error.retriable else MirrorError
-            raise kind(f"{self.cluster}: {masked(str(error))}") from error
+        """As the function of this name."""
+        return masking_errors(self.cluster, ask)
+
+    def check_there(self) -> None:
+        """Raises RetriableError if no broker answers."""
+        self.masking_errors(lambda: self._client.get_broker_version(timeout_ms=TIMEOUT_MS))
 
     def ask(self, node: int, request: Any) -> Any:
         """Returns a broker's answer to one request."""
@@ -51,7 +51,7 @@ class Connections:
 
     def ask_any(self, request: Any) -> Any:
         """Returns the answer of a broker that is not busy."""
-        self.masking_errors(lambda: self._client.get_broker_version(timeout_ms=TIMEOUT_MS))
+        self.check_there()
         return self.ask(self.masking_errors(lambda: self._client.least_loaded_node(True)), request)
 
     def ask_all(self, requests: Iterable[tuple[int, Any]]) -> Iterator[Any]:

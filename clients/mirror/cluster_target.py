@@ -39,6 +39,7 @@ class ClusterWriter:
         self._cluster = cluster
         self._connections = Connections(cluster)
         try:
+            self._connections.check_there()  # an Admin that finds no broker leaves a thread of kafka-python behind
             self._progress = TopicPartition(progress_topic(group), 0)
             self.prepare(self._progress.topic, 1, CONFIGS, grow=False)
             self._producer = TransactionalProducer(self._connections, f"mirror-{group}", timeout_ms)

@@ -1,14 +1,23 @@
-"""Settings of clients of brokers: how large answers may be."""
+"""Settings of clients of brokers: how large answers may be, and which errors may pass."""
 
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
-from pyspark_commitlog.clients.brokers import FETCH_BYTES, NO_EPOCH, Cluster, PartitionLeader
+import pytest
+
+from pyspark_commitlog.clients.brokers import FETCH_BYTES, NO_EPOCH, Cluster, PartitionLeader, connections
+from pyspark_commitlog.clients.brokers.cluster import masking_errors
+from pyspark_commitlog.clients.brokers.kafka_python import KafkaError
+from pyspark_commitlog.clients.errors import MirrorError, RetriableError
+from pyspark_commitlog.clients.mirror import TargetSettings
 from pyspark_commitlog.clients.sources import sources_of
 from pyspark_commitlog.storage import TopicPartition
 from tests.clients.mirror.support import fill, place
+
+NOBODY = "127.0.0.1:1"
 
 
 def test_answers_may_be_as_large_as_what_is_asked_for(tmp_path: Path) -> None:
@@ -23,3 +32,27 @@ def test_answers_may_be_as_large_as_what_is_asked_for(tmp_path: Path) -> None:
     assert answer is not None
     assert len(answer.data) > 1_000_000
     assert len(fetched.batches) > 2_500_000
+
+
+def test_brokers_that_do_not_answer_may_later_and_leave_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "TIMEOUT_MS", 100)
+    with pytest.raises(RetriableError, match=f"Kafka at {NOBODY}"):
+        TargetSettings.parse({"bootstrap.servers": NOBODY}).targets.open("g")
+    assert not [name for name in threads() if name.startswith("kafka-io")]
+
+
+def test_only_an_error_that_passes_may_be_different_later() -> None:
+    for retriable, kind in ((True, RetriableError), (False, MirrorError)):
+
+        def fail(retriable: bool = retriable) -> None:
+            error = KafkaError("no")
+            error.retriable = retriable
+            raise error
+
+        with pytest.raises(MirrorError) as raised:
+            masking_errors(Cluster.parse(NOBODY, {}), fail)
+        assert raised.type is kind
+
+
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate()]
