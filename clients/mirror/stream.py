@@ -88,6 +88,7 @@ class Stream:
     def _take(self, source: Source, partition: TopicPartition, answer: FetchAnswer | None, state: Assigned) -> None:
         if answer is None:
             state.offset = self._reset(source, partition, state.offset)
+            self._put(Piece(partition, Forwarded([], state.offset, 0)))  # its progress, for a restart and for the goal
             return
         forwarded = state.target.placed(partition, answer)
         if forwarded.next_offset == state.offset:

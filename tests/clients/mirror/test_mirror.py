@@ -167,6 +167,24 @@ def test_where_the_source_deleted_what_is_next_the_mirror_says_so_and_goes_on(
 def test_begun_at_the_latest_offset_later_records_are_mirrored_and_those_while_it_is_down(
     source: Place, directory: TargetSettings, tmp_path: Path
 ) -> None:
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_where_the_source_deleted_all_records_the_mirror_ends_and_goes_on_there(
+    source: Place, directory: TargetSettings, tmp_path: Path, reset: str
+) -> None:
+    settings = [source.source("one", auto_offset_reset=reset)]
+    mirrored([source.source("one")], directory)
+    fill(source.directory, "flights", numbered(20, 30))
+    fill(source.directory, "flights", numbered(30, 40))
+    delete_before(source, "flights", 0, 40)
+    said: list[str] = []
+    mirrored(settings, directory, report=said.append)
+    assert ["going on at 40" in each for each in said] == [True]
+    fill(source.directory, "flights", numbered(40, 50))
+    mirrored(settings, directory, report=said.append)
+    assert len(said) == 1
+    assert contents(tmp_path / "target", "flights")[0] == numbered(0, 20) + numbered(40, 50)
+
+
     mirrored([source.source("one", auto_offset_reset="latest")], directory)
     for first in (20, 25):
         fill(source.directory, "flights", numbered(first, first + 5))
