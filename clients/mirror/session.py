@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, Queue
 from threading import Event
@@ -11,7 +11,7 @@ from zlib import crc32
 
 from ...storage import EncodedBatches, TopicPartition, joined_batches
 from ..brokers import EARLIEST, LATEST, ListedTopic
-from ..errors import MirrorError
+from ..errors import MirrorError, RetriableError
 from ..sources import Source
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream
@@ -55,6 +55,7 @@ class Session:
         self._arrivals: Arrivals = Queue(QUEUED_MAX * work.streams)
         self._streams: list[Stream] = []
         self._topics: dict[str, int] = {}  # those that are mirrored, with the number of partitions known
+        self._gone: set[str] = set()  # those that were
         self._goals: dict[TopicPartition, int] = {}
 
     def run(self) -> None:
@@ -90,8 +91,10 @@ class Session:
 
     def _look_for_topics(self, source: Source, writer: TargetWriter) -> None:
         listed = {each.name: each for each in source.topics() if self._work.choice.allows(each.name)}
+        self._check_none_is_back(listed)
         for gone in self._topics.keys() - listed.keys():
             del self._topics[gone]
+            self._gone.add(gone)
             for stream in self._streams:
                 stream.revoke(gone)
         new = [each for each in listed.values() if each.partitions > self._topics.get(each.name, 0)]
@@ -104,6 +107,14 @@ class Session:
         if added:
             self._assign(source, added, self._positions(source, writer, added), targets)
         self._topics |= {each.name: each.partitions for each in new}
+
+    def _check_none_is_back(self, listed: Collection[str]) -> None:
+        """Lets another session begin with topics that were gone: the progress is known as it was at this one's start.
+
+        A broker that has just started may list no topics for a moment.
+        """
+        if back := sorted(self._gone.intersection(listed)):
+            raise RetriableError(f"topic {back[0]!r} of {self._settings.sources} was gone and is there again")
 
     def _positions(
         self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]

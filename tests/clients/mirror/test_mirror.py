@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from pyspark_commitlog.clients.brokers import ListedTopic
 from pyspark_commitlog.clients.errors import FencedError, MirrorError
 from pyspark_commitlog.clients.mirror import TargetSettings
 from pyspark_commitlog.clients.mirror.directory_target import DirectoryTargets
+from pyspark_commitlog.clients.sources.todays_wire import ClusterSource
 from pyspark_commitlog.storage import (
     BatchFields,
     BinaryColumn,
@@ -164,9 +167,6 @@ def test_where_the_source_deleted_what_is_next_the_mirror_says_so_and_goes_on(
     assert contents(tmp_path / "target", "flights")[0] == numbered(0, 20) + numbered(30, 40)
 
 
-def test_begun_at_the_latest_offset_later_records_are_mirrored_and_those_while_it_is_down(
-    source: Place, directory: TargetSettings, tmp_path: Path
-) -> None:
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_where_the_source_deleted_all_records_the_mirror_ends_and_goes_on_there(
     source: Place, directory: TargetSettings, tmp_path: Path, reset: str
@@ -185,6 +185,9 @@ def test_where_the_source_deleted_all_records_the_mirror_ends_and_goes_on_there(
     assert contents(tmp_path / "target", "flights")[0] == numbered(0, 20) + numbered(40, 50)
 
 
+def test_begun_at_the_latest_offset_later_records_are_mirrored_and_those_while_it_is_down(
+    source: Place, directory: TargetSettings, tmp_path: Path
+) -> None:
     mirrored([source.source("one", auto_offset_reset="latest")], directory)
     for first in (20, 25):
         fill(source.directory, "flights", numbered(first, first + 5))
@@ -204,6 +207,32 @@ def test_a_lasting_mirror_takes_up_new_topics_and_partitions(
         following.wait_until(lambda: "later" in topics(there) and 2 in contents(there, "flights"))
         following.wait_until(lambda: all((contents(there, "later")[0], contents(there, "flights")[2])))
     assert contents(there, "later") == {0: numbered(0, 7)}
+    assert contents(there, "flights") == contents(source.directory, "flights")
+
+
+def test_a_topic_that_the_source_does_not_list_for_a_moment_arrives_once(
+    source: Place, directory: TargetSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, listed, hidden = tmp_path / "target", ClusterSource.topics, Event()
+    looks: list[bool] = []
+
+    def listed_or_not(source: ClusterSource) -> list[ListedTopic]:
+        looks.append(hidden.is_set())
+        return [] if hidden.is_set() else listed(source)
+
+    def arrived(last: int) -> bool:
+        return contents(there, "flights")[0][-1:] == numbered(last, last + 1)
+
+    mirrored([source.source("one")], directory)
+    monkeypatch.setattr(ClusterSource, "topics", listed_or_not)
+    with Following([source.source("one")], directory) as following:
+        fill(source.directory, "flights", numbered(20, 25))
+        following.wait_until(lambda: arrived(24))
+        hidden.set()
+        following.wait_until(lambda: looks.count(True) > 1)
+        hidden.clear()
+        fill(source.directory, "flights", numbered(25, 30))
+        following.wait_until(lambda: arrived(29))
     assert contents(there, "flights") == contents(source.directory, "flights")
 
 
