@@ -34,7 +34,8 @@ class SendThread:
     ) -> None:
         """``dispatch``: sends a batch. Its errors are logged and counted, and that batch is lost."""
         self._queue, self._dispatch, self._counters, self._clock = queue, dispatch, counters, clock
-        self._batch_size, self._queue_time_ms, self._callbacks = batch_size, queue_time_ms, callbacks
+        self._batch_size, self._callbacks = batch_size, callbacks
+        self._queue_time_ms = max(1, queue_time_ms)  # with 0 the thread would never rest
         self._thread = threading.Thread(target=self._run, name="commitlog producer", daemon=True)
         self._thread.start()
 

@@ -143,6 +143,14 @@ def test_a_send_that_waits_when_the_producer_is_closed_was_not_accepted(tmp_path
     assert producing.handler.handled == [1, 2, 3, 4, 5]
 
 
+def test_with_a_queue_time_of_zero_the_thread_rests_while_there_is_nothing_to_send(tmp_path: Path) -> None:
+    with Producing(tmp_path, {"queue.time": 0}) as producing:
+        soon(lambda: producing.clock.alarms == 1)
+        producing.send(1)
+        producing.clock.advance(1)
+        soon(lambda: producing.handler.handled == [1])
+
+
 def test_after_close_nothing_is_accepted(tmp_path: Path) -> None:
     producing = Producing(tmp_path, {})
     producing.producer.close()
