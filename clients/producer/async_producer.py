@@ -81,11 +81,16 @@ class AsyncProducer:
         return QueueClosedError(f"the producer is closed; {accepted} messages of this call were accepted", accepted)
 
     def close(self) -> bool:
-        """Returns once all accepted messages were given to the event handler. False: it was closed already."""
-        if self._callbacks and not self._queue.is_closed:
-            self._callbacks.close()
-        is_first = self._queue.close()
-        self._thread.join()
-        if is_first:
-            self._event_handler.close()
+        """Returns once all accepted messages were given to the event handler. False: it was closed already.
+
+        Does so also if the callback handler raises an error, which is raised afterwards.
+        """
+        try:
+            if self._callbacks and not self._queue.is_closed:
+                self._callbacks.close()
+        finally:
+            is_first = self._queue.close()
+            self._thread.join()
+            if is_first:
+                self._event_handler.close()
         return is_first

@@ -118,12 +118,17 @@ class Producer:
         return self._async.figures if self._async else self._counters.figures()
 
     def close(self) -> None:
-        """Sends all that was accepted, and closes connections and files. A second call does nothing."""
-        if self._async:
-            self._async.close()
-        if not self._closed:
-            self._closed = True
-            self._sync.close()
+        """Sends all that was accepted, and closes connections and files. A second call does nothing.
+
+        Raises what the handlers' ``close`` raises, when the rest is done.
+        """
+        try:
+            if self._async:
+                self._async.close()
+        finally:
+            if not self._closed:
+                self._closed = True
+                self._sync.close()
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Self
+from unittest.mock import Mock
 
 import pytest
 
@@ -149,6 +150,24 @@ def test_with_a_queue_time_of_zero_the_thread_rests_while_there_is_nothing_to_se
         producing.send(1)
         producing.clock.advance(1)
         soon(lambda: producing.handler.handled == [1])
+
+
+def test_what_was_accepted_is_sent_although_a_handler_fails_to_close(tmp_path: Path) -> None:
+    callbacks = RecordingCallbacks()
+    callbacks.close = failing  # type: ignore[method-assign]
+    with Producing(tmp_path, {}, callbacks=callbacks) as producing:
+        target, closed = producing.producer._sync, Mock(wraps=producing.producer._sync.close)
+        target.close = closed  # type: ignore[method-assign]
+        producing.handler.close = failing  # type: ignore[method-assign]
+        producing.send("x", "y")
+        with pytest.raises(OSError, match="no"):
+            producing.producer.close()
+        assert producing.handler.handled == ["x!", "y!", "last"]
+        closed.assert_called_once()
+
+
+def failing() -> None:
+    raise OSError("no")
 
 
 def test_after_close_nothing_is_accepted(tmp_path: Path) -> None:
