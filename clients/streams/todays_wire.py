@@ -180,7 +180,7 @@ class StreamSource:
 
     def take(self, timeout_s: float | None) -> TodaysChunk | None:
         """As :meth:`.chunks.ChunkQueue.take`."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline, is_over = None if timeout_s is None else time.monotonic() + timeout_s, False
         while True:
             with self.lock:
                 self._current = self._chunks.popleft() if self._chunks else None
@@ -188,10 +188,10 @@ class StreamSource:
                     return None
                 if self._current is not None:
                     return self._current
-            left = _POLL_S if deadline is None else min(_POLL_S, deadline - time.monotonic())
-            if left < 0:
+            if is_over:
                 raise TimeoutError
-            self._poll(left)
+            self._poll(_POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic())))
+            is_over = deadline is not None and time.monotonic() >= deadline
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
         """As :meth:`.chunks.ChunkQueue.drop`."""

@@ -128,6 +128,13 @@ def test_a_stream_times_out_and_can_be_used_again(gateway: Gateway, topic: str) 
 
 
 def test_a_program_that_keeps_its_offsets_begins_and_rewinds_where_it_says(gateway: Gateway, topic: str) -> None:
+def test_a_timeout_of_zero_takes_what_is_there(gateway: Gateway, topic: str) -> None:
+    produce(gateway, topic, 0, 1)
+    with connect(gateway, topic, consumer_timeout_ms=0) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        soon(lambda: numbers(stream, 1) == [0], ConsumerTimeoutError)
+
+
     produce(gateway, topic, 0, 10)
     with connect(gateway, topic, {(topic, 0): 4}) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
