@@ -22,7 +22,7 @@ from .chunks import ChunkQueue
 from .config import Cluster, ConsumerConfig
 from .fetchers import Fetchers, FetchTask
 from .offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
-from .port import StartOffsets
+from .port import StartOffsets, given_offsets
 from .progress import PartitionProgress, Progress
 
 KAFKA_0_7: KafkaVersion = (0, 7)
@@ -92,7 +92,7 @@ class OldWireConnector:
         self._tasks = {}
 
     def prepare(self, partitions: Collection[Partition]) -> Prepared | None:
-        given = self._given(partitions)
+        given = given_offsets(self._start_offsets, partitions)
         left = [each for each in partitions if each not in given]
         with self._committing:
             found = self._store.fetch(left) if left else {}
@@ -108,13 +108,6 @@ class OldWireConnector:
     def _queue(self, partition: Partition, stream: Stream) -> ChunkQueue:
         found = self._queues.get((partition.topic, stream.number))
         return found or self._queues["", stream.number]
-
-    def _given(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        offsets = self._start_offsets
-        if offsets is None:
-            return {}
-        found = offsets(partitions) if callable(offsets) else offsets
-        return {Partition(*each): offset for each, offset in found.items() if Partition(*each) in set(partitions)}
 
     # Offsets
 

@@ -14,6 +14,12 @@ StartOffsets = Mapping[Any, int] | Callable[[Collection[Partition]], Mapping[Any
 """Where to begin, by topic, partition and, in 0.7, broker: all offsets, or what to ask for some partitions."""
 
 
+def given_offsets(given: StartOffsets | None, partitions: Collection[Partition]) -> dict[Partition, int]:
+    """Returns where the program says to begin; for some of ``partitions`` or all of them, and no others."""
+    found = given(partitions) if callable(given) else given or {}
+    return {place: offset for each, offset in found.items() if (place := Partition(*each)) in partitions}
+
+
 class AnyMessage(Protocol):
     """The fields of a message."""
 

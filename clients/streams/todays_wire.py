@@ -27,7 +27,7 @@ from ..errors import BrokerError, BrokerUnreachableError, ClientError
 from ..topic_filters import TopicFilter
 from ..zookeeper_groups import Partition
 from .config import ConsumerConfig
-from .port import StartOffsets
+from .port import StartOffsets, given_offsets
 from .progress import PartitionProgress, Progress
 
 _AT_ONCE = 500  # messages taken from librdkafka together
@@ -104,11 +104,9 @@ class Batch:
 
 
 class TodaysMessage:
-    """A message of the library with the fields of :class:`..consumer.Message`."""
+    """A message of the library."""
 
     __slots__ = ("_received", "next_offset", "offset")
-
-    magic = 2
 
     def __init__(self, received: Received) -> None:
         self._received = received
@@ -129,10 +127,6 @@ class TodaysMessage:
     def timestamp(self) -> int:
         kind, ms = self._received.timestamp()
         return int(ms) if kind else -1
-
-    @property
-    def timestamp_type(self) -> int:
-        return int(self._received.timestamp()[0]) - 1
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
@@ -273,19 +267,12 @@ class StreamSource:
     # The group; called within a poll, in the stream's thread
 
     def _on_assign(self, consumer: Consumer, places: list[Place]) -> None:
-        given = self._given([_partition(each) for each in places])
+        given = given_offsets(self._start_offsets, [_partition(each) for each in places])
         for each in places:
             each.offset = given.get(_partition(each), OFFSET_INVALID)
         with self.lock:
             self.progress.set({each: PartitionProgress(each, None) for each in map(_partition, places)})
         consumer.assign(places)
-
-    def _given(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        offsets = self._start_offsets
-        if offsets is None:
-            return {}
-        found = offsets(partitions) if callable(offsets) else offsets
-        return {Partition(*each): offset for each, offset in found.items()}
 
     def _on_revoke(self, consumer: Consumer, places: list[Place]) -> None:
         self.drop()
