@@ -86,10 +86,10 @@ class TodaysConnector:
 
     def shutdown(self) -> None:
         self._closing.set()
+        if self._timer.ident is not None:
+            self._timer.join()  # a consumer of the library must not be closed while it commits
         for each in self._streams.values():
             each.close()
-        if self._timer.ident is not None:
-            self._timer.join()
 
 
 class Batch:
