@@ -159,6 +159,7 @@ class StreamSource:
         self.progress = Progress()
         self._chunks: deque[TodaysChunk] = deque()
         self._current: TodaysChunk | None = None
+        self._rewound: dict[Partition, int] = {}  # where the next poll reads on; until then what comes is left out
         self._polling, self._committing = threading.Lock(), threading.Lock()
         self._is_closed = False
         self._subscribed: list[str] = []
@@ -203,11 +204,24 @@ class StreamSource:
             if not self._subscribed:
                 time.sleep(min(timeout_s, _POLL_S))
                 return
+            self._seek()
             try:
                 received = self._consumer.consume(_AT_ONCE, timeout_s)
             except KafkaException as error:
                 raise _error("fetching", error.args[0]) from error
         self._sort(received)
+
+    def _seek(self) -> None:
+        """Moves the library to where partitions were rewound to; if it cannot now, the next poll does."""
+        with self.lock:
+            wanted, self._rewound = self._rewound, {}
+        for partition, offset in wanted.items():
+            try:
+                self._consumer.seek(Place(partition.topic, partition.partition, offset))
+            except KafkaException as error:
+                with self.lock:
+                    self._rewound.setdefault(partition, offset)
+                self._fail(partition, error.args[0])
 
     def _sort(self, received: Sequence[Received]) -> None:
         """Makes chunks of what came, by partition and in its order."""
@@ -215,30 +229,31 @@ class StreamSource:
         runs: dict[tuple[str | None, int | None], list[Received]] = {}
         for each in received:
             if (error := each.error()) is not None:
-                self._hear(each, error, owned)
+                self._hear(each, error)
             else:
                 runs.setdefault((each.topic(), each.partition()), []).append(each)
         with self.lock:
             for (topic, partition), messages in runs.items():
                 assert topic is not None
                 assert partition is not None
-                progress = owned.get(Partition(topic, partition))
-                first = _offset(messages[0])
+                place, first = Partition(topic, partition), _offset(messages[0])
+                progress = None if place in self._rewound else owned.get(place)
                 if progress is None or (progress.fetched is not None and first < progress.fetched):
                     continue  # it was given up, or came before a rewind
                 content = Batch(messages, first if progress.fetched is None else progress.fetched)
                 progress.fetched = content.next_offset
                 self._chunks.append(TodaysChunk(progress, content))
 
-    def _hear(self, event: Received, error: KafkaError, owned: Mapping[Partition, PartitionProgress]) -> None:
+    def _hear(self, event: Received, error: KafkaError) -> None:
         if error.code() in _PASSING:
             logger.info("%s: %s", self._config.bootstrap_servers, error)
             return
         topic, partition = event.topic(), event.partition()
-        place = Partition(topic or "", -1 if partition is None else partition)
-        progress = owned.get(place) or PartitionProgress(place, None)
+        self._fail(Partition(topic or "", -1 if partition is None else partition), error)
+
+    def _fail(self, place: Partition, error: KafkaError) -> None:
         with self.lock:
-            self._chunks.append(TodaysChunk(progress, _error(f"{place}", error)))
+            self._chunks.append(TodaysChunk(PartitionProgress(place, None), _error(f"{place}", error)))
 
     def _look_for_topics(self) -> None:
         """Lists topics from time to time, and subscribes to those that the filter allows."""
@@ -278,12 +293,17 @@ class StreamSource:
         self.drop()
         if self._config.auto_commit:
             self.commit_if_possible()
-        self.progress.clear()
+        self._give_up()
 
     def _on_lost(self, consumer: Consumer, places: list[Place]) -> None:
         logger.warning("group %s went on without this stream", self._config.group_id)
-        self.drop()
-        self.progress.clear()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        with self.lock:
+            self.drop()
+            self.progress.clear()
+            self._rewound.clear()
 
     # Offsets
 
@@ -323,17 +343,14 @@ class StreamSource:
             logger.warning("offsets are not committed: %s", error)
 
     def rewind(self, partition: Partition, offset: int) -> bool:
-        """Reads a partition from another place; False: this stream does not read it. Raises BrokerError."""
+        """Reads a partition from another place; False: this stream does not read it."""
         with self.lock:
             progress = self.progress.owned().get(partition)
             if progress is None:
                 return False
             self.drop([partition])
-            try:
-                self._consumer.seek(Place(partition.topic, partition.partition, offset))
-            except KafkaException as error:
-                raise _error(f"{partition}", error.args[0]) from error
             progress.begin_at(offset)
+            self._rewound[partition] = offset
             return True
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -127,7 +128,6 @@ def test_a_stream_times_out_and_can_be_used_again(gateway: Gateway, topic: str) 
         soon(lambda: numbers(stream, 1) == [0], ConsumerTimeoutError)
 
 
-def test_a_program_that_keeps_its_offsets_begins_and_rewinds_where_it_says(gateway: Gateway, topic: str) -> None:
 def test_a_timeout_of_zero_takes_what_is_there(gateway: Gateway, topic: str) -> None:
     produce(gateway, topic, 0, 1)
     with connect(gateway, topic, consumer_timeout_ms=0) as connector:
@@ -135,6 +135,7 @@ def test_a_timeout_of_zero_takes_what_is_there(gateway: Gateway, topic: str) -> 
         soon(lambda: numbers(stream, 1) == [0], ConsumerTimeoutError)
 
 
+def test_a_program_that_keeps_its_offsets_begins_and_rewinds_where_it_says(gateway: Gateway, topic: str) -> None:
     produce(gateway, topic, 0, 10)
     with connect(gateway, topic, {(topic, 0): 4}) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
@@ -147,6 +148,32 @@ def test_a_timeout_of_zero_takes_what_is_there(gateway: Gateway, topic: str) -> 
         assert numbers(stream, 9) == list(range(1, 10))
         with pytest.raises(ClientError, match="not read by this consumer"):
             connector.rewind({("nowhere", 0): 0})
+
+
+def test_what_was_on_its_way_at_a_rewind_is_not_handed_out(gateway: Gateway, topic: str) -> None:
+    produce(gateway, topic, 0, 10)
+    for begin, rewound in ((4, 2), (2, 6)):
+        with connect(gateway, f"{topic}-{begin}", {(topic, 0): begin}) as connector:
+            (stream,) = connector.create_message_streams({topic: 1})[topic]
+            source = connector._wire._streams[topic, 0]  # type: ignore[attr-defined]
+            source._consumer = Interrupted(source._consumer, partial(connector.rewind, {(topic, 0): rewound}))
+            assert numbers(stream, 10 - rewound) == list(range(rewound, 10))
+
+
+class Interrupted:
+    """A consumer of the library that makes a call when it has the first messages, before it returns them."""
+
+    def __init__(self, consumer: Any, call: Callable[[], None]) -> None:
+        self._consumer, self._calls = consumer, [call]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def consume(self, *given: float) -> list[Any]:
+        found: list[Any] = self._consumer.consume(*given)
+        if found and self._calls:
+            self._calls.pop()()
+        return found
 
 
 def test_an_offset_outside_the_log_is_raised_if_the_settings_say_so(gateway: Gateway, topic: str) -> None:
