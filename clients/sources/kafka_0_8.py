@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...registry import RegistryError, children_if_any, kafka_nodes, open_registry
 from ...storage import FetchAnswer, TopicPartition
-from ..brokers import ListedTopic
+from ..brokers import EARLIEST, ListedTopic
 from ..errors import BrokerError, BrokerUnreachableError, MirrorError, RetriableError
 from ..wire import Address, Broker, Connection, FetchFrom, check, cluster, fetch, offsets_before
 
@@ -71,7 +71,13 @@ class ZooKeeperSource:
 
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
         with self._retriable():
-            return {partition: offsets_before(self._leader(partition), partition, at, 1)[0] for partition in partitions}
+            return {partition: self._offset(partition, at) for partition in partitions}
+
+    def _offset(self, partition: TopicPartition, at: int) -> int:
+        """Returns where a file begins, by its time; for a time before all files where the first one does."""
+        leader = self._leader(partition)
+        found = offsets_before(leader, partition, at, 1) or offsets_before(leader, partition, EARLIEST, 1)
+        return found[0]
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
         by_leader: dict[int, dict[TopicPartition, FetchFrom]] = {}
