@@ -41,14 +41,23 @@ def find_points(manager: LogManager, topic: str, wanted: Wanted) -> Points:
     InvalidConfigError for both flags, another form, and an unknown partition, and OffsetOutOfRangeError for an offset
     that the log does not reach, or has no more: rows would be deleted that cannot be loaded again.
     """
-    if wanted.time is not None and wanted.offsets is not None:
-        raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} cannot be used together")
-    numbers = manager.topic(topic).partitions
-    if wanted.time is not None:
-        time_ms = _time_ms(wanted.time)
+    time_ms, numbers = time_of(wanted), manager.topic(topic).partitions
+    if time_ms is not None:
         return {number: _first_at(manager, topic, number, time_ms) for number in numbers}
     asked = asked_offsets(FROM_OFFSETS, cast(str, wanted.offsets), topic, numbers, refused=LATEST)
     return {number: _checked(manager, topic, number, offset) for number, offset in asked.items()}
+
+
+def time_of(wanted: Wanted) -> int | None:
+    """Returns the time that is wanted, in ms. Raises InvalidConfigError if it is no time, or offsets are wanted too."""
+    if wanted.time is None:
+        return None
+    if wanted.offsets is not None:
+        raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} cannot be used together")
+    try:
+        return parse_instant(wanted.time)
+    except ValueError as error:
+        raise InvalidConfigError(f"{FROM_TIME}: {error}") from None
 
 
 def asked_offsets(
@@ -67,6 +76,21 @@ def asked_offsets(
         names = ", ".join(str(TopicPartition(topic, number)) for number in sorted(unknown))
         raise InvalidConfigError(f"{option}: the topic has no partition {names}")
     return asked
+
+
+def offset_in_log(offset: int, first: int, end: int, partition: str, log: str) -> int:
+    """Returns an offset that was asked for, ``first`` for EARLIEST.
+
+    Raises OffsetOutOfRangeError for one that ``log`` does not have, from ``first`` to ``end``.
+    """
+    if offset == EARLIEST:
+        return first
+    if not first <= offset <= end:
+        raise OffsetOutOfRangeError(
+            f"{FROM_OFFSETS}: offset {offset} of {partition} is outside {log}, which begins at {first} and ends before "
+            f"{end}: only what the log has can be loaded"
+        )
+    return offset
 
 
 def at_or_above(points: Points) -> Column:
@@ -105,13 +129,6 @@ def check_log_reaches(manager: LogManager, topic: str, ends: Points, points: Poi
             )
 
 
-def _time_ms(text: str) -> int:
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise InvalidConfigError(f"{FROM_TIME}: {error}") from None
-
-
 def _first_at(manager: LogManager, topic: str, number: int, time_ms: int) -> int:
     with manager.open_reader(topic, number) as reader:
         found = reader.offset_for_timestamp(time_ms)
@@ -120,16 +137,7 @@ def _first_at(manager: LogManager, topic: str, number: int, time_ms: int) -> int
 
 def _checked(manager: LogManager, topic: str, number: int, offset: int) -> int:
     with manager.open_reader(topic, number) as reader:
-        first = reader.log_start_offset
-        if offset == EARLIEST:
-            return first
-        end = _end(reader)
-    if not first <= offset <= end:
-        raise OffsetOutOfRangeError(
-            f"{FROM_OFFSETS}: offset {offset} of {topic}-{number} is outside the log, which begins at {first} and ends "
-            f"before {end}: only what the log has can be loaded"
-        )
-    return offset
+        return offset_in_log(offset, reader.log_start_offset, _end(reader), f"{topic}-{number}", "the log")
 
 
 def _end(reader: LogReader) -> int:

@@ -14,23 +14,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from ....clients.brokers import EARLIEST as _EARLIEST, LATEST as _LATEST
 from ....clients.sources import Source, Sources, sources_of
 from ....storage import (
-    InvalidConfigError,
     OffsetOutOfRangeError,
     Records,
     TopicPartition,
     UnknownTopicOrPartitionError,
-    parse_instant,
     visible_records,
 )
-from ...rows import EARLIEST, LATEST, arrow_schema, read_schema, to_batch
-from ..points import FROM_OFFSETS, FROM_TIME, Points, Wanted, asked_offsets
+from ...rows import LATEST, arrow_schema, read_schema, to_batch
+from ..points import FROM_OFFSETS, Points, Wanted, asked_offsets, offset_in_log, time_of
 from ..table_ends import LastRow, other_log
 from .topic_log import OpenLog
 
 TASK_OFFSETS = 1_000_000  # of a task at most, so that a long partition is read by several
-_EARLIEST, _LATEST = -2, -1  # as brokers name them
 _PATIENCE_S = 60.0  # how long a broker may answer nothing below the end
 _TASK = "topic string, partition int, start long, end long"
 
@@ -131,28 +129,16 @@ class _OpenBrokers:
 
     def points(self, wanted: Wanted) -> Points:
         """Returns points as :func:`find_points`; brokers before 0.10.1 know times only by file, and answer earlier."""
-        if wanted.time is not None and wanted.offsets is not None:
-            raise InvalidConfigError(f"{FROM_TIME} and {FROM_OFFSETS} cannot be used together")
-        bounds = self.bounds()
-        if wanted.time is not None:
-            try:
-                time_ms = parse_instant(wanted.time)
-            except ValueError as error:
-                raise InvalidConfigError(f"{FROM_TIME}: {error}") from None
+        time_ms, bounds = time_of(wanted), self.bounds()
+        if time_ms is not None:
             found = self._source.offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)
             return {each.partition: bounds[each.partition][1] if at < 0 else at for each, at in found.items()}
         asked = asked_offsets(FROM_OFFSETS, wanted.offsets or "", self._topic, list(bounds), refused=LATEST)
-        return {number: self._checked(number, offset, *bounds[number]) for number, offset in asked.items()}
-
-    def _checked(self, number: int, offset: int, first: int, end: int) -> int:
-        if offset == EARLIEST:
-            return first
-        if not first <= offset <= end:
-            raise OffsetOutOfRangeError(
-                f"{FROM_OFFSETS}: offset {offset} of {self._topic}-{number} is outside the log at {self._name}, which "
-                f"begins at {first} and ends before {end}: only what the log has can be loaded"
-            )
-        return offset
+        log = f"the log at {self._name}"
+        return {
+            number: offset_in_log(offset, *bounds[number], f"{self._topic}-{number}", log)
+            for number, offset in asked.items()
+        }
 
     def check_same(self, last: LastRow, path: str) -> None:
         """Accepts a log in which the record of the row was deleted or compacted."""
