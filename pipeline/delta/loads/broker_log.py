@@ -93,23 +93,22 @@ def fetched(sources: Sources, partition: TopicPartition, start: int, end: int) -
     try:
         offset, deadline_s = start, time.monotonic() + _PATIENCE_S
         while offset < end:
-            answers = source.fetch({partition: offset})
+            answers, following = source.fetch({partition: offset}), offset
             if partition in answers:
                 answer = answers[partition]
                 if answer is None:
                     raise OffsetOutOfRangeError(f"{sources} no longer has offset {offset} of {partition}")
-                records, offset = visible_records(answer)
-                yield from _pieces(records.between(start, end))
-                deadline_s = time.monotonic() + _PATIENCE_S
+                records, following = visible_records(answer)
+                if len(wanted := records.between(start, end)):
+                    yield wanted
+            if following > offset:
+                offset, deadline_s = following, time.monotonic() + _PATIENCE_S
             elif time.monotonic() > deadline_s:
-                raise OffsetOutOfRangeError(f"{sources} has nothing of {partition} at offset {offset}, below {end}")
+                raise OffsetOutOfRangeError(
+                    f"{sources} has no whole batch of {partition} at offset {offset}, below {end}"
+                )
     finally:
         source.close()
-
-
-def _pieces(records: Records) -> Iterator[Records]:
-    if len(records):
-        yield records
 
 
 class _OpenBrokers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,15 @@ from pyspark_commitlog.pipeline.delta.export import each_topic, is_load, load, p
 from pyspark_commitlog.pipeline.delta.loads import broker_log
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
 from pyspark_commitlog.storage import (
+    FetchAnswer,
     InvalidConfigError,
     OffsetOutOfRangeError,
     ProgressMismatchError,
+    TopicPartition,
     UnknownTopicOrPartitionError,
 )
 from tests.clients.mirror.support import Place, delete_before, fill, numbered, place
+from tests.support.logs.building import batch
 
 
 @pytest.fixture
@@ -103,6 +106,25 @@ def test_a_topic_that_is_another_one_is_refused(loads: Load, source: Place, tmp_
             loads.run()
         with pytest.raises(UnknownTopicOrPartitionError, match="the brokers have no topic 'other'; they have t"):
             loads.run(topic="other")
+
+
+class CutOff:
+    """A broker whose answers end within the first batch."""
+
+    def open(self) -> CutOff:
+        return self
+
+    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer]:
+        return {each: FetchAnswer(batch(b"x").tobytes()[:-1], offset) for each, offset in positions.items()}
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+def test_a_load_that_gets_no_whole_batch_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_log, "_PATIENCE_S", 0.0)
+    with pytest.raises(OffsetOutOfRangeError, match="has no whole batch of t-0 at offset 0, below 1"):
+        list(broker_log.fetched(CutOff(), TopicPartition("t", 0), 0, 1))  # type: ignore[arg-type]
 
 
 def test_either_a_directory_or_brokers_are_named(loads: Load) -> None:
