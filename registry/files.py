@@ -288,7 +288,9 @@ class FileRegistry:
             return
         tree = self._journal.tree
         mark = tree.children_mark(path) if of_children else tree.mark(path)
-        self._watched.append(_Watched(path, of_children, mark, watch))
+        watched = _Watched(path, of_children, mark, watch)
+        if watched not in self._watched:
+            self._watched.append(watched)
         self._start_threads()
 
     def _call_watches(self) -> None:

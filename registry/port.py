@@ -48,7 +48,8 @@ class SessionState(Enum):
 
 Watch = Callable[[Change, str], None]
 """Called once, with the path, in a thread of the registry, which it must not keep for long. To go on watching, read
-again with a watch: read after the call, and nothing is missed. Changes may be fewer than there were."""
+again with a watch: read after the call, and nothing is missed. Changes may be fewer than there were. One that is
+set again before it was called is called once."""
 
 Listener = Callable[[SessionState], None]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -189,13 +190,23 @@ class ZooKeeperRegistry:
             raise kind(f"{path}: {reason}") from None
 
     def _watching(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        if watch is None:
-            return None
-        return lambda event: self._calls.put(partial(watch, _CHANGES.get(event.type, Change.UNKNOWN), path))
+        return None if watch is None else _Watcher(self._calls, watch, path)
 
     def _on_state(self, state: str) -> None:
         for listener in list(self._listeners):
             self._calls.put(partial(listener, _STATES[state]))
+
+
+@dataclass(frozen=True)
+class _Watcher:
+    """Has a watch called. kazoo keeps a set of them, so a watch that is set again is there once."""
+
+    calls: Calls
+    watch: Watch
+    path: str
+
+    def __call__(self, event: WatchedEvent) -> None:
+        self.calls.put(partial(self.watch, _CHANGES.get(event.type, Change.UNKNOWN), self.path))
 
 
 def _client(hosts: str, timeout_s: float) -> KazooClient:

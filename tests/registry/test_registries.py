@@ -204,6 +204,20 @@ def test_a_watch_is_called_once_when_data_changes(registry: Registry, other: Reg
     assert seen.changes == [(Change.DATA, "/a")]
 
 
+def test_a_watch_that_is_set_again_is_called_once(registry: Registry, other: Registry) -> None:
+    registry.create("/a/b", b"0")
+    data, children, later = Seen(), Seen(), Seen()
+    for _ in range(3):
+        registry.find("/a/b", data)
+        registry.children("/a", children)
+    registry.find("/a/b", later)
+    other.set("/a/b", b"1")
+    soon(lambda: bool(later.changes))
+    other.create("/a/c")
+    soon(lambda: bool(children.changes))
+    assert (data.changes, children.changes) == ([(Change.DATA, "/a/b")], [(Change.CHILDREN, "/a")])
+
+
 def test_a_watch_is_called_when_a_node_comes_and_when_it_goes(registry: Registry, other: Registry) -> None:
     comes, goes, childless = Seen(), Seen(), Seen()
     assert registry.find("/a", comes) is None
