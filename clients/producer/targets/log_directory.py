@@ -26,12 +26,15 @@ from .port import BrokerPartition, Failed, RecordSet
 class LogDirectoryTarget:
     """A log directory, which this process shares with others that append; a missing topic is created."""
 
-    def __init__(self, path: str, clock: Clock) -> None:
-        """Raises NotALogDirError, and LogDirLockedError while a broker runs on the directory."""
-        self._clock = clock
+    def __init__(self, path: str, clock: Clock, refresh_ms: int) -> None:
+        """``refresh_ms``: after what time partitions are looked for again, since other processes may add some.
+
+        Raises NotALogDirError, and LogDirLockedError while a broker runs on the directory.
+        """
+        self._clock, self._refresh_ms = clock, refresh_ms
         self._lock = Lock()  # a LogManager belongs to one thread at a time
         self._manager = LogManager.open(path, create=True)
-        self._partitions: dict[str, list[BrokerPartition]] = {}
+        self._known: dict[str, tuple[int, list[BrokerPartition]]] = {}  # when they were read, and partitions by topic
         try:
             self._producer = IdempotentProducer(self._manager)
         except BaseException:
@@ -48,12 +51,18 @@ class LogDirectoryTarget:
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
         with self._lock:
-            if topic not in self._partitions:
-                check_takes_records(topic)
-                described = self._manager.ensure_topic(topic)
-                check_whole(self._manager, described)
-                self._partitions[topic] = [BrokerPartition(0, each) for each in described.partitions]
-            return self._partitions[topic]
+            now_ms = self._clock.now_ms()
+            read_ms, found = self._known.get(topic, (now_ms, []))
+            if not found or now_ms - read_ms >= self._refresh_ms:
+                found = self._read(topic)
+                self._known[topic] = now_ms, found
+            return found
+
+    def _read(self, topic: str) -> list[BrokerPartition]:
+        check_takes_records(topic)
+        described = self._manager.ensure_topic(topic)
+        check_whole(self._manager, described)
+        return [BrokerPartition(0, each) for each in described.partitions]
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
         """Each set is synced when this returns, also without ``wait``."""
@@ -68,7 +77,7 @@ class LogDirectoryTarget:
         return failed
 
     def refresh(self, topic: str) -> None:
-        self._partitions.pop(topic, None)
+        self._known.pop(topic, None)
 
     def close(self) -> None:
         with self._lock:

@@ -25,7 +25,7 @@ def open_target(
     if config.wire is Wire.LOG_DIRECTORY:
         from .log_directory import LogDirectoryTarget  # noqa: PLC0415  the others need no log
 
-        return LogDirectoryTarget(config.log_dir, clock)
+        return LogDirectoryTarget(config.log_dir, clock, config.metadata_refresh_ms)
     if config.wire is Wire.BOOTSTRAP:
         try:
             from .todays_wire import TodaysWireTarget  # noqa: PLC0415  needs the extra

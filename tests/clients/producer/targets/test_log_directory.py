@@ -1,0 +1,22 @@
+"""A log directory as the target of a producer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark_commitlog.clients.producer.targets.log_directory import LogDirectoryTarget
+from pyspark_commitlog.storage import LogManager, add_partitions
+from tests.support.clock import ManualClock
+
+
+def test_partitions_that_another_process_adds_are_found_after_a_time(tmp_path: Path) -> None:
+    clock = ManualClock()
+    target = LogDirectoryTarget(str(tmp_path), clock, refresh_ms=1000)
+    assert target.partitions("t") == [(0, 0)]
+    with LogManager.open(str(tmp_path)) as manager:
+        add_partitions(manager, "t", 3)
+    clock.advance(999)
+    assert target.partitions("t") == [(0, 0)]
+    clock.advance(1)
+    assert target.partitions("t") == [(0, 0), (0, 1), (0, 2)]
+    target.close()
