@@ -104,6 +104,15 @@ def sql_at_or_above(points: Points) -> str:
     return " OR ".join(each) or "false"
 
 
+def sql_between(points: Points, ends: Points) -> str:
+    """Returns, as SQL, the condition for rows from the point of their partition up to, not including, its end."""
+    each = [
+        f"(_partition = {number} AND _offset >= {offset} AND _offset < {ends[number]})"
+        for number, offset in sorted(points.items())
+    ]
+    return " OR ".join(each) or "false"
+
+
 def listed(points: Points) -> str:
     """Returns points as text: ``offset 7 of partition 0, offset 9 of partition 1``."""
     return ", ".join(f"offset {offset} of partition {number}" for number, offset in sorted(points.items()))

@@ -1,7 +1,8 @@
 """Loads a topic into a Delta table to its end, without a query and a checkpoint: docs/tables.md.
 
-The table says how far it is: the largest offset that it has of each partition. A load makes the rows from there on what
-the log has there, in one commit, so a load that is repeated, or two at once, add no row twice.
+The table says how far it is: the largest offset that it has of each partition. A load makes the rows from there to the
+log's end what the log has there, in one commit, so a load that is repeated, or two at once, add no row twice. Rows that
+another load added above that end stay.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
-from ..points import sql_at_or_above
+from ..points import sql_at_or_above, sql_between
 from ..table_ends import last_rows
 from ..tables import TableSink
 from .topic_load import Loaded, TopicLoad
@@ -33,7 +34,8 @@ class DeltaLoad(TopicLoad):
         starts, ends = self._spans(done, rows, self.sink.path)
         is_back = any(start < done.get(number, start) for number, start in starts.items())
         if rows is None or is_back or any(starts[number] < end for number, end in ends.items()):
-            self.sink.load(self._records(starts, ends), sql_at_or_above(starts))
+            where = sql_at_or_above(starts) if is_back else sql_between(starts, ends)
+            self.sink.load(self._records(starts, ends), where)
         return Loaded(starts, ends, is_back)
 
     def _rows(self) -> DataFrame | None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.pipeline.delta.export import each_topic, is_load, load, parser
 from pyspark_commitlog.pipeline.delta.loads import broker_log
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
+from pyspark_commitlog.pipeline.delta.tables import TableSink
 from pyspark_commitlog.storage import (
     FetchAnswer,
     InvalidConfigError,
@@ -106,6 +107,22 @@ def test_a_topic_that_is_another_one_is_refused(loads: Load, source: Place, tmp_
             loads.run()
         with pytest.raises(UnknownTopicOrPartitionError, match="the brokers have no topic 'other'; they have t"):
             loads.run(topic="other")
+
+
+def test_a_load_keeps_what_another_one_added_after_it_had_looked_for_the_end(
+    spark: SparkSession, source: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads, commit = Load(spark, source, tmp_path, "delta"), TableSink.load
+
+    def after_another(sink: TableSink, records: DataFrame, where: str) -> None:
+        monkeypatch.setattr(TableSink, "load", commit)
+        fill(source.directory, "t", numbered(6, 9))
+        loads.run()
+        commit(sink, records, where)
+
+    monkeypatch.setattr(TableSink, "load", after_another)
+    loads.run()
+    assert loads.rows() == expected(range(9), range(6))
 
 
 class CutOff:
