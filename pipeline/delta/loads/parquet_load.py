@@ -38,8 +38,9 @@ class ParquetLoad(TopicLoad):
             done, rows = self._progress(), self._rows()
             starts, ends = self._spans(done, rows, str(self.folder.path))
             back = {number: start for number, start in starts.items() if start < done.get(number, start)}
-            if rows is not None and back and not self._changed(rows, back, done):
-                starts, back = starts | {number: min(done[number], ends[number]) for number in back}, {}
+            there = {number: min(done[number], ends[number]) for number in back}
+            if rows is not None and back and not self._changed(rows, back, there):
+                starts, back = starts | there, {}
             if rows is None or back or any(done.get(number) != end for number, end in ends.items()):
                 self._publish(rows, starts, ends, back)
             return Loaded(starts, ends, bool(back))
@@ -57,8 +58,8 @@ class ParquetLoad(TopicLoad):
         current = self.folder.current()
         return None if current is None else self.session.read.parquet(f"file:{current}")
 
-    def _changed(self, rows: DataFrame, back: Points, done: Points) -> bool:
-        again = self._new_rows(back, {number: done[number] for number in back})
+    def _changed(self, rows: DataFrame, back: Points, ends: Points) -> bool:
+        again = self._new_rows(back, ends)
         if brings_fields(rows.schema, again.schema, str(self.folder.path)):
             return True
         return differ(rows.where(at_or_above(back)), again.to(rows.schema))

@@ -98,7 +98,9 @@ def test_records_that_were_deleted_before_they_were_loaded_are_an_error(loads: L
     assert loads.rows() == expected([*range(6), *range(9, 12)], range(6))  # type: ignore[arg-type]
 
 
-def test_a_topic_that_is_another_one_is_refused(loads: Load, source: Place, tmp_path: Path) -> None:
+def test_a_topic_that_is_another_one_is_refused_unless_its_offsets_are_named(
+    loads: Load, source: Place, tmp_path: Path
+) -> None:
     loads.run()
     fill(tmp_path / "other", "t", numbered(0, 3), partitions=2)
     with place(tmp_path / "other") as other:
@@ -107,6 +109,8 @@ def test_a_topic_that_is_another_one_is_refused(loads: Load, source: Place, tmp_
             loads.run()
         with pytest.raises(UnknownTopicOrPartitionError, match="the brokers have no topic 'other'; they have t"):
             loads.run(topic="other")
+        loads.run("--from-offsets", '{"t": {"0": 0, "1": 0}}')
+    assert loads.rows() == expected(range(3), range(0))
 
 
 def test_a_load_keeps_what_another_one_added_after_it_had_looked_for_the_end(
