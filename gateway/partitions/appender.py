@@ -22,7 +22,7 @@ from .led_partition import Check, LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
 GROUP_MAX = 1000  # appends that are taken from the queue at once
-HELD_S = 5.0  # after which a lock that another process holds is reported
+HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
 
 T = TypeVar("T")
 
@@ -52,6 +52,23 @@ class _Freed(NamedTuple):
     led: LedPartition
 
 
+class _Overdue(NamedTuple):
+    """A partition's lock has been held for long."""
+
+    led: LedPartition
+
+
+Job = Append | _Change | _Freed | _Overdue | None
+
+
+class _Held:
+    """What waits for another process to free a partition's lock; nothing does once it has held it for long."""
+
+    def __init__(self, jobs: list[Append | _Change]) -> None:
+        self.jobs = jobs
+        self.is_long = False
+
+
 class _Group(NamedTuple):
     """Appends and changes of a partition that must be synced, and the functions to call after the sync."""
 
@@ -64,8 +81,8 @@ class Appender:
 
     def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
         """``observe`` is called with the seconds that each sync took."""
-        self._queue: SimpleQueue[Append | _Change | _Freed | None] = SimpleQueue()
-        self._held: dict[LedPartition, list[Append | _Change]] = {}  # until another process frees its lock
+        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._held: dict[LedPartition, _Held] = {}
         self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
@@ -103,40 +120,60 @@ class Appender:
             is_ending = None in jobs
             for led, given in self._by_partition(jobs).items():
                 if led in self._held:
-                    self._held[led] += given
+                    self._keep(led, given)
                 elif led.is_locked_elsewhere:
                     self._hold(led, given)
                 else:
                     self._do(led, given)
         for led, held in self._held.items():
-            for each in held:
-                each.done(_lock_error(led))
+            _refuse(led, held.jobs)
 
-    def _by_partition(
-        self, jobs: Sequence[Append | _Change | _Freed | None]
-    ) -> dict[LedPartition, list[Append | _Change]]:
+    def _by_partition(self, jobs: Sequence[Job]) -> dict[LedPartition, list[Append | _Change]]:
         found: dict[LedPartition, list[Append | _Change]] = {}
         for job in jobs:
             if isinstance(job, _Freed):
-                found[job.led] = [*self._held.pop(job.led), *found.get(job.led, ())]
+                found[job.led] = [*self._held.pop(job.led).jobs, *found.get(job.led, ())]
+            elif isinstance(job, _Overdue):
+                self._give_up(job.led)
             elif job is not None:
                 found.setdefault(job.led, []).append(job)
         return found
 
     def _hold(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
-        self._held[led] = jobs
+        self._held[led] = _Held(jobs)
 
         def wait() -> None:
-            reminder = Timer(HELD_S, lambda: logger.warning("%s", _lock_error(led)))
-            reminder.start()
+            reminder = Timer(HELD_S, lambda: self._queue.put(_Overdue(led)))
+            reminder.daemon = True
             try:
+                reminder.start()
                 led.wait_for_append_lock()
-            except OSError:
+            except Exception:  # such as of a deleted directory, which the append then reports
                 logger.debug("%s-%d: no lock to wait for", led.topic, led.partition, exc_info=True)
-            reminder.cancel()
-            self._queue.put(_Freed(led))
+            finally:
+                reminder.cancel()
+                self._queue.put(_Freed(led))
 
-        Thread(target=wait, name=f"gateway-waiter-{led.topic}-{led.partition}", daemon=True).start()
+        try:
+            Thread(target=wait, name=f"gateway-waiter-{led.topic}-{led.partition}", daemon=True).start()
+        except RuntimeError:  # no more threads
+            _refuse(led, self._held.pop(led).jobs)
+
+    def _keep(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
+        held = self._held[led]
+        if held.is_long:
+            _refuse(led, jobs)
+        else:
+            held.jobs += jobs
+
+    def _give_up(self, led: LedPartition) -> None:
+        """Refuses what waits: requests in progress are counted, and these would keep all clients from theirs."""
+        held = self._held.get(led)
+        if held is not None:
+            logger.warning("%s", _lock_error(led))
+            held.is_long = True
+            jobs, held.jobs = held.jobs, []
+            _refuse(led, jobs)
 
     def _do(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
         calls: list[Callable[[Exception | None], None]] = []
@@ -165,8 +202,13 @@ def _lock_error(led: LedPartition) -> RequestError:
     where = f"{led.topic}-{led.partition}"
     return RequestError(
         ErrorCode.request_timed_out,
-        f"{where}: another process holds the partition's lock, so appends to it wait; is that process paused?",
+        f"{where}: another process holds the partition's lock, so nothing can be appended; is that process paused?",
     )
+
+
+def _refuse(led: LedPartition, jobs: Sequence[Append | _Change]) -> None:
+    for each in jobs:
+        each.done(_lock_error(led))
 
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:

@@ -8,12 +8,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition
-from pyspark_commitlog.protocol import RequestError
+import pytest
+
+from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition, appender as appender_module
+from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import AppendInfo, Isolation, check_batch
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from tests.support.logs import building
+from tests.support.waiting import soon
 
 TIMEOUT_S = 30
 
@@ -128,3 +131,21 @@ def test_what_waits_for_another_process_is_refused_at_the_end(tmp_path: Path) ->
         error = partition._answers.get(timeout=TIMEOUT_S)
         assert isinstance(error, RequestError)
         assert "t-0: another process holds the partition's lock" in str(error)
+
+
+def test_what_waits_for_long_is_refused_until_the_lock_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appender_module, "HELD_S", 0.05)
+    with appending(tmp_path) as partition:
+        with locked(partition):
+            for _ in range(2):  # the second one is refused at once
+                partition.append(b"waits")
+                error = partition._answers.get(timeout=TIMEOUT_S)
+                assert isinstance(error, RequestError)
+                assert error.code is ErrorCode.request_timed_out
+
+        def is_appended() -> bool:
+            partition.append(b"goes on")
+            return isinstance(partition._answers.get(timeout=TIMEOUT_S), AppendInfo)
+
+        soon(is_appended)
+        assert partition.led.high_watermark == 1
