@@ -73,7 +73,7 @@ class OpenFiles:
         """Close up to CLOSED_AT_ONCE files, those opened first. Returns False if no file can be closed."""
         closed = 0
         with self.lock:
-            for descriptor, found in list(self.files.items()):
+            for descriptor, found in self.files.copy().items():  # a lock that is freed in between leaves the files
                 file = found()
                 if file is not None and file.rest():
                     self.files.pop(descriptor, None)
