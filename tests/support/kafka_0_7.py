@@ -14,6 +14,7 @@ from pyspark_commitlog.storage.kafka_0_7 import PositionLogSettings, messages_in
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.7"
 OWN_SETTINGS = set(PositionLogSettings.names())
+RECORDED_AT_MS = 1_795_720_680_000  # some of the times that were asked for are later
 
 
 def recorded(name: str) -> Any:

@@ -32,10 +32,16 @@ from pyspark_commitlog.storage import (
 from pyspark_commitlog.storage.kafka_0_7.entries import encode
 from tests.support.clock import ManualClock
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
-from tests.support.kafka_0_7 import consumed_as_recorded, recorded, settings_of, unpacked, write_segments
+from tests.support.kafka_0_7 import (
+    RECORDED_AT_MS,
+    consumed_as_recorded,
+    recorded,
+    settings_of,
+    unpacked,
+    write_segments,
+)
 from tests.support.logs.building import batch
 
-RECORDED_AT_MS = 1_795_720_680_000
 WIRES = ["0.8", "today"]
 NUMBERS = count()
 

@@ -13,9 +13,7 @@ from pyspark_commitlog.protocol.kafka_0_7 import Code, Fetch, Offsets, Produce
 from pyspark_commitlog.storage import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.kafka_0_7.entries import encode
 from tests.support.clock import ManualClock
-from tests.support.kafka_0_7 import consumed, consumed_as_recorded, recorded, settings_of, unpacked
-
-RECORDED_AT_MS = 1_795_720_680_000
+from tests.support.kafka_0_7 import RECORDED_AT_MS, consumed, consumed_as_recorded, recorded, settings_of, unpacked
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,11 @@ import pytest
 from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
 from pyspark_commitlog.storage import PositionLogDirectory
 from tests.support.clock import ManualClock
-from tests.support.kafka_0_7 import produced_sets, recorded, settings_of, unpacked
+from tests.support.kafka_0_7 import RECORDED_AT_MS, produced_sets, recorded, settings_of, unpacked
 
 BARRIER = bytes.fromhex("0000000400020000")  # a multi-fetch of nothing: its answer comes once all before it is done
 BARRIER_ANSWER = bytes.fromhex("000000020000")
 RANDOM_PARTITION = 1  # where the broker put the message for partition -1
-RECORDED_AT_MS = 1_795_720_680_000
 
 
 class Client:

@@ -26,6 +26,7 @@ from pyspark_commitlog.storage.kafka_0_7 import (
 )
 from tests.support.clock import ManualClock
 from tests.support.kafka_0_7 import (
+    RECORDED_AT_MS,
     consumed,
     consumed_as_recorded,
     produced_sets,
@@ -43,7 +44,7 @@ CODES = {OffsetOutOfRangeError: 1, UnknownTopicOrPartitionError: 3, InvalidTopic
 def main(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PositionLogDirectory]:
     """The log that the recorded fetches were answered from, read only."""
     directory = unpacked("main", tmp_path_factory.mktemp("main")) / "log"
-    with PositionLogDirectory(str(directory), settings_of("main")) as logs:
+    with PositionLogDirectory(str(directory), settings_of("main"), clock=ManualClock(RECORDED_AT_MS)) as logs:
         yield logs
 
 
@@ -117,7 +118,7 @@ def test_a_log_that_was_closed_in_order_gives_the_same_answers_again(tmp_path: P
     directory = unpacked("main", tmp_path) / "log"
     before = contents(directory / "alpha-0")
     PositionLogDirectory(str(directory), settings_of("main")).close()
-    with PositionLogDirectory(str(directory), settings_of("main")) as logs:
+    with PositionLogDirectory(str(directory), settings_of("main"), clock=ManualClock(RECORDED_AT_MS)) as logs:
         for one in recorded("main/fetch.json.xz")[::20]:
             where = one["topic"], one["partition"], one["offset"], one["size"]
             assert fetched(logs, *where) == as_recorded(one, 2)
