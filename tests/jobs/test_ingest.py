@@ -20,7 +20,7 @@ from tests.support.kafka.broker import dump_log
 from tests.torture.kills.ingest import DONE, Job
 
 FILES, ROWS = 7, 200  # each of two runs is stopped after a file or two
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
 SPEAKS_LATE = """
 import builtins, time

@@ -281,6 +281,7 @@ def connect() -> Iterator[str]:
             server.communicate("")
 
 
+@pytest.mark.only_all
 def test_client_of_spark_connect_reads_and_writes_without_java(connect: str, tmp_path: Path) -> None:
     told = run(CLIENT, tmp_path, connect)
     assert told["py4j"] == []

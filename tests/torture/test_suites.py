@@ -13,13 +13,13 @@ from tests.torture.suite import FAULTS_MAX, Run
 # By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
 SHORT: dict[str, int] = {
     "crash-states": 100,
-    "damage": 1000,
+    "damage": 500,
     "disk-errors": 60,
-    "gateway-frames": 400,
+    "gateway-frames": 200,
     "gateway-kills": 2,
     "gateway-nodes": 2,
     "gateway-power-cuts": 100,
-    "kills": 20,
+    "kills": 10,
     "model": 1000,
     "processes": 1,
     "set-back": 20,

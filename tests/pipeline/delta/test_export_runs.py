@@ -147,6 +147,7 @@ class TestBadRecords:
         export.run("--bad-records", aside)
         assert [row._offset for row in rows(bad.spark, aside, "_offset")] == [*[row._offset for row in found], 6]
 
+    @pytest.mark.only_all
     def test_bad_records_and_tombstones_do_not_count_as_the_end_of_the_table(
         self, bad: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

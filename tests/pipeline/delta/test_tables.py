@@ -150,6 +150,7 @@ class TestUpsert:
             found = [raw(row) for row in rows(spark, path, "_key", "_partition", "_offset", "value")]
             assert sorted(found) == model.rows(), f"after micro-batch {number}"
 
+    @pytest.mark.only_all
     def test_everything_from_the_beginning_leads_to_the_same_table(
         self, spark: SparkSession, topic: Topic, path: str
     ) -> None:

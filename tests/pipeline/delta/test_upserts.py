@@ -32,7 +32,14 @@ def held(topic: Topic, path: str) -> list[tuple[object, ...]]:
     return [raw(row) for row in rows(topic.spark, path, "_key", "value", "_partition")]
 
 
-@pytest.mark.parametrize("read_first", [0, 1, None], ids=["the old partition", "the new one", "both at once"])
+@pytest.mark.parametrize(
+    "read_first",
+    [
+        pytest.param(0, id="the old partition", marks=pytest.mark.only_all),
+        pytest.param(1, id="the new one", marks=pytest.mark.only_all),
+        pytest.param(None, id="both at once"),
+    ],
+)
 def test_newer_record_counts_in_whatever_order_partitions_are_read(
     topic: Topic, path: str, read_first: int | None
 ) -> None:
@@ -74,6 +81,7 @@ def test_table_without_stored_tombstones_continues(topic: Topic, path: str, tmp_
     assert held(topic, path) == [(b"other", b"x", 0), (b"third", b"y", 0)]
 
 
+@pytest.mark.only_all
 def test_any_division_into_micro_batches_leads_to_the_newest_of_each_key(
     spark: SparkSession, topic: Topic, path: str
 ) -> None:

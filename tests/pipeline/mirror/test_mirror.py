@@ -377,7 +377,8 @@ def test_the_commands_of_the_page_copy_a_topic_there_and_back(broker: Broker, tm
     (tmp_path / "jobs").symlink_to(ROOT / "jobs")
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(small_conf(tmp_path))}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    commands = re.findall("```sh\n(.*?)```", (ROOT / "docs" / "mirroring.md").read_text(), re.DOTALL)
+    blocks = re.findall("```sh\n(.*?)```", (ROOT / "docs" / "mirroring.md").read_text(), re.DOTALL)
+    commands = [each for each in blocks if "localhost:9092" in each]  # others are for clusters that are not here
     for command in commands:
         given = ["bash", "-c", command.replace("localhost:9092", broker.bootstrap)]
         done = subprocess.run(given, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

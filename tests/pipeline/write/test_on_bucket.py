@@ -209,6 +209,7 @@ def test_a_write_whose_task_fails_shows_nothing(spark: SparkSession, bucket: str
     assert len(open_root(bucket).state.writes) == 1
 
 
+@pytest.mark.only_all
 def test_a_write_that_another_of_its_name_overtook_fails_and_is_not_seen(spark: SparkSession, bucket: str) -> None:
     def overtake(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

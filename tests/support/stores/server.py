@@ -62,7 +62,8 @@ class StoreServer:
 
     def start(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        command, environment = dying_with_us(self._command()), {**os.environ, **self._settings()}
+        others = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}  # keys of clients
+        command, environment = dying_with_us(self._command()), {**others, **self._settings()}
         with (self.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self.home, env=environment, stdout=log, stderr=log)
         until = time.monotonic() + START_TIMEOUT_S

@@ -39,6 +39,7 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 def test_the_tests_of_kernels_hold_before_they_are_compiled() -> None:
     modules = [str(HERE.parent / f"test_{name}.py") for name in MODULES.split()]
     run("-W", "error::RuntimeWarning", "-m", "pytest", "-qx", "-p", "no:cacheprovider", "-p", PLUGIN, *modules)
