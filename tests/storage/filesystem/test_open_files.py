@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import random
 import resource
@@ -358,26 +357,3 @@ def test_needing_more_locks_than_possible_is_refused_before_anything_is_done(
             commit_everywhere(manager, coordinator)
         assert committed(manager.open_reader("wide", 7)) == [(0, b"a"), (1, b"b"), (2, b"c")]
     assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and path.suffix != ".lock"] == []
-
-
-def test_a_lock_that_is_freed_while_files_are_closed_does_no_harm(tmp_path: Path) -> None:
-    """The collector may run at any allocation, and frees what lies in cycles."""
-    filesystem, thresholds = LocalFileSystem(), gc.get_threshold()
-    files = [filesystem.open(str(tmp_path / f"{number}"), "create") for number in range(20)]
-    gc.collect()
-    gc.disable()
-    for number in range(200):
-        lock = filesystem.lock(str(tmp_path / f"lock{number}"))
-        assert lock is not None
-        lock.unlock()
-        cycle: list[object] = [lock]
-        cycle.append(cycle)
-    del lock, cycle
-    gc.enable()
-    try:
-        gc.set_threshold(1)
-        open_files.OPEN_FILES._close_some()
-    finally:
-        gc.set_threshold(*thresholds)
-    for file in files:
-        file.close()
