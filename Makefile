@@ -17,7 +17,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test test-all lint types prepared unit torture install java python bench docs notebooks wheel clean
+.PHONY: help demo test test-all test-matrix lint types prepared unit torture install java python bench docs notebooks wheel clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,9 @@ test: java install  ## run lint, types and tests, which CI runs before make test
 
 test-all: java install  ## run the tests that make test leaves out: other Kafkas, clients in other languages, long suites, and the alerts in conf/
 	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--all -m only_all $(PYTEST_ARGS)"
+
+test-matrix: java install  ## run the tests of the sink and of df.write on an object store too, which takes long
+	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--matrix -m matrix $(PYTEST_ARGS)"
 
 lint: install  ## check rules and format with ruff, and the wording
 	$(BIN)/ruff check .

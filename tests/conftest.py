@@ -18,16 +18,18 @@ os.environ.update(spark_jvm.ENVIRONMENT)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run what only `make test-all` runs")
+    parser.addoption("--matrix", action="store_true", help="also run what only `make test-matrix` runs")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what only ``--all`` runs, and gives each of several processes the modules with slow tests first, or
     one would be left with them at the end.
     """
-    if not config.getoption("--all"):
-        left_out = [item for item in items if item.get_closest_marker("only_all")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("only_all")]
+    for option, mark in (("--all", "only_all"), ("--matrix", "matrix")):
+        if not config.getoption(option):
+            left_out = [item for item in items if item.get_closest_marker(mark)]
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker(mark)]
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if item.get_closest_marker("slow")}
         items.sort(key=lambda item: item.path not in slow)

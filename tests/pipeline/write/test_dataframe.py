@@ -29,7 +29,7 @@ OF_DIRECTORIES = {
 }
 
 
-@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.only_all)])
+@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.matrix)])
 def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A log directory whose internal topics have one partition each, or the URL of a log.
 
