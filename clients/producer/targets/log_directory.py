@@ -20,6 +20,7 @@ from ....storage import (
     check_whole,
 )
 from ..messages import Message, Record
+from .known import KnownPartitions
 from .port import BrokerPartition, Failed, RecordSet
 
 
@@ -31,10 +32,10 @@ class LogDirectoryTarget:
 
         Raises NotALogDirError, and LogDirLockedError while a broker runs on the directory.
         """
-        self._clock, self._refresh_ms = clock, refresh_ms
+        self._clock = clock
         self._lock = Lock()  # a LogManager belongs to one thread at a time
         self._manager = LogManager.open(path, create=True)
-        self._known: dict[str, tuple[int, list[BrokerPartition]]] = {}  # when they were read, and partitions by topic
+        self._known = KnownPartitions(clock, refresh_ms, self._read)
         try:
             self._producer = IdempotentProducer(self._manager)
         except BaseException:
@@ -50,18 +51,13 @@ class LogDirectoryTarget:
         return True
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
-        with self._lock:
-            now_ms = self._clock.now_ms()
-            read_ms, found = self._known.get(topic, (now_ms, []))
-            if not found or now_ms - read_ms >= self._refresh_ms:
-                found = self._read(topic)
-                self._known[topic] = now_ms, found
-            return found
+        return self._known.of(topic)
 
     def _read(self, topic: str) -> list[BrokerPartition]:
         check_takes_records(topic)
-        described = self._manager.ensure_topic(topic)
-        check_whole(self._manager, described)
+        with self._lock:
+            described = self._manager.ensure_topic(topic)
+            check_whole(self._manager, described)
         return [BrokerPartition(0, each) for each in described.partitions]
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
@@ -77,7 +73,7 @@ class LogDirectoryTarget:
         return failed
 
     def refresh(self, topic: str) -> None:
-        self._known.pop(topic, None)
+        self._known.forget(topic)
 
     def close(self) -> None:
         with self._lock:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from threading import Lock
-from typing import NamedTuple
 
 from ....storage import Clock
 from ...errors import BrokerUnreachableError, MalformedAnswerError, NoBrokersForPartitionError
 from ...wire import Address, Broker, Cluster, Connection, cluster
+from .known import KnownPartitions
 from .port import BrokerPartition
-
-
-class _Known(NamedTuple):
-    read_ms: int
-    places: list[BrokerPartition]
 
 
 class MetadataBrokers:
@@ -29,21 +23,16 @@ class MetadataBrokers:
     ) -> None:
         """``text``: ``host:port``, with commas between. Raises InvalidConfigError."""
         self._addresses = [Address.parse(each) for each in text.split(",")]
-        self._refresh_ms, self._client_id, self._connect, self._clock = refresh_ms, client_id, connect, clock
-        self._lock = Lock()
+        self._client_id, self._connect = client_id, connect
         self._brokers: dict[int, Address] = {}
-        self._topics: dict[str, _Known] = {}
+        self._known = KnownPartitions(clock, refresh_ms, self._read)
 
     def brokers(self) -> Mapping[int, Address]:
         return self._brokers
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
         """A partition without a leader has broker -1."""
-        with self._lock:
-            known, now_ms = self._topics.get(topic), self._clock.now_ms()
-            if known is None or now_ms - known.read_ms >= self._refresh_ms:
-                known = self._topics[topic] = _Known(now_ms, self._read(topic))
-            return known.places
+        return self._known.of(topic)
 
     def _read(self, topic: str) -> list[BrokerPartition]:
         found = self._asked(topic)
@@ -74,7 +63,7 @@ class MetadataBrokers:
         yield from (each for each in self._brokers.values() if each not in self._addresses)
 
     def refresh(self, topic: str) -> None:
-        self._topics.pop(topic, None)
+        self._known.forget(topic)
 
     def close(self) -> None:
         """Connections end with each question."""

@@ -14,6 +14,7 @@ from ....storage import Clock, Codec, InvalidConfigError
 from ...errors import BrokerError, BrokerUnreachableError, ClientError, NoBrokersForPartitionError
 from ..messages import Message, Record
 from ..settings import ProducerConfig
+from .known import KnownPartitions
 from .port import ANY, BrokerPartition, Failed, RecordSet
 
 Report = Callable[[int, Exception], None]
@@ -29,10 +30,9 @@ class TodaysWireTarget:
     """Records go into librdkafka's queue, which sends them at once, and together with those that still wait."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, report_lost: Report) -> None:
-        self._config, self._clock, self._report_lost = config, clock, report_lost
-        self._lock = threading.Lock()
+        self._config, self._report_lost = config, report_lost
         self._producers: dict[Codec, Producer] = {}
-        self._known: dict[str, tuple[int, list[BrokerPartition]]] = {}  # when they were read, and partitions by topic
+        self._known = KnownPartitions(clock, config.metadata_refresh_ms, self._read)
         self._producer(config.codec)  # to refuse wrong settings at once
         self._closed = threading.Event()
         self._listening: threading.Thread | None = None
@@ -59,13 +59,7 @@ class TodaysWireTarget:
         return True
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
-        with self._lock:
-            now_ms = self._clock.now_ms()
-            read_ms, found = self._known.get(topic, (now_ms, []))
-            if not found or now_ms - read_ms >= self._config.metadata_refresh_ms:
-                found = self._read(topic)
-                self._known[topic] = now_ms, found
-            return found
+        return self._known.of(topic)
 
     def _read(self, topic: str) -> list[BrokerPartition]:
         timeout_s = (self._config.socket_timeout_ms or 0) / 1000
@@ -104,7 +98,7 @@ class TodaysWireTarget:
                 producer.poll(_WAIT_S)
 
     def refresh(self, topic: str) -> None:
-        self._known.pop(topic, None)
+        self._known.forget(topic)
 
     def close(self) -> None:
         self._flush()
