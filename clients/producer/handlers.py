@@ -83,20 +83,25 @@ class DefaultEventHandler:
         """Sends what can be encoded. Raises as :meth:`SyncProducer.multi_send`."""
         if self._callbacks:
             events = self._callbacks.before_sending_data(events)
-        lost = Lost()
-        encoded = encoded_items(events, encoder, lost)
-        if encoded:
-            try:
-                sync_producer.multi_send(encoded)
-            except Exception as error:
-                lost.add_error(encoded, error)
-        lost.raise_any(len(events))
+        send_encoded(events, sync_producer, encoder)
 
     def close(self) -> None:
         """Holds nothing."""
 
 
-def encoded_items(items: Sequence[QueueItem], encoder: Encoder, lost: Lost) -> Sequence[QueueItem]:
+def send_encoded(items: Sequence[QueueItem], sender: Sender, encoder: Encoder) -> None:
+    """Encodes messages, and sends those that can be encoded. Raises as :meth:`SyncProducer.multi_send`."""
+    lost = Lost()
+    encoded = _encoded(items, encoder, lost)
+    if encoded:
+        try:
+            sender.multi_send(encoded)
+        except Exception as error:
+            lost.add_error(encoded, error)
+    lost.raise_any(len(items))
+
+
+def _encoded(items: Sequence[QueueItem], encoder: Encoder, lost: Lost) -> Sequence[QueueItem]:
     """Returns messages whose ``data`` are encoded; without those that the encoder refuses."""
     if type(encoder) is DefaultEncoder:
         return items  # a SyncProducer lets them through it

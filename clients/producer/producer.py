@@ -12,8 +12,7 @@ from ..errors import QueueClosedError
 from .async_producer import AsyncProducer
 from .encoders import DefaultEncoder, Encoder, StringEncoder
 from .figures import Counters, ProducerFigures
-from .handlers import CallbackHandler, DefaultEventHandler, EventHandler, encoded_items
-from .lost import Lost
+from .handlers import CallbackHandler, DefaultEventHandler, EventHandler, send_encoded
 from .messages import ProducerData, QueueItem, items_of
 from .partitioners import DefaultPartitioner, Murmur2Partitioner, Partitioner
 from .settings import ProducerConfig, Wire
@@ -103,14 +102,7 @@ class Producer:
     def _send(self, items: Sequence[QueueItem]) -> None:
         if self._closed:
             raise QueueClosedError("the producer is closed")
-        lost = Lost()
-        encoded = encoded_items(items, self._encoder, lost)
-        if encoded:
-            try:
-                self._sync.multi_send(encoded)
-            except Exception as error:
-                lost.add_error(encoded, error)
-        lost.raise_any(len(items))
+        send_encoded(items, self._sync, self._encoder)
 
     @property
     def figures(self) -> ProducerFigures:
