@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from ..storage import InvalidConfigError, Key, did_you_mean, keys_of
 
+E = TypeVar("E", bound=Enum)
 SECURITY = ("security.", "sasl.", "ssl.")  # prefixes of settings of today's wire: librdkafka checks them
 
 
@@ -22,6 +24,29 @@ def check_settings(config: Any) -> None:
         value = getattr(config, name)
         if value is not None or key.default is not None:
             object.__setattr__(config, name, key.check(value))
+
+
+def only_given(config: Any, kinds: type[E], whose: str) -> E:
+    """Returns the one setting that is given among ``kinds``, whose values are names of settings.
+
+    ``whose``: settings, in errors, such as ``a consumer``. Raises InvalidConfigError if none is given, or several.
+    """
+    values = {key.name: getattr(config, name) for name, key in keys_of(type(config)).items()}
+    given = [each for each in kinds if values[each.value]]
+    names = ", ".join(each.value for each in kinds)
+    if not given:
+        raise InvalidConfigError(f"{whose} needs one of {names}")
+    if len(given) > 1:
+        both = " and ".join(each.value for each in given)
+        raise InvalidConfigError(f"{both} are both given; {whose} needs one of {names}")
+    return given[0]
+
+
+def fill_defaults(config: Any, defaults: Mapping[str, object]) -> None:
+    """Sets fields of a config that is being created, by name, if they are not given."""
+    for name, value in defaults.items():
+        if getattr(config, name) in (None, ""):
+            object.__setattr__(config, name, value)
 
 
 def fields_given(cls: Any, mapping: Mapping[str, object], whose: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Self
 
 from ...storage import (
@@ -16,10 +17,9 @@ from ...storage import (
     Codec,
     InvalidConfigError,
     OneOf,
-    keys_of,
     parse_pairs,
 )
-from ..named_settings import check_settings, fields_given, setting as _key
+from ..named_settings import check_settings, fields_given, fill_defaults, only_given, setting as _key
 
 _CODECS = {"0": Codec.NONE, "1": Codec.GZIP, "2": Codec.SNAPPY} | {codec.name.lower(): codec for codec in Codec}
 
@@ -133,24 +133,15 @@ class ProducerConfig:
         _ = self.event_handler_pairs, self.callback_handler_pairs  # raises if they are none
 
     def _check_target(self) -> None:
-        given = [each.value for each in self._given()]
-        names = ", ".join(each.value for each in Wire)
-        if not given:
-            raise InvalidConfigError(f"a producer needs one of {names}")
-        if len(given) > 1:
-            raise InvalidConfigError(f"{' and '.join(given)} are both given; a producer needs one of {names}")
-        if self.broker_list and self.partitioner_class:
+        wire = self.wire
+        if wire is Wire.BROKER_LIST and self.partitioner_class:
             raise InvalidConfigError(
                 "partitioner.class needs zk.connect: with broker.list the broker chooses the partition"
             )
-        if self.passed_on and not self.bootstrap_servers:
+        if self.passed_on and wire is not Wire.BOOTSTRAP:
             raise InvalidConfigError(f"{min(self.passed_on)} needs bootstrap.servers: other wires have no security")
-        if self.wire not in (Wire.BOOTSTRAP, Wire.LOG_DIRECTORY) and self.codec > Codec.SNAPPY:
-            raise InvalidConfigError(f"compression.codec = {self.compression}: {self.wire.value} takes gzip and snappy")
-
-    def _given(self) -> list[Wire]:
-        found = {key.name: getattr(self, name) for name, key in keys_of(type(self)).items()}
-        return [each for each in Wire if found[each.value]]
+        if wire not in (Wire.BOOTSTRAP, Wire.LOG_DIRECTORY) and self.codec > Codec.SNAPPY:
+            raise InvalidConfigError(f"compression.codec = {self.compression}: {wire.value} takes gzip and snappy")
 
     def _fill_defaults(self) -> None:
         is_old, is_todays = self.wire.is_old, self.wire is Wire.BOOTSTRAP
@@ -160,14 +151,12 @@ class ProducerConfig:
             "num_retries": 0 if is_old else 3,
             "required_acks": -1 if is_todays else 0,
         }
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        fill_defaults(self, defaults)
 
-    @property
+    @cached_property
     def wire(self) -> Wire:
         """Where messages are sent to."""
-        return self._given()[0]
+        return only_given(self, Wire, "a producer")
 
     @property
     def codec(self) -> Codec:

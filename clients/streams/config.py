@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from functools import cached_property
+from typing import Self
 
 from ...storage import ANYTHING, BOOLEAN, INT, STRING, Between, InvalidConfigError, OneOf
 from ..consumer import Storage
-from ..named_settings import check_settings, fields_given, setting
+from ..named_settings import check_settings, fields_given, fill_defaults, only_given, setting
 from ..zookeeper_groups import Strategy
 
 
@@ -105,12 +106,6 @@ class ConsumerConfig:
             )
 
     def _check_cluster(self) -> None:
-        given = [each.value for each in self._given()]
-        names = ", ".join(each.value for each in Cluster)
-        if not given:
-            raise InvalidConfigError(f"a consumer needs one of {names}")
-        if len(given) > 1:
-            raise InvalidConfigError(f"{' and '.join(given)} are both given; a consumer needs one of {names}")
         if self.cluster is not Cluster.TODAY and self.security:
             raise InvalidConfigError(f"{min(self.security)} needs bootstrap.servers: other wires have no security")
         wrong = {Cluster.KAFKA_0_7: "kafka", Cluster.TODAY: "zookeeper"}.get(self.cluster)
@@ -118,10 +113,6 @@ class ConsumerConfig:
             raise InvalidConfigError(f"offsets.storage = {wrong} does not go with {self.cluster.value}")
         if self.cluster is not Cluster.KAFKA_0_8 and self.dual_commit:
             raise InvalidConfigError("dual.commit.enabled needs zookeeper.connect, whose consumers have two stores")
-
-    def _given(self) -> list[Cluster]:
-        found = (self.zk_connect, self.zookeeper_connect, self.bootstrap_servers)
-        return [each for each, value in zip(Cluster, found, strict=True) if value]
 
     def _fill_defaults(self) -> None:
         is_old = self.cluster is Cluster.KAFKA_0_7
@@ -135,14 +126,12 @@ class ConsumerConfig:
             "dual_commit": storage == "kafka" and self.cluster is Cluster.KAFKA_0_8,
             "client_id": self.client_id or self.group_id,
         }
-        for name, value in defaults.items():
-            if getattr(self, name) in (None, ""):
-                object.__setattr__(self, name, value)
+        fill_defaults(self, defaults)
 
-    @property
+    @cached_property
     def cluster(self) -> Cluster:
         """What the consumer reads from."""
-        return self._given()[0]
+        return only_given(self, Cluster, "a consumer")
 
     @property
     def storage(self) -> Storage:
@@ -161,5 +150,4 @@ class ConsumerConfig:
         Raises InvalidConfigError for an unknown name, a bad value, or a setting that is given by both names.
         """
         given, security = fields_given(cls, mapping, "a consumer")
-        values: dict[str, Any] = given
-        return cls(**values, security=security)
+        return cls(**given, security=security)
