@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...registry import RegistryError, children_if_any, kafka_nodes, open_registry
+from ...registry import RegistryError, open_registry
 from ...storage import FetchAnswer, TopicPartition
 from ..brokers import EARLIEST, ListedTopic
 from ..errors import BrokerError, BrokerUnreachableError, MirrorError, RetriableError
-from ..wire import Address, Broker, Connection, FetchFrom, check, cluster, fetch, offsets_before
+from ..wire import Broker, Connection, FetchFrom, addresses, check, cluster, fetch, offsets_before
 
 _FETCH_BYTES = 1 << 20
 _FETCH_BYTES_MAX = 1 << 30  # a larger message cannot be
@@ -143,13 +143,7 @@ class ZooKeeperSource:
 
     def _registered(self) -> dict[int, Broker]:
         with open_registry("", self._settings.connect) as registry:
-            found: dict[int, Broker] = {}
-            for name in children_if_any(registry, kafka_nodes.BROKER_IDS):
-                path = kafka_nodes.broker_path(int(name))
-                endpoint = kafka_nodes.decode_broker(path, registry.get(path).data).plain_endpoint
-                if endpoint is not None:
-                    found[int(name)] = Broker(Connection(Address(endpoint.host, endpoint.port)))
-            return found
+            return {broker: Broker(Connection(address)) for broker, address in addresses(registry).items()}
 
     def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Finds who leads partitions. Raises RetriableError for one without a leader that is registered."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from ...registry import Registry, children_if_any, kafka_nodes
-from ...registry.kafka_nodes import BROKER_IDS
-from ...storage import LogStoreError
+from ...registry import Registry
 from ..consumer import SimpleConsumer, Wire
-from ..errors import BrokerUnreachableError
-from ..wire import Address, Broker, Connection, Terms, calls
+from ..wire import Address, Terms, addresses, cluster, first_answer
 from ..zookeeper_groups import Partition
 from .config import ConsumerConfig
 
@@ -26,18 +23,6 @@ class Brokers(Protocol):
         Raises RegistryError, and BrokerUnreachableError if no broker answers.
         """
         ...
-
-
-def addresses(registry: Registry) -> dict[int, Address]:
-    """Returns where the brokers of a registry listen, by id. Raises RegistryError."""
-    found = {}
-    for name in children_if_any(registry, BROKER_IDS):
-        path = kafka_nodes.broker_path(int(name))
-        if (node := registry.find(path)) is not None:
-            endpoint = kafka_nodes.decode_broker(path, node.data).plain_endpoint
-            if endpoint is not None:
-                found[int(name)] = Address(endpoint.host, endpoint.port)
-    return found
 
 
 class NamedBrokers:
@@ -64,23 +49,19 @@ class LeadingBrokers:
 
     def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
         topics = sorted({each.topic for each in partitions})
-        there = self._cluster(topics)
+        there = first_answer(
+            addresses(self._registry).values(),
+            self._terms,
+            self._config.client_id,
+            lambda broker: cluster(broker, topics),
+            "no broker is registered",
+        )
         leaders = {
             Partition(place.topic, place.partition): each.leader
             for place, each in there.partitions.items()
             if each.leader in there.brokers
         }
         return {each: there.brokers[leaders[each]] for each in partitions if each in leaders}
-
-    def _cluster(self, topics: list[str]) -> calls.Cluster:
-        reason: LogStoreError = BrokerUnreachableError("no broker is registered")
-        for address in addresses(self._registry).values():
-            with Connection(address, self._terms) as connection:
-                try:
-                    return calls.cluster(Broker(connection, self._config.client_id), topics)
-                except LogStoreError as error:
-                    reason = error
-        raise reason
 
 
 def consumer_of(address: Address, wire: Wire, config: ConsumerConfig) -> SimpleConsumer:

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 from ...protocol import ErrorCode
 from ...registry import Registry, kafka_nodes, put
 from ...storage import LogStoreError, TopicPartition
-from ..errors import BrokerError, BrokerUnreachableError, ClientError
-from ..wire import Address, Broker, Connection, Terms, calls
+from ..errors import BrokerError, ClientError
+from ..wire import Address, Broker, Connection, Terms, calls, first_answer
 from ..zookeeper_groups import Partition
 
 Offsets = dict[Partition, int]
@@ -122,19 +122,15 @@ class KafkaOffsets:
         if self._closing.is_set():
             raise ClientError("the consumer was closed")
         if self._coordinator is None:
-            self._coordinator = Broker(Connection(self._found(), self._terms), self._client_id)
+            found = first_answer(
+                self._brokers(),
+                self._terms,
+                self._client_id,
+                lambda broker: calls.coordinator(broker, self._group),
+                f"no broker is there to say where group {self._group} belongs",
+            )
+            self._coordinator = Broker(Connection(found, self._terms), self._client_id)
         return self._coordinator
-
-    def _found(self) -> Address:
-        """Returns where the coordinator is. Raises what the last broker answered."""
-        reason: LogStoreError = BrokerUnreachableError(f"no broker is there to say where group {self._group} belongs")
-        for address in self._brokers():
-            with Connection(address, self._terms) as connection:
-                try:
-                    return calls.coordinator(Broker(connection, self._client_id), self._group)
-                except LogStoreError as error:
-                    reason = error
-        raise reason
 
     def _lose(self, error: LogStoreError) -> None:
         """Looks for the coordinator again next time, unless it just loads its offsets."""

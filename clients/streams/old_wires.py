@@ -16,8 +16,9 @@ from ...storage import LogStoreError
 from ..consumer import Storage
 from ..errors import ClientError
 from ..topic_filters import TopicFilter
+from ..wire import addresses
 from ..zookeeper_groups import GroupMember, GroupSettings, Partition, Stream, Subscription, consumer_id
-from .brokers import Brokers, LeadingBrokers, NamedBrokers, addresses
+from .brokers import Brokers, LeadingBrokers, NamedBrokers
 from .chunks import ChunkQueue
 from .config import Cluster, ConsumerConfig
 from .fetchers import Fetchers, FetchTask

@@ -1,8 +1,9 @@
 """The old wires from the side of a client: a connection to one broker, and requests on it.
 
 :class:`Connection` sends frames and receives answers. :class:`PositionBroker` makes the requests of Kafka 0.7 on it,
-:class:`Broker` those of Kafka 0.8 and later, :mod:`calls` gives what a broker answers to the frequent ones its types.
-They keep no state but the connection. Security is for today's clients: these connections have neither TLS nor logins.
+:class:`Broker` those of Kafka 0.8 and later, :mod:`calls` gives what a broker answers to the frequent ones its types,
+:mod:`finding` finds brokers. They keep no state but the connection. Security is for today's clients: these connections
+have neither TLS nor logins.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         produce as produce,
     )
     from .connection import Address as Address, Connection as Connection, Terms as Terms
+    from .finding import addresses as addresses, first_answer as first_answer
     from .kafka_0_7 import PositionBroker as PositionBroker, PositionSet as PositionSet
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -55,6 +57,7 @@ else:
                 "produce",
             ],
             "connection": ["Address", "Connection", "Terms"],
+            "finding": ["addresses", "first_answer"],
             "kafka_0_7": ["PositionBroker", "PositionSet"],
         },
     )
