@@ -6,11 +6,11 @@ consolidation run beside them; neither may lose a record.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from threading import Event, Thread
-from unittest import mock
+
+import pytest
 
 from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, collect, find_topic, open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
@@ -32,7 +32,8 @@ SMALL = LogConfig(segment_bytes=2000, segment_ms=1)
 
 
 def run(run: Run) -> None:
-    with VersityGateway(run.directory / "store") as server, mock.patch.dict(os.environ, server.environment()):
+    with VersityGateway(run.directory / "store") as server, pytest.MonkeyPatch.context() as here:
+        server.reach(here)
         for case in run.cases():
             commits = max(1, min(COMMITS_MAX, (run.count - run.done) // WRITERS))
             with run.watching(case):

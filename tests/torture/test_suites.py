@@ -27,28 +27,20 @@ SHORT: dict[str, int] = {
 # The same, of those that take longer.
 LONGER: dict[str, int] = {
     "bucket-commits": 400,
+    "bucket-kills": 5,
     "gateway-beside-spark": 3,
     "gateway-crowd": 1000,
     "gateway-nodes-beside-spark": 3,
     "zookeeper-groups": 8,
     "mirror-kills": 1000,
 }
-# The same, of those that start Spark many times.
-LONGEST: dict[str, int] = {"bucket-kills": 5}
 SEED = 1
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *SHORT,
-        *(pytest.param(name, marks=pytest.mark.only_all) for name in LONGER),
-        *(pytest.param(name, marks=pytest.mark.matrix) for name in LONGEST),
-    ],
-)
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(name, marks=pytest.mark.only_all) for name in LONGER)])
 def test_a_short_run_finds_no_fault(name: str, tmp_path: Path) -> None:
-    count = (SHORT | LONGER | LONGEST)[name]
+    count = (SHORT | LONGER)[name]
     run = Run(SEED, tmp_path, count)
     load(name).run(run)
     assert run.faults == []

@@ -7,7 +7,6 @@ continue from each other's checkpoint.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
@@ -15,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from unittest import mock
+
+import pytest
 
 from pyspark_commitlog.pipeline.demo import flights
 from pyspark_commitlog.storage.bucket import open_root
@@ -108,7 +108,8 @@ def run(run: Run) -> None:
     months = flights.split_by_month(run.directory / "months")
     lines = (line for month in months for line in islice(month.read_text().splitlines(), 1, None))
     write_input(run.directory / "input", islice(lines, ROWS_A_FILE * FILES_A_KILL * run.count), ROWS_A_FILE)
-    with SeaweedFS(run.directory / "store") as server, mock.patch.dict(os.environ, server.environment()):
+    with SeaweedFS(run.directory / "store") as server, pytest.MonkeyPatch.context() as here:
+        server.reach(here)
         torture = Torture(run.directory, server, random.Random(run.seed))
         with run.watching(run.case(run.first)):
             torture.run(run.count, run.started_s + 60 * run.minutes, run.tell)
