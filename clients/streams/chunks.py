@@ -6,21 +6,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any
 
-from ..consumer import MessageSet
 from ..zookeeper_groups import Partition
-from .progress import PartitionProgress
-
-
-class Chunk:
-    """The answer to a fetch of one partition, or the error that it ended with."""
-
-    __slots__ = ("content", "is_stale", "progress")
-
-    def __init__(self, progress: PartitionProgress, content: MessageSet[Any] | Exception) -> None:
-        self.progress, self.content = progress, content
-        self.is_stale = False  # its partition was given up, or is read from another place
+from .port import Chunk
 
 
 class ChunkQueue:
@@ -34,6 +22,11 @@ class ChunkQueue:
         self._chunks: deque[Chunk] = deque()
         self._filled = threading.Condition(self.lock)
         self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the stream has ended."""
+        return self._is_closed
 
     @property
     def has_room(self) -> bool:

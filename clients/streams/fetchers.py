@@ -14,8 +14,9 @@ from ..errors import BrokerError
 from ..wire import Address
 from ..zookeeper_groups import Partition
 from .brokers import Brokers, consumer_of
-from .chunks import Chunk, ChunkQueue
+from .chunks import ChunkQueue
 from .config import ConsumerConfig
+from .port import Chunk
 from .progress import PartitionProgress
 
 _ELSEWHERE = {

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from ..errors import ConsumerTimeoutError
 from ..zookeeper_groups import Partition
-from .port import AnyChunk, AnyMessage, StreamQueue
+from .port import AnyMessage, Chunk, StreamQueue
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -92,7 +92,7 @@ class KafkaStream(Generic[K, V]):
         self._queue = queue
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._decode_key, self._decode_value = decode_key, decode_value
-        self._chunk: AnyChunk | None = None
+        self._chunk: Chunk | None = None
         self._messages: Iterator[AnyMessage] = iter(())
 
     def __iter__(self) -> Self:
@@ -107,7 +107,7 @@ class KafkaStream(Generic[K, V]):
                     return MessageAndMetadata(chunk.progress.partition, found, self._decode_key, self._decode_value)
             self._take()
 
-    def _next_of(self, chunk: AnyChunk) -> AnyMessage | None:
+    def _next_of(self, chunk: Chunk) -> AnyMessage | None:
         """Returns the next message of a chunk, which is consumed thereby; None: there is no more."""
         try:
             found = next(self._messages, None)

@@ -47,15 +47,14 @@ class Messages(Protocol):
     def __iter__(self) -> Iterator[AnyMessage]: ...
 
 
-class AnyChunk(Protocol):
-    """Messages that a stream takes together, or the error that it raises in their place."""
+class Chunk:
+    """Messages of one partition that a stream takes together, or the error that it raises in their place."""
 
-    @property
-    def progress(self) -> PartitionProgress: ...
-    @property
-    def content(self) -> Messages | Exception: ...
-    @property
-    def is_stale(self) -> bool: ...
+    __slots__ = ("content", "is_stale", "progress")
+
+    def __init__(self, progress: PartitionProgress, content: Messages | Exception) -> None:
+        self.progress, self.content = progress, content
+        self.is_stale = False  # its partition was given up, or is read from another place
 
 
 class StreamQueue(Protocol):
@@ -66,7 +65,7 @@ class StreamQueue(Protocol):
         """Held while a message is handed out, and while chunks are dropped."""
         ...
 
-    def take(self, timeout_s: float | None) -> AnyChunk | None:
+    def take(self, timeout_s: float | None) -> Chunk | None:
         """Waits for the next chunk, and returns it; None: the consumer was shut down. Raises TimeoutError."""
         ...
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,8 +25,9 @@ from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError
 from ..errors import BrokerError, BrokerUnreachableError, ClientError
 from ..topic_filters import TopicFilter
 from ..zookeeper_groups import Partition
+from .chunks import ChunkQueue
 from .config import ConsumerConfig
-from .port import StartOffsets, given_offsets
+from .port import Chunk, StartOffsets, given_offsets
 from .progress import PartitionProgress, Progress
 
 _AT_ONCE = 500  # messages taken from librdkafka together
@@ -140,28 +140,17 @@ def _offset(received: Received) -> int:
     return int(found)
 
 
-class TodaysChunk:
-    """What :class:`.chunks.Chunk` is on old wires."""
-
-    __slots__ = ("content", "is_stale", "progress")
-
-    def __init__(self, progress: PartitionProgress, content: Batch | Exception) -> None:
-        self.progress, self.content, self.is_stale = progress, content, False
-
-
 class StreamSource:
     """A member of the group, from which one stream takes. Its thread calls :meth:`take`, any thread the others."""
 
     def __init__(self, config: ConsumerConfig, wanted: str | TopicFilter, start_offsets: StartOffsets | None) -> None:
         """``wanted``: a topic, or a filter."""
         self._config, self._wanted, self._start_offsets = config, wanted, start_offsets
-        self.lock = threading.RLock()
+        self._queue = ChunkQueue(_AT_ONCE)  # a poll brings no more, and is made when the queue is empty
+        self.lock = self._queue.lock
         self.progress = Progress()
-        self._chunks: deque[TodaysChunk] = deque()
-        self._current: TodaysChunk | None = None
         self._rewound: dict[Partition, int] = {}  # where the next poll reads on; until then what comes is left out
         self._polling, self._committing = threading.Lock(), threading.Lock()
-        self._is_closed = False
         self._subscribed: list[str] = []
         self._look_again = 0.0  # when topics are listed for the filter
         try:
@@ -173,32 +162,25 @@ class StreamSource:
 
     # The stream's thread
 
-    def take(self, timeout_s: float | None) -> TodaysChunk | None:
+    def take(self, timeout_s: float | None) -> Chunk | None:
         """As :meth:`.chunks.ChunkQueue.take`."""
         deadline, is_over = None if timeout_s is None else time.monotonic() + timeout_s, False
         while True:
-            with self.lock:
-                self._current = self._chunks.popleft() if self._chunks else None
-                if self._is_closed:
-                    return None
-                if self._current is not None:
-                    return self._current
-            if is_over:
-                raise TimeoutError
+            try:
+                return self._queue.take(0)
+            except TimeoutError:
+                if is_over:
+                    raise
             self._poll(_POLL_S if deadline is None else max(0.0, min(_POLL_S, deadline - time.monotonic())))
             is_over = deadline is not None and time.monotonic() >= deadline
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
         """As :meth:`.chunks.ChunkQueue.drop`."""
-        with self.lock:
-            for chunk in (*self._chunks, *([] if self._current is None else [self._current])):
-                if partitions is None or chunk.progress.partition in partitions:
-                    chunk.is_stale = True
-            self._chunks = deque(each for each in self._chunks if not each.is_stale)
+        self._queue.drop(partitions)
 
     def _poll(self, timeout_s: float) -> None:
         with self._polling:
-            if self._is_closed:
+            if self._queue.is_closed:
                 return
             self._look_for_topics()
             if not self._subscribed:
@@ -242,7 +224,7 @@ class StreamSource:
                     continue  # it was given up, or came before a rewind
                 content = Batch(messages, first if progress.fetched is None else progress.fetched)
                 progress.fetched = content.next_offset
-                self._chunks.append(TodaysChunk(progress, content))
+                self._queue.put(Chunk(progress, content))
 
     def _hear(self, event: Received, error: KafkaError) -> None:
         if error.code() in _PASSING:
@@ -252,8 +234,7 @@ class StreamSource:
         self._fail(Partition(topic or "", -1 if partition is None else partition), error)
 
     def _fail(self, place: Partition, error: KafkaError) -> None:
-        with self.lock:
-            self._chunks.append(TodaysChunk(PartitionProgress(place, None), _error(f"{place}", error)))
+        self._queue.put(Chunk(PartitionProgress(place, None), _error(f"{place}", error)))
 
     def _look_for_topics(self) -> None:
         """Lists topics from time to time, and subscribes to those that the filter allows."""
@@ -355,9 +336,7 @@ class StreamSource:
 
     def close(self) -> None:
         """Leaves the group. Ends the stream: what is left is not handed out."""
-        with self.lock:
-            self.drop()
-            self._is_closed = True
+        self._queue.close()
         with self._polling:
             if self._config.auto_commit:
                 self.commit_if_possible()
