@@ -106,7 +106,7 @@ class ConsumerConnector:
         Nothing that was read ahead is handed out any more. Raises ClientError for a partition that this consumer does
         not read now.
         """
-        self._wire.rewind(offsets)
+        self._wire.rewind({Partition(*each): offset for each, offset in offsets.items()})
 
     def shutdown(self) -> None:
         """Leaves the group and ends all streams; what was handed out is committed if ``autocommit.enable`` is on."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from ...registry import Registry, open_registry
 from ...registry.kafka_nodes import KafkaVersion
@@ -85,10 +84,7 @@ class OldWireConnector:
         for queue in self._queues.values():
             queue.drop()
         if self._config.auto_commit:
-            try:
-                self._commit(0)
-            except LogStoreError as error:
-                logger.warning("offsets are not committed: %s", error)
+            self._commit_if_possible()
         self._progress.clear()
         self._tasks = {}
 
@@ -123,18 +119,20 @@ class OldWireConnector:
 
     def _commit_at_intervals(self) -> None:
         while not self._closing.wait((self._config.auto_commit_interval_ms or 0) / 1000):
-            try:
-                self._commit(0)
-            except LogStoreError as error:
-                logger.warning("offsets are not committed: %s", error)
+            self._commit_if_possible()
 
-    def rewind(self, offsets: Mapping[Any, int]) -> None:
+    def _commit_if_possible(self) -> None:
+        try:
+            self._commit(0)
+        except LogStoreError as error:
+            logger.warning("offsets are not committed: %s", error)
+
+    def rewind(self, offsets: Mapping[Partition, int]) -> None:
         tasks = self._tasks
-        wanted = {Partition(*each): offset for each, offset in offsets.items()}
-        for partition in wanted:
+        for partition in offsets:
             if partition not in tasks:
                 raise ClientError(f"{partition} is not read by this consumer now")
-        for partition, offset in wanted.items():
+        for partition, offset in offsets.items():
             progress, queue = tasks[partition]
             with queue.lock:  # a fetcher that has asked from elsewhere puts nothing any more
                 queue.drop([partition])
@@ -142,7 +140,7 @@ class OldWireConnector:
         self._fetchers.wake()
 
     def positions(self) -> dict[Partition, int]:
-        return {each: at.consumed for each, at in self._progress.owned().items() if at.consumed is not None}
+        return self._progress.positions()
 
     def shutdown(self) -> None:
         self._closing.set()

@@ -35,16 +35,18 @@ class Progress:
         with self._lock:
             self._owned = dict(owned)
 
-    def clear(self) -> dict[Partition, PartitionProgress]:
-        """Removes all partitions, and returns them."""
-        with self._lock:
-            found, self._owned = self._owned, {}
-        return found
+    def clear(self) -> None:
+        """Removes all partitions."""
+        self.set({})
 
     def owned(self) -> dict[Partition, PartitionProgress]:
         """Returns the partitions."""
         with self._lock:
             return dict(self._owned)
+
+    def positions(self) -> dict[Partition, int]:
+        """Returns the offsets behind what was handed out."""
+        return {each: at.consumed for each, at in self.owned().items() if at.consumed is not None}
 
     def uncommitted(self) -> dict[Partition, int]:
         """Returns the offsets that a commit has to write."""

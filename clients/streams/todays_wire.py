@@ -70,18 +70,16 @@ class TodaysConnector:
             for each in self._streams.values():
                 each.commit_if_possible()
 
-    def rewind(self, offsets: Mapping[Any, int]) -> None:
-        wanted = {Partition(*each): offset for each, offset in offsets.items()}
-        for partition, offset in wanted.items():
+    def rewind(self, offsets: Mapping[Partition, int]) -> None:
+        for partition, offset in offsets.items():
             if not any(each.rewind(partition, offset) for each in self._streams.values()):
                 raise ClientError(f"{partition} is not read by this consumer now")
 
     def positions(self) -> dict[Partition, int]:
         return {
-            partition: at.consumed
+            partition: offset
             for each in self._streams.values()
-            for partition, at in each.progress.owned().items()
-            if at.consumed is not None
+            for partition, offset in each.progress.positions().items()
         }
 
     def shutdown(self) -> None:
