@@ -24,6 +24,8 @@ from .connection import Address
 
 T = TypeVar("T")
 
+_NO_LIMIT = 2**31 - 1  # bytes
+
 _ERRORS: Mapping[int, type[LogStoreError]] = {
     ErrorCode.offset_out_of_range: OffsetOutOfRangeError,
     ErrorCode.corrupt_message: CorruptRecordError,
@@ -145,7 +147,6 @@ def fetch(
     *,
     wait_ms: int = 100,
     bytes_min: int = 1,
-    bytes_max: int = 2**31 - 1,
     is_committed_only: bool = False,
     version: int = 0,
 ) -> dict[TopicPartition, Fetched]:
@@ -169,7 +170,7 @@ def fetch(
         replica_id=-1,
         max_wait=wait_ms,
         min_bytes=bytes_min,
-        max_bytes=bytes_max,
+        max_bytes=_NO_LIMIT,
         isolation_level=int(is_committed_only),
         session_epoch=-1,
         topics=topics,
@@ -187,8 +188,6 @@ def fetch(
 
 
 # Offsets
-
-_NO_LIMIT = 2**31 - 1
 
 
 def offsets_before(broker: Broker, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
@@ -224,7 +223,6 @@ def commit(
     offsets: Mapping[TopicPartition, int],
     *,
     version: int = 1,
-    metadata: str = "",
 ) -> dict[TopicPartition, int]:
     """Commits offsets, and returns the codes. Version 0 goes to ZooKeeper, later ones to the coordinator's log."""
     topics = [
@@ -235,7 +233,7 @@ def commit(
                     "partition_index": partition,
                     "committed_offset": offset,
                     "commit_timestamp": -1,
-                    "committed_metadata": metadata,
+                    "committed_metadata": "",
                 }
                 for partition, offset in chosen
             ],
