@@ -121,8 +121,6 @@ class GroupMember(Generic[T]):
         self._changed.set()
 
     def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED:
-            self._registered.forget_watches()
         if state is not SessionState.SUSPENDED:
             self._wake()  # also once the next session has begun: until then nothing can be registered
 
@@ -241,7 +239,6 @@ class GroupMember(Generic[T]):
             logger.warning("%s: its session expired; it registers again", self.consumer)
             self._stop()
             self._owned.clear()
-            self._registered.forget_watches()
         path = kafka_nodes.consumer_path(self.group, self.consumer)
         now_ms = int(time.time() * 1000)
         data = kafka_nodes.encode_consumer(self.subscription.registered(now_ms), self._settings.kafka)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from uuid import uuid4
 
-from ...registry import Change, NoNodeError, Registry, Watch, children_if_any, kafka_nodes
+from ...registry import Change, NoNodeError, Registry, children_if_any, kafka_nodes
 from ...registry.kafka_nodes import BROKER_IDS, BROKER_TOPICS, OLD, KafkaVersion
 from .assignment import Partition, Stream
 from .subscription import Subscription
@@ -30,8 +28,6 @@ class Registered:
     def __init__(self, registry: Registry, group: str, kafka: KafkaVersion, changed: Callable[[], None]) -> None:
         self.registry, self.group, self.kafka = registry, group, kafka
         self._changed = changed
-        self._watched: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
 
     @property
     def is_old(self) -> bool:
@@ -73,11 +69,6 @@ class Registered:
                 found[name] = (node.data or b"").decode()
         return found
 
-    def forget_watches(self) -> None:
-        """Watches everything from here on: those of an expired session are gone."""
-        with self._lock:
-            self._watched.clear()
-
     def _of_brokers(self, topic: str) -> Iterator[Partition]:
         for broker in self._children(kafka_nodes.topic_path(topic)):
             if broker.isdecimal() and (node := self.registry.find(kafka_nodes.old_topic_path(topic, int(broker)))):
@@ -86,8 +77,7 @@ class Registered:
 
     def _of_cluster(self, topic: str) -> Iterator[Partition]:
         path = kafka_nodes.topic_path(topic)
-        with self._watching("data", path) as watch:
-            node = self.registry.find(path, watch)
+        node = self.registry.find(path, self._watch)
         if node is not None:
             for partition in kafka_nodes.decode_topic(path, node.data):
                 yield Partition(topic, partition)
@@ -95,34 +85,14 @@ class Registered:
     def _children(self, path: str) -> list[str]:
         """Returns the names of a node's children, watched; of one that is missing, none, until it is there."""
         try:
-            with self._watching("children", path) as watch:
-                return self.registry.children(path, watch)
+            return self.registry.children(path, self._watch)
         except NoNodeError:
-            with self._watching("existence", path) as watch:
-                if self.registry.find(path, watch) is None:
-                    return []
+            if self.registry.find(path, self._watch) is None:
+                return []
         return self._children(path)
 
-    @contextmanager
-    def _watching(self, kind: str, path: str) -> Iterator[Watch | None]:
-        """Gives a watch, unless one of its kind waits already: each is called once, and they would pile up."""
-        one = kind, path
-        with self._lock:
-            is_watched = one in self._watched
-            self._watched.add(one)
-
-        def watch(_change: Change, _path: str) -> None:
-            with self._lock:
-                self._watched.discard(one)
-            self._changed()
-
-        try:
-            yield None if is_watched else watch
-        except BaseException:
-            if not is_watched:
-                with self._lock:
-                    self._watched.discard(one)
-            raise
+    def _watch(self, change: Change, path: str) -> None:
+        self._changed()
 
 
 def streams_by_topic(subscriptions: dict[str, Subscription], topics: Collection[str]) -> dict[str, list[Stream]]:
