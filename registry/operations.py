@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from .errors import ConnectionLossError, NodeExistsError, NoNodeError
-from .port import Node, Registry
+from .port import Node, Registry, Watch
 
 
 def put(registry: Registry, path: str, data: bytes | None) -> None:
@@ -56,12 +56,17 @@ def delete_tree(registry: Registry, path: str) -> None:
         discard(registry, each)
 
 
-def children_if_any(registry: Registry, path: str) -> list[str]:
-    """Returns the names of a node's children, sorted; none if it is missing."""
-    try:
-        return registry.children(path)
-    except NoNodeError:
-        return []
+def children_if_any(registry: Registry, path: str, watch: Watch | None = None) -> list[str]:
+    """Returns the names of a node's children, sorted; none if it is missing.
+
+    ``watch``: as :meth:`Registry.children`; of a node that is missing, to be called when it is created.
+    """
+    while True:
+        try:
+            return registry.children(path, watch)
+        except NoNodeError:
+            if watch is None or registry.find(path, watch) is None:
+                return []
 
 
 def walk(registry: Registry, path: str = "/") -> Iterator[tuple[str, Node]]:

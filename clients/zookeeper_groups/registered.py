@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from uuid import uuid4
 
-from ...registry import Change, NoNodeError, Registry, children_if_any, kafka_nodes
+from ...registry import Change, Registry, children_if_any, kafka_nodes
 from ...registry.kafka_nodes import BROKER_IDS, BROKER_TOPICS, OLD, KafkaVersion
 from .assignment import Partition, Stream
 from .subscription import Subscription
@@ -83,13 +83,7 @@ class Registered:
                 yield Partition(topic, partition)
 
     def _children(self, path: str) -> list[str]:
-        """Returns the names of a node's children, watched; of one that is missing, none, until it is there."""
-        try:
-            return self.registry.children(path, self._watch)
-        except NoNodeError:
-            if self.registry.find(path, self._watch) is None:
-                return []
-        return self._children(path)
+        return children_if_any(self.registry, path, self._watch)
 
     def _watch(self, change: Change, path: str) -> None:
         self._changed()

@@ -9,10 +9,10 @@ from typing import TypeVar
 from ....registry import (
     Change,
     ConnectionLossError,
-    NoNodeError,
     Registry,
     SessionExpiredError,
     SessionState,
+    children_if_any,
     kafka_nodes,
 )
 from ...errors import NoBrokersForPartitionError
@@ -131,8 +131,4 @@ class ZooKeeperBrokers:
         return BrokerPartition(leader if leader in self._brokers else -1, partition)
 
     def _children(self, path: str) -> list[str]:
-        """Returns the names of a node's children and watches them; if it is missing, none, and waits for it."""
-        try:
-            return self._registry.children(path, self._watch)
-        except NoNodeError:
-            return [] if self._registry.find(path, self._watch) is None else self._registry.children(path, self._watch)
+        return children_if_any(self._registry, path, self._watch)
