@@ -114,6 +114,14 @@ class Connections:
                 found.setdefault(self._leaders[partition], []).append(partition)
         return found
 
+    def all_leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """As :meth:`leaders`. Raises RetriableError for a partition without a leader."""
+        wanted = list(partitions)
+        led = self.leaders(wanted)
+        if missing := set(wanted) - {each for some in led.values() for each in some}:
+            raise RetriableError(f"{sorted(missing)[0]} of {self.cluster} has no leader")
+        return led
+
     def forget_leader(self, partition: TopicPartition) -> None:
         """Lets the next request ask who leads a partition."""
         self._leaders.pop(partition, None)
@@ -123,11 +131,7 @@ class Connections:
 
         -1 if no record is as new as that time.
         """
-        wanted = list(partitions)
-        led = self.leaders(wanted)
-        if missing := set(wanted) - {each for some in led.values() for each in some}:
-            raise RetriableError(f"{sorted(missing)[0]} of {self.cluster} has no leader")
-        requests = ((node, _list_offsets(some, at)) for node, some in led.items())
+        requests = ((node, _list_offsets(some, at)) for node, some in self.all_leaders(partitions).items())
         found: dict[TopicPartition, int] = {}
         for answer in self.ask_all(requests):
             for topic in answer.topics:

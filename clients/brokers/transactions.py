@@ -60,10 +60,7 @@ class TransactionalProducer:
 
     def _requests(self, batches: Batches) -> Iterator[tuple[int, Any]]:
         """Yields requests with one batch of each partition, as brokers want them, by leader."""
-        led = self._connections.leaders(batches)
-        if missing := set(batches) - {each for some in led.values() for each in some}:
-            raise RetriableError(f"{sorted(missing)[0]} of {self._connections.cluster} has no leader")
-        for node, partitions in led.items():
+        for node, partitions in self._connections.all_leaders(batches).items():
             for row in zip_longest(*(self._produced(each, batches[each]) for each in partitions)):
                 yield node, self._request({each: batch for each, batch in zip(partitions, row, strict=True) if batch})
 
