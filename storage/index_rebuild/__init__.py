@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from .segment import (
         Change as Change,
+        IndexEntries as IndexEntries,
         SegmentSurvey as SegmentSurvey,
         carry_out as carry_out,
         rebuild_segment as rebuild_segment,
@@ -47,6 +48,6 @@ else:
                 "rebuild_log",
                 "remove_temporary",
             ],
-            "segment": ["Change", "SegmentSurvey", "carry_out", "rebuild_segment", "survey_segment"],
+            "segment": ["Change", "IndexEntries", "SegmentSurvey", "carry_out", "rebuild_segment", "survey_segment"],
         },
     )
