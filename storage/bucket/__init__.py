@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         combined as combined,
         put_staged as put_staged,
     )
-    from .stores.patience import Patience as Patience, patiently as patiently
+    from .stores.patience import Patience as Patience, patiently as patiently, read_object as read_object
     from .stores.port import PUT_BYTES_MAX as PUT_BYTES_MAX, ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
     from .stores.probe import check_store as check_store
     from .stores.race import Contenders as Contenders
@@ -92,7 +92,7 @@ else:
             "files.opening": ["open_files"],
             "root": ["open_root"],
             "staging": ["Staged", "StagedTopic", "Stager", "combined", "put_staged"],
-            "stores.patience": ["Patience", "patiently"],
+            "stores.patience": ["Patience", "patiently", "read_object"],
             "stores.port": ["PUT_BYTES_MAX", "ObjectFacts", "ObjectStore"],
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],

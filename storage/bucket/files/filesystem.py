@@ -28,7 +28,7 @@ from ..commit_log import CommitLog
 from ..commits.commit import Segment
 from ..commits.state import PartitionState, State
 from ..staged_objects import Footer, read_footer
-from ..stores.patience import patiently
+from ..stores.patience import patiently, read_object
 from .groups_log import GroupsLog, groups_log
 from .layout import MadeSegment, PartitionFiles, ShownSegment, files_of, has_holes, names_in, token_of
 from .open_files import Content, MadeBytes, ObjectBytes, OpenFile, ReadOnlyError
@@ -241,7 +241,7 @@ class BucketFileSystem(MadeFileSystem):
         with self._lock:
             if key in self._put_files:
                 return self._put_files[key]
-        data = self._read_small(key)
+        data = read_object(self.log.store, key, SMALL_FILE_BYTES_MAX, bytes, self.log.attempts())
         with self._lock:
             if key not in self._put_files:
                 self._put_files[key], self._put_files_bytes = data, self._put_files_bytes + _kept_bytes(key, data)
@@ -249,12 +249,6 @@ class BucketFileSystem(MadeFileSystem):
                 oldest = next(iter(self._put_files))
                 self._put_files_bytes -= _kept_bytes(oldest, self._put_files.pop(oldest))
         return data
-
-    def _read_small(self, key: str) -> bytes | None:
-        try:
-            return patiently(self.log.attempts(), lambda: self.log.store.get(key, limit=SMALL_FILE_BYTES_MAX))
-        except ObjectMissingError:
-            return None
 
     def _footer(self, key: str, size: int) -> Footer:
         found = self._footers.get(key)

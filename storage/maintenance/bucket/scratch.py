@@ -27,6 +27,7 @@ from ...bucket import (
     parts_of,
     patiently,
     put_staged,
+    read_object,
     replace_parts,
 )
 from ...clock import Clock
@@ -212,10 +213,7 @@ def epochs_before(place: Place, offset: int) -> LeaderEpochCache:
 def read_beside(place: Place, segment: Segment, kind: str) -> bytes | None:
     """Returns an object beside a segment; None if there is none."""
     log, key = place.log, segment.key(place.topic.topic_id, place.partition) + kind
-    try:
-        return patiently(log.attempts(), lambda: log.store.get(key, limit=SMALL_BYTES_MAX))
-    except ObjectMissingError:
-        return None
+    return read_object(log.store, key, SMALL_BYTES_MAX, bytes, log.attempts())
 
 
 def _read(place: Place, segment: LogSegment) -> bytes:
