@@ -38,8 +38,6 @@ from ..topic_rules import check_free
 from .indexes import aborted_in, indexes_of
 from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, pieces_of
 
-EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
-
 
 def copy_to_bucket(
     source: LogManager, target: CommitLog, topics: Collection[str] | None = None, *, limit: int = PIECE_BYTES_MAX
@@ -119,7 +117,7 @@ class _Copy:
         files = indexes_of(data, piece.base, reader.context.config.index_interval_bytes)
         files |= aborted_in(piece.segment, piece.base, piece.end)
         epochs = [entry for entry in reader.epochs.entries if entry.start_offset < piece.end]
-        files[EPOCHS] = checkpoints.encode_leader_epochs(epochs)
+        files[names.EPOCHS] = checkpoints.encode_leader_epochs(epochs)
         if is_last:
             files[names.SNAPSHOT] = reader.producers.to_bytes()
         for kind, content in {**files, names.LOG: data}.items():

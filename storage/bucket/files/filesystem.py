@@ -38,7 +38,6 @@ from .slices import SliceBytes
 
 GROUPS_DIRECTORY = names.partition_directory(GROUP_METADATA_TOPIC, 0)
 FOOTERS_KEPT = 256
-PUT_EPOCHS = ".leader_epoch_checkpoint"  # the name of tiered storage (KIP-405)
 SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
 SMALL_FILES_KEPT_BYTES = 64 << 20  # of them in memory, names included; the newest one is always kept
 
@@ -231,7 +230,7 @@ class BucketFileSystem(MadeFileSystem):
     def _epochs(self, files: PartitionFiles) -> bytes:
         """Returns the leader epochs as of the last segment; epoch 0 if there is none, since slices have that."""
         last = files.last_put
-        found = None if last is None else self._put_file(files, last, PUT_EPOCHS)
+        found = None if last is None else self._put_file(files, last, names.EPOCHS)
         first = next(iter(files.segments))
         made = [] if first == files.end else [checkpoints.EpochEntry(0, first)]
         return checkpoints.encode_leader_epochs(made) if found is None else found

@@ -31,6 +31,7 @@ INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
+EPOCHS = ".leader_epoch_checkpoint"  # beside a segment in an object store, as Kafka's tiered storage names it (KIP-405)
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"

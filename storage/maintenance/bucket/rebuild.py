@@ -20,7 +20,7 @@ from ...format.files import file_names
 from ...index_rebuild import plan_rebuild
 from ...reading import KeptInMemory, LogReader
 from ...segment import Holes
-from .scratch import EPOCHS, SIDECARS, Place, fill, put_segment, read_beside, scratch_log
+from .scratch import SIDECARS, Place, fill, put_segment, read_beside, scratch_log
 
 KEPT = (file_names.TXN_INDEX, file_names.SNAPSHOT)  # what they say of earlier segments, this one alone does not show
 
@@ -73,7 +73,7 @@ def _wrong(place: Place, part: Segment, config: LogConfig, clock: Clock) -> list
     with TemporaryDirectory(prefix="commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))
         fill(place, [[part]], directory, filesystem)
-        missing = [EPOCHS] if read_beside(place, part, EPOCHS) is None else []
+        missing = [file_names.EPOCHS] if read_beside(place, part, file_names.EPOCHS) is None else []
         for kind in SIDECARS:
             path = file_names.join(directory, file_names.segment_file(part.base, kind))
             data = read_beside(place, part, kind)

@@ -44,7 +44,6 @@ from ...writing import Log
 
 SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
-EPOCHS = ".leader_epoch_checkpoint"  # the name that Kafka's tiered storage gives such an object
 SMALL_BYTES_MAX = 64 << 20  # of what lies beside a segment
 
 
@@ -200,13 +199,15 @@ def _beside(place: Place, log: Log, segment: LogSegment, end: int) -> dict[str, 
     files = {kind: read_file(filesystem, segment.path(kind), SMALL_BYTES_MAX) for kind in SIDECARS}
     if (aborted := segment.path(file_names.TXN_INDEX)) and filesystem.status(aborted) is not None:
         files[file_names.TXN_INDEX] = read_file(filesystem, aborted, SMALL_BYTES_MAX)
-    return {**files, file_names.SNAPSHOT: _snapshot(log, end), EPOCHS: checkpoints.encode_leader_epochs(epochs.entries)}
+    files[file_names.SNAPSHOT] = _snapshot(log, end)
+    files[file_names.EPOCHS] = checkpoints.encode_leader_epochs(epochs.entries)
+    return files
 
 
 def epochs_before(place: Place, offset: int) -> LeaderEpochCache:
     """Returns the leader epochs up to the last segment that ends at ``offset`` or below; slices begin none."""
     segments = [part for part in place.parts if isinstance(part, Segment) and part.end <= offset]
-    data = read_beside(place, segments[-1], EPOCHS) if segments else None
+    data = read_beside(place, segments[-1], file_names.EPOCHS) if segments else None
     return LeaderEpochCache(() if data is None else checkpoints.decode_leader_epochs(data))
 
 

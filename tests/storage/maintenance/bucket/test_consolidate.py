@@ -13,9 +13,9 @@ from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.errors import UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.format.files import checkpoints
+from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
-from pyspark_commitlog.storage.maintenance.bucket.scratch import EPOCHS, SEGMENT_BYTES_MAX, epochs_before, read_part
+from pyspark_commitlog.storage.maintenance.bucket.scratch import SEGMENT_BYTES_MAX, epochs_before, read_part
 from pyspark_commitlog.storage.transfer import copy_to_bucket
 from pyspark_commitlog.storage.writing.replica import append_fetched
 from tests.support.clock import ManualClock
@@ -63,8 +63,8 @@ def test_beside_a_segment_is_what_tiered_storage_of_kafka_keeps() -> None:
     (first, _) = run(log).segments
     name = first.key(place_of(log).topic.topic_id, 0)
     kinds = {key.removeprefix(name) for key in store.objects if key.startswith(name)}
-    assert kinds == {".log", ".index", ".timeindex", ".snapshot", EPOCHS}
-    assert checkpoints.decode_leader_epochs(store.objects[name + EPOCHS]) == [(0, 0)]
+    assert kinds == {".log", ".index", ".timeindex", ".snapshot", file_names.EPOCHS}
+    assert checkpoints.decode_leader_epochs(store.objects[name + file_names.EPOCHS]) == [(0, 0)]
     assert checkpoints.decode_snapshot(store.objects[name + ".snapshot"]) == []
     assert len(store.objects[name + ".timeindex"]) == 12  # one entry, no room for more
 

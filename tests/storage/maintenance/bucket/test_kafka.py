@@ -17,7 +17,6 @@ from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.maintenance.bucket.compact import compact
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
-from pyspark_commitlog.storage.maintenance.bucket.scratch import EPOCHS
 from tests.support.clock import ManualClock
 from tests.support.kafka.broker import Broker, dump_log, java_consume, mount
 from tests.support.stores.commits import commit_log
@@ -69,7 +68,7 @@ def downloaded(maintained: tuple[MemoryStore, CommitLog], tmp_path_factory: pyte
             for kind in (".log", ".index", ".timeindex"):
                 (directory / file_names.segment_file(part.base, kind)).write_bytes(store.objects[name + kind])
             (directory / file_names.segment_file(part.end, ".snapshot")).write_bytes(store.objects[f"{name}.snapshot"])
-            (directory / file_names.LEADER_EPOCH_CHECKPOINT).write_bytes(store.objects[name + EPOCHS])
+            (directory / file_names.LEADER_EPOCH_CHECKPOINT).write_bytes(store.objects[name + file_names.EPOCHS])
         ends[TopicPartition(topic, 0)] = place.parts[-1].end
         for kind in (".log", ".index", ".timeindex"):
             (directory / file_names.segment_file(place.parts[-1].end, kind)).touch()
