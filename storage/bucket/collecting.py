@@ -28,6 +28,7 @@ from ..errors import InvalidConfigError, ObjectMissingError
 from .commit_log import CommitLog
 from .commits.commit import VoidChange, commit_key
 from .commits.state import State
+from .loading import last_between
 from .stores.patience import patiently
 from .stores.port import ObjectFacts, ObjectStore
 
@@ -185,11 +186,7 @@ def _newest_older(log: CommitLog, than_ms: int) -> int:
         facts = patiently(log.attempts(), lambda: log.store.head(commit_key(number)))
         return facts is not None and facts.modified_ms <= than_ms
 
-    low, high = 0, log.state.number + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_older(middle) else (low, middle)
-    return low
+    return last_between(0, log.state.number + 1, is_older)
 
 
 def _drop_checkpoints(log: CommitLog, *, dry_run: bool) -> int:

@@ -57,10 +57,17 @@ def find_head(exists: Callable[[int], bool], known: int) -> int:
     low, step = known, 1
     while exists(low + step):
         low, step = low + step, 2 * step
-    high = low + step  # absent
+    return last_between(low, low + step, exists)
+
+
+def last_between(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Returns the last number above ``low`` and below ``high`` of which ``holds`` is true, in steps that halve.
+
+    Returns ``low`` if there is none. ``holds`` must be false of all numbers after the first of which it is.
+    """
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if exists(middle) else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
