@@ -227,8 +227,10 @@ def _read(place: Place, segment: LogSegment) -> bytes:
 
 
 def _described(segment: LogSegment, end: int, data: bytes, *, is_compacted: bool) -> Segment:
-    base, records = segment.base_offset, sum(map(segment.count_records, segment.batches()))
-    newest = int(formats.scan(np.frombuffer(data, np.uint8)).headers.table["max_timestamp"].max(initial=-1))
+    base, records, newest = segment.base_offset, 0, -1
+    for window in segment.batches():
+        records += segment.count_records(window)
+        newest = max(newest, int(window.headers.table["max_timestamp"].max()))
     sha256 = hashlib.sha256(data).hexdigest()
     return Segment(base, end, uuid4().hex, len(data), records, newest, sha256, is_compacted)
 
