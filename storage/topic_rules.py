@@ -28,6 +28,12 @@ def check_partitions(name: str, partitions: int) -> None:
         )
 
 
+def check_count(name: str, partitions: int, requested: int | None) -> None:
+    """Raises TopicExistsError if a topic was requested with another number of partitions; None: any."""
+    if requested not in (None, partitions):
+        raise TopicExistsError(f"topic {name!r} has {partitions} partitions, but {requested} were requested")
+
+
 def check_more_partitions(name: str, partitions: int, total: int) -> None:
     """Raises InvalidConfigError unless a topic with ``partitions`` partitions may get ``total``."""
     if not partitions < total <= PARTITIONS_MAX:

@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from ..config import LogConfig
-from ..errors import TopicExistsError, UnknownTopicOrPartitionError
+from ..errors import UnknownTopicOrPartitionError
 from ..format.files import checkpoints, file_names
-from ..topic_rules import changed_configs, check_free, check_more_partitions, check_partitions, check_requested
+from ..topic_rules import (
+    changed_configs,
+    check_count,
+    check_free,
+    check_more_partitions,
+    check_partitions,
+    check_requested,
+)
 from .commits.commit import TopicChange
 from .commits.state import State, Topic
 
@@ -50,8 +57,7 @@ def ensure_topic(
     if name not in state.topic_ids:
         return create_topic(state, name, partitions or 1, configs)
     topic = find_topic(state, name)
-    if partitions not in (None, topic.partitions):
-        raise TopicExistsError(f"topic {name!r} has {topic.partitions} partitions, but {partitions} were requested")
+    check_count(name, topic.partitions, partitions)
     check_requested(name, configs or {}, topic.configs)
     return None
 

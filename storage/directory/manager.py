@@ -26,7 +26,7 @@ from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, LogWatcher
-from ..topic_rules import check_free, check_partitions, check_requested
+from ..topic_rules import check_count, check_free, check_partitions, check_requested
 from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
@@ -153,10 +153,7 @@ class LogManager(LogDirectory):
                 topic = self.find_topic(name)  # another process was faster
                 if topic is None:
                     raise
-        if partitions is not None and partitions != len(topic.partitions):
-            raise TopicExistsError(
-                f"topic {name!r} has {len(topic.partitions)} partitions, but {partitions} were requested"
-            )
+        check_count(name, len(topic.partitions), partitions)
         check_requested(name, configs or {}, topic.configs, topic.broker)
         return topic
 
