@@ -95,9 +95,8 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
         with _standing_still(manager) as partitions:
             taken_at_ms = manager.clock.now_ms()
             files = dict(_take_all(manager, partitions, folder))
-        _sync(manager.filesystem, folder, files)
         snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
-        write_atomically(manager.filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
+        _complete(manager.filesystem, building, snapshot)
     return snapshot
 
 
@@ -111,10 +110,8 @@ def fill_snapshot(target: str, source: str, fill: Callable[[str], None], clock: 
         folder = file_names.join(building, LOG_FOLDER)
         taken_at_ms = clock.now_ms()
         fill(folder)
-        files = dict(_all_in(filesystem, folder))
-        _sync(filesystem, folder, files)
-        snapshot = Snapshot(target, source, taken_at_ms, files)
-        write_atomically(filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
+        snapshot = Snapshot(target, source, taken_at_ms, dict(_all_in(filesystem, folder)))
+        _complete(filesystem, building, snapshot)
     return snapshot
 
 
@@ -308,6 +305,12 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
         filesystem.sync_directory(building)
         filesystem.rename(building, target.rstrip("/"))
         filesystem.sync_directory(parent_of(target))
+
+
+def _complete(filesystem: FileSystem, building: str, snapshot: Snapshot) -> None:
+    """Syncs the files of a snapshot, and then writes ``snapshot.json``: no crash leaves it without them."""
+    _sync(filesystem, file_names.join(building, LOG_FOLDER), snapshot.files)
+    write_atomically(filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
 
 
 def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
