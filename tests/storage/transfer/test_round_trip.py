@@ -19,6 +19,7 @@ from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records
 from tests.support.stores.filling import make_topic, write
+from tests.support.stores.killing import Killed, KillingStore
 from tests.support.stores.memory_store import MemoryStore
 
 ROOT = "memory://bucket"
@@ -149,34 +150,14 @@ def test_topics_keep_ids_settings_and_groups_their_offsets(
                 assert (emptied.log_start_offset, emptied.log_end_offset) == (3, 3)
 
 
-class KilledError(Exception):
-    pass
-
-
-class DyingStore:
-    """A store whose writer dies at a write."""
-
-    def __init__(self, inner: MemoryStore, writes: int) -> None:
-        self._inner, self._writes = inner, writes
-
-    def put_new(self, key: str, data: bytes) -> None:
-        self._writes -= 1
-        if self._writes < 0:
-            raise KilledError
-        self._inner.put_new(key, data)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)
-
-
 def test_a_copy_that_was_killed_at_any_write_goes_on(directory: str) -> None:
     for writes in range(1, 200, 3):
         store = MemoryStore()
         open_root(ROOT, create=True, store=store, check=lambda _: [])
         try:
-            copied(directory, open_root(ROOT, store=DyingStore(store, writes)), limit=700)  # type: ignore[arg-type]
+            copied(directory, open_root(ROOT, store=KillingStore(store, writes)), limit=700)
             break
-        except KilledError:
+        except Killed:
             copied(directory, open_root(ROOT, store=store), limit=700)
         with LogManager.open(directory) as source, shown(store) as bucket:
             check_same(source, bucket)

@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.maintenance.bucket.scratch import read_part
 from tests.support.clock import ManualClock
 from tests.support.stores.commits import commit_log, create_topic
 from tests.support.stores.filled import Pair, place_of, read_rows, write_pairs
+from tests.support.stores.killing import Killed, KillingStore
 from tests.support.stores.memory_store import MemoryStore
 
 NOW_MS = 10_000_000
@@ -79,24 +80,6 @@ def test_a_tombstone_goes_once_readers_had_the_time_to_see_it() -> None:
     write_pairs(log, *[(b"other", b"x" * 30)] * 30)
     run(log, NOW_MS + 10_000)
     assert table_of(log) == {**{key: value for key, value in newest.items() if key != b"k1"}, b"other": b"x" * 30}
-
-
-class Killed(BaseException):
-    pass
-
-
-class KillingStore(MemoryStore):
-    """Shares another store's objects; the process ends after so many puts."""
-
-    def __init__(self, other: MemoryStore, puts: int) -> None:
-        super().__init__()
-        self.objects, self.modified, self.puts = other.objects, other.modified, puts
-
-    def put_new(self, key: str, data: bytes) -> None:
-        if self.puts == 0:
-            raise Killed
-        self.puts -= 1
-        super().put_new(key, data)
 
 
 def test_a_run_that_is_killed_at_any_step_loses_no_newest_record_and_the_next_one_ends_it() -> None:
