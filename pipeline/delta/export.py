@@ -277,11 +277,11 @@ def load(spark: SparkSession, options: argparse.Namespace) -> Loaded:
             "--from-time and --from-offsets say where to begin"
         )
     wanted, reading = Wanted(options.from_time, options.from_offsets), _given(mode=_read_mode(options))
-    log = _log(options)
+    log, serde = _log(options), _serde(options)
     if not is_delta:
-        return ParquetLoad(spark, log, _serde(options), wanted, reading, ParquetFolder(options.table)).run()
-    sink = table_sink(path=options.table, serde=_serde(options), badRecords=options.bad_records)
-    return DeltaLoad(spark, log, _serde(options), wanted, reading, sink).run()
+        return ParquetLoad(spark, log, wanted, reading, ParquetFolder(options.table), serde).run()
+    sink = table_sink(path=options.table, serde=serde, badRecords=options.bad_records)
+    return DeltaLoad(spark, log, wanted, reading, sink).run()
 
 
 def _log(options: argparse.Namespace) -> TopicLog:

@@ -10,17 +10,19 @@ from pyspark.sql import DataFrame, functions as F
 
 from ....storage import ProgressMismatchError, TopicPartition
 from ...rows import Offsets
+from ...values import Serde
 from ..parquet_folder import ParquetFolder
 from ..points import Points, at_or_above
-from ..table_rows import brings_fields, differ
+from ..table_rows import brings_fields, differ, nullable, to_rows
 from .topic_load import Loaded, TopicLoad
 
 
 @dataclass(frozen=True)
 class ParquetLoad(TopicLoad):
-    """A load of a topic into ``folder``."""
+    """A load of a topic into ``folder``. ``serde`` is of values, as for tables."""
 
     folder: ParquetFolder
+    serde: Serde | None
 
     def run(self) -> Loaded:
         """Adds what was written to the topic since the last load; with ``wanted``, first goes back to that point.
@@ -57,6 +59,10 @@ class ParquetLoad(TopicLoad):
     def _rows(self) -> DataFrame | None:
         current = self.folder.current()
         return None if current is None else self.session.read.parquet(f"file:{current}")
+
+    def _new_rows(self, starts: Points, ends: Points) -> DataFrame:
+        new = to_rows(self._records(starts, ends), self.serde)
+        return new.to(nullable(new.schema))
 
     def _changed(self, rows: DataFrame, back: Points, ends: Points) -> bool:
         again = self._new_rows(back, ends)

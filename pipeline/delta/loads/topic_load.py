@@ -9,10 +9,8 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from ....storage import OffsetOutOfRangeError, ProgressMismatchError
-from ...values import Serde
 from ..points import FROM_OFFSETS, Points, Wanted, at_or_above
 from ..table_ends import last_rows
-from ..table_rows import nullable, to_rows
 from .topic_log import TopicLog
 
 
@@ -31,11 +29,10 @@ class Loaded(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicLoad:
-    """A load of ``log``. ``options`` are those of the read, ``serde`` is of values, as for tables."""
+    """A load of ``log``. ``options`` are those of the read."""
 
     session: SparkSession
     log: TopicLog
-    serde: Serde | None
     wanted: Wanted
     options: Mapping[str, str]
 
@@ -80,7 +77,3 @@ class TopicLoad:
 
     def _records(self, starts: Points, ends: Points) -> DataFrame:
         return self.log.read_between(self.session, starts, ends, self.options)
-
-    def _new_rows(self, starts: Points, ends: Points) -> DataFrame:
-        new = to_rows(self._records(starts, ends), self.serde)
-        return new.to(nullable(new.schema))
