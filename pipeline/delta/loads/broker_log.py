@@ -34,13 +34,12 @@ _TASK = "topic string, partition int, start long, end long"
 
 
 class BrokerLog:
-    """A topic at brokers; ``settings`` are those of a consumer."""
+    """A topic at brokers; ``settings`` are those of a consumer without a group."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         """Raises InvalidConfigError for a wrong setting."""
-        self._settings = {name: value for name, value in settings.items() if name != "group.id"}
-        self._sources = sources_of(self._settings)
-        self.topic = topic
+        self._settings, self.topic = settings, topic
+        self._sources = sources_of(settings)
 
     @contextmanager
     def opened(self) -> Iterator[OpenLog]:
