@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -115,6 +116,11 @@ class _OpenBrokers:
         self._source, self._topic, self._name = source, topic, name
 
     def bounds(self) -> dict[int, tuple[int, int]]:
+        return self._bounds
+
+    @cached_property
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """Asked for once: each partition's last row is compared with them, and what is appended later is not loaded."""
         partitions = self._partitions()
         firsts, ends = self._source.offsets(partitions, _EARLIEST), self._source.offsets(partitions, _LATEST)
         return {each.partition: (firsts[each], ends[each]) for each in partitions}
@@ -127,10 +133,11 @@ class _OpenBrokers:
 
     def points(self, wanted: Wanted) -> Points:
         """Returns points as :func:`find_points`; brokers before 0.10.1 know times only by file, and answer earlier."""
-        time_ms, bounds = time_of(wanted), self.bounds()
+        time_ms, bounds = time_of(wanted), self._bounds
         if time_ms is not None:
             found = self._source.offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)
-            return {each.partition: bounds[each.partition][1] if at < 0 else at for each, at in found.items()}
+            ends = {each: bounds[each.partition][1] for each in found}
+            return {each.partition: at if 0 <= at < ends[each] else ends[each] for each, at in found.items()}
         asked = asked_offsets(FROM_OFFSETS, wanted.offsets or "", self._topic, list(bounds), refused=LATEST)
         log = f"the log at {self._name}"
         return {
@@ -141,7 +148,7 @@ class _OpenBrokers:
     def check_same(self, last: LastRow, path: str) -> None:
         """Accepts a log in which the record of the row was deleted or compacted."""
         row = f"{path} has a row from offset {last.offset} of {self._topic}-{last.partition}"
-        first, end = self.bounds()[last.partition]
+        first, end = self._bounds[last.partition]
         if last.offset >= end:
             raise other_log(f"{row}, but the log at {self._name} ends at {end}")
         if last.offset < first or last.timestamp_ms is None:
