@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.write import WriteOptions
 from pyspark_commitlog.storage import Codec, InvalidConfigError, LogManager, alter_broker_settings
-from tests.support.logs.directories import directory_with_internal_topics
+from tests.pipeline.write.both_ends import log_of_either_end
 
 # With Delta's jar, its own error comes first.
 BOTH = "Both txnVersion and txnAppId|must be given together"
@@ -27,20 +27,7 @@ OF_DIRECTORIES = {
     "test_write_that_another_of_its_name_overtook_fails_and_is_not_seen": "takes the name by its lock",
     "test_stream_is_refused_and_the_line_that_works_is_shown": "writeStream.format writes to an object store",
 }
-
-
-@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.matrix)])
-def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A log directory whose internal topics have one partition each, or the URL of a log.
-
-    Creating fifty partitions of both takes long.
-    """
-    if request.param == "directory":
-        return directory_with_internal_topics(tmp_path / "log")
-    if reason := OF_DIRECTORIES.get(request.node.originalname):
-        pytest.skip(reason)
-    url: str = request.getfixturevalue("bucket")
-    return url
+log_dir = log_of_either_end(OF_DIRECTORIES)
 
 
 def numbers(spark: SparkSession, start: int, end: int) -> DataFrame:

@@ -31,6 +31,7 @@ from pyspark_commitlog.storage import (
     TransactionCoordinator,
     dump_file,
 )
+from tests.pipeline.write.both_ends import log_of_either_end
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.spark.settings import settings
 from tests.support.waiting import soon
@@ -61,20 +62,7 @@ OF_DIRECTORIES = {
     "test_speculation": "it is allowed",
     "test_directory_that_a_broker_holds_which_may_still_be_read": "no broker runs on an object store",
 }
-
-
-@pytest.fixture(params=["directory", pytest.param("bucket", marks=pytest.mark.matrix)])
-def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A log directory whose internal topics have one partition each, or the URL of a log.
-
-    Creating fifty partitions of both takes long.
-    """
-    if request.param == "directory":
-        return directory_with_internal_topics(tmp_path / "log")
-    if reason := OF_DIRECTORIES.get(request.node.originalname):
-        pytest.skip(reason)
-    url: str = request.getfixturevalue("bucket")
-    return url
+log_dir = log_of_either_end(OF_DIRECTORIES)
 
 
 def sink(log_dir: str, *, topic: str | None = "t", app_id: str | None = "app", **more: object) -> CommitLogSink:
