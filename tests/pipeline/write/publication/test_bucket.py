@@ -224,9 +224,6 @@ def test_tasks_of_a_dead_driver_that_go_on_change_nothing(store: MemoryStore) ->
 # --- kills
 
 
-PUTS = 3 + TASKS  # of the batch and before: the topic, the claim, tasks' objects, the data
-
-
 @pytest.mark.parametrize("put", ["before", "never", "later"])
 @pytest.mark.parametrize(
     ("prefix", "nth"),
