@@ -11,8 +11,7 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
@@ -27,13 +26,13 @@ from pyspark_commitlog.storage.format.legacy import v0
 from tests.support.kafka import old_kafka
 from tests.support.kafka.zookeeper import ZooKeeper
 from tests.support.logs.building import records
+from tests.support.waiting import soon
 from tests.torture.suite import Run, Suite
 
 GROUP, WHITELIST, PARTITIONS = "mixed", "t-.*", 3
 KINDS = ("0.8.2.2", "0.10.2.2", "ours", "ours")
 MEMBERS_MAX = 4
 PAUSE_S = 0.02  # between two rounds of messages
-SETTLES_S = 120
 SETTINGS = {
     "group.id": GROUP,
     "auto.offset.reset": "smallest",
@@ -89,7 +88,7 @@ class Producing:
     def create(self, topic: str) -> None:
         """The broker creates a topic that is asked for."""
         places = [TopicPartition(topic, each) for each in range(PARTITIONS)]
-        wait_for(lambda: [self._leader(each) >= 0 for each in places] == [True] * PARTITIONS, f"leaders of {topic}")
+        soon(lambda: [self._leader(each) >= 0 for each in places] == [True] * PARTITIONS, LogStoreError)
         with self._lock:
             self.sent |= dict.fromkeys(places, 0)
 
@@ -188,7 +187,7 @@ class Group:
         return owners == {str(partition): str(stream) for partition, stream in wanted.items()}
 
     def settle(self) -> None:
-        wait_for(self.is_settled, "the group has settled")
+        soon(self.is_settled, LogStoreError)  # it changes while it is read
 
     def has_read_all(self) -> bool:
         return self.committed() == self._producing.sent
@@ -198,18 +197,6 @@ class Group:
             each.process.kill()
             each.process.wait()
         self.registry.close()
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SETTLES_S
-    while True:
-        try:
-            if is_so():
-                return
-        except LogStoreError:
-            pass  # it changes while it is read
-        assert time.monotonic() < deadline, f"not within {SETTLES_S} s: {what}"
-        time.sleep(0.1)
 
 
 def check(run: Run, group: Group, sent: dict[TopicPartition, int]) -> None:
@@ -286,7 +273,7 @@ def run(run: Run) -> None:
         with run.watching(case, "a group's life"), world(home) as (group, producing):
             with producing:
                 live(run, case.chance, group)
-            wait_for(group.has_read_all, "all is read and committed")
+            soon(group.has_read_all, LogStoreError)
             for member in list(group.living):
                 group.end(member, kill=False)
             check(run, group, producing.sent)
