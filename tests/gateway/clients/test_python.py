@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 
 import aiokafka
@@ -27,11 +28,17 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield started
 
 
+# What kafka-python logs on a slow machine, whatever the broker: its event loop had no processor for a while, or a
+# client was closed while it asked for metadata.
+OF_A_SLOW_MACHINE = re.compile(r"^Task .* ran for |^Metadata refresh: failed Cancelled$")
+
+
 @pytest.fixture(autouse=True)
 def _silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
-    logged = [(each.name, each.getMessage()) for each in caplog.get_records("call")]
-    assert not [each for each, record in zip(logged, caplog.get_records("call"), strict=True) if record.levelno >= 30]
+    logged = [each for each in caplog.get_records("call") if each.levelno >= logging.WARNING]
+    messages = [(each.name, each.getMessage()) for each in logged]
+    assert not [each for each in messages if not OF_A_SLOW_MACHINE.search(each[1])]
 
 
 def test_kafka_python(gateway: Gateway) -> None:
