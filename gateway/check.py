@@ -32,7 +32,7 @@ class _Client:
         self._socket, self._correlation_id = connection, 0
 
     def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """Returns the body of the answer. Raises CheckError for an error of the whole."""
+        """Returns the body of the answer. Raises CheckError if the answer as a whole is an error."""
         self._correlation_id += 1
         head = request_header(key, version, self._correlation_id, "commitlog-check")
         frame = head + write_request(key, version, fields)
@@ -57,8 +57,8 @@ class _Client:
 def check_gateway(config: GatewayConfig, user: str | None = None, password: str = "") -> Iterator[str]:
     """Yields a line for each thing that works. Raises CheckError for the first that does not.
 
-    ``config``: where the gateway listens, of which the first listener is checked, and for TLS the authorities
-    (``ssl.truststore.location``; empty: the system's).
+    ``config``: the gateway's settings. The first of its listeners is checked; for TLS, ``ssl.truststore.location`` has
+    the trusted authorities (empty: the system's).
     """
     listener = config.all_listeners[0]
     with ExitStack() as stack:
@@ -130,7 +130,7 @@ def _read(client: _Client, topics: Any) -> Iterator[str]:
 
 
 def _log_in(client: _Client, config: GatewayConfig, user: str, password: str) -> str:
-    """Proves who the client is; returns the mechanism."""
+    """Logs in with user and password; returns the mechanism. Raises CheckError if it fails."""
     mechanism = max(config.sasl_enabled_mechanisms)  # SCRAM-SHA-512 before 256 before PLAIN
     client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism)
 
@@ -146,7 +146,7 @@ def _log_in(client: _Client, config: GatewayConfig, user: str, password: str) ->
     answer = send(f"n,,{bare}")
     found = re.fullmatch(r"(r=[^,]+),s=([^,]+),i=(\d+)", answer)
     if found is None:
-        raise CheckError(f"an answer of {mechanism} that no client understands")
+        raise CheckError(f"the gateway's first answer in {mechanism} is malformed")
     kind = HASHES[mechanism]
     salted = hashlib.pbkdf2_hmac(kind, password.encode(), base64.b64decode(found[2]), int(found[3]))
     key = hmac.digest(salted, b"Client Key", kind)

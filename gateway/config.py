@@ -46,22 +46,22 @@ class GatewayConfig:
         "The id of this node: each gateway over a directory has its own.")
     listeners: str = _key("listeners", STRING, "PLAINTEXT://127.0.0.1:9092", ANYTHING,
         "Where the gateway listens, with PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, or with names of "
-        "listener.security.protocol.map; several have commas between. Port 0: a free one.")
+        "listener.security.protocol.map; separate several with commas. Port 0: any free port.")
     advertised_listeners: str = _key("advertised.listeners", STRING, "", ANYTHING,
-        "The addresses that clients are told to connect to, by the names of listeners; a listener that is not among "
-        "them: where it listens.")
+        "The addresses that clients are told to connect to, by the names of listeners; a listener that is missing here "
+        "is advertised at the address where it listens.")
     listener_security_protocol_map: str = _key("listener.security.protocol.map", STRING,
         ",".join(f"{each}:{each}" for each in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")), ANYTHING,
         "The protocol of each name of a listener.")
     zookeeper_connect: str = _key("zookeeper.connect", STRING, "", ANYTHING,
         "The ZooKeeper with the registry, such as h1:2181,h2:2181/chroot; empty: files in the log directory.")
     zookeeper_session_timeout_ms: int = _key("zookeeper.session.timeout.ms", INT, 18_000, Between(1),
-        "How long a node that is out of ZooKeeper's reach is still there; with files, how long a write to the registry "
-        "waits for others.")
+        "ZooKeeper removes a node that it has not heard from for this long; with files, how long a write to the "
+        "registry waits for others.")
     zookeeper_connection_timeout_ms: int = _key("zookeeper.connection.timeout.ms", INT, -1, ANYTHING,
         "How long the gateway waits for ZooKeeper when it starts; negative: zookeeper.session.timeout.ms.")
     inter_broker_protocol_version: str = _key("inter.broker.protocol.version", STRING, "2.8", ANYTHING,
-        "The version of Kafka, 0.7 to 2.8, whose form the nodes in the registry have.")
+        "The version of Kafka, 0.7 to 2.8, whose format the nodes in the registry have.")
     ssl_keystore_location: str = _key("ssl.keystore.location", STRING, "", ANYTHING,
         "A PEM file with the gateway's private key and its chain of certificates, for SSL and SASL_SSL.")
     ssl_key_password: str = _secret("ssl.key.password",
@@ -69,9 +69,9 @@ class GatewayConfig:
     ssl_truststore_location: str = _key("ssl.truststore.location", STRING, "", ANYTHING,
         "A PEM file with the authorities whose certificates clients may have.")
     ssl_client_auth: str = _key("ssl.client.auth", STRING, "none", OneOf(("none", "requested", "required")),
-        "Whether clients show a certificate.")
+        "Whether clients must show a certificate (none, requested or required).")
     ssl_enabled_protocols: frozenset[str] = _key("ssl.enabled.protocols", LIST, frozenset({"TLSv1.2", "TLSv1.3"}),
-        OneOf(("TLSv1.2", "TLSv1.3")), "The versions of TLS.")
+        OneOf(("TLSv1.2", "TLSv1.3")), "The versions of TLS that clients may use.")
     sasl_enabled_mechanisms: frozenset[str] = _key("sasl.enabled.mechanisms", LIST,
         frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}), OneOf(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         "How clients may log in, for SASL_SSL and SASL_PLAINTEXT.")
@@ -82,7 +82,7 @@ class GatewayConfig:
     commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
         "The file of users that may log in; commitlog users writes it.")
     commitlog_rules_file: str = _key("commitlog.rules.file", STRING, "", ANYTHING,
-        "The file of rules that say what each user may do; empty: everyone may do everything.")
+        "The file with the rules for what each user may do; empty: everyone may do everything.")
     super_users: str = _key("super.users", STRING, "", ANYTHING,
         "Users that may do everything, such as User:admin;User:CN=root.")
     commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
@@ -100,13 +100,13 @@ class GatewayConfig:
     socket_listen_backlog_size: int = _key("socket.listen.backlog.size", INT, 50, Between(1),
         "Connections that may wait to be accepted.")
     queued_max_requests: int = _key("queued.max.requests", INT, 500, Between(1),
-        "Requests that may wait for the disk; then no more are read until some are answered.")
+        "Requests that may be in progress; at this number, no more are read until some are answered.")
     queued_max_request_bytes: int = _key("queued.max.request.bytes", LONG, 1 << 30, ANYTHING,
-        "Bytes of larger requests in progress; then no more are read. Negative: no limit, which is Kafka's default.")
+        "Bytes that large requests in progress may have; then no more are read. Negative: no limit, as in Kafka.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),
-        "Connections at once; more are closed as soon as they are accepted.")
+        "The most connections at once; further ones are closed as soon as they are accepted.")
     auto_create_topics_enable: bool = _key("auto.create.topics.enable", BOOLEAN, True, ANYTHING,
         "Whether a topic is created when a client asks for its metadata.")
     delete_topic_enable: bool = _key("delete.topic.enable", BOOLEAN, True, ANYTHING,
@@ -114,7 +114,7 @@ class GatewayConfig:
     num_partitions: int = _key("num.partitions", INT, 1, Between(1),
         "Partitions of a new topic, if its creator gives no number.")
     fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
-        "The most bytes that one answer to a fetch has, unless the first batch is larger.")
+        "The largest answer to a fetch; a first batch that is larger is still sent.")
     log_retention_check_interval_ms: int = _key("log.retention.check.interval.ms", LONG, 300_000, Between(1),
         "How often old segments are deleted and compacted topics compacted, by a child process.")
     log_cleaner_enable: bool = _key("log.cleaner.enable", BOOLEAN, True, ANYTHING,
@@ -126,16 +126,16 @@ class GatewayConfig:
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", INT, 1_800_000, ANYTHING,
         "The longest session timeout that a member of a group may ask for.")
     group_initial_rebalance_delay_ms: int = _key("group.initial.rebalance.delay.ms", INT, 3_000, ANYTHING,
-        "How long the first members of a group wait for others to join, and again when one does.")
+        "How long the first members of an empty group wait for others to join; the time starts again when one joins.")
     group_max_size: int = _key("group.max.size", INT, INT32_MAX, Between(1),
         "Members that a group may have.")
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", INT, 4_096, ANYTHING,
         "The longest text that a client may commit with an offset.")
     offsets_commit_timeout_ms: int = _key("offsets.commit.timeout.ms", INT, 5_000, Between(1),
-        "How long a commit waits for the disk; then the client gets an error, and retries.")
+        "How long a commit of offsets may take; after that the client gets an error that makes it retry.")
     offsets_retention_minutes: int = _key("offsets.retention.minutes", INT, 10_080, Between(1),
-        "How long offsets are kept once their group has no members, or none that reads their topic. The progress of "
-        "Spark's sinks never expires.")
+        "How long offsets are kept after their group lost its last member, or the last one that read their topic. "
+        "The progress of Spark's sinks never expires.")
     offsets_retention_check_interval_ms: int = _key("offsets.retention.check.interval.ms", LONG, 600_000, Between(1),
         "How often expired offsets are deleted.")
     offsets_topic_num_partitions: int = _key("offsets.topic.num.partitions", INT, 50, Between(1),
@@ -143,7 +143,7 @@ class GatewayConfig:
     transaction_state_log_num_partitions: int = _key("transaction.state.log.num.partitions", INT, 50, Between(1),
         "Partitions that __transaction_state gets when it is created.")
     transaction_max_timeout_ms: int = _key("transaction.max.timeout.ms", INT, 900_000, Between(1),
-        "The longest time that a client may ask for its transactions; one that takes longer is aborted.")
+        "The longest transaction timeout that a client may ask for; a transaction that exceeds its timeout is aborted.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, Between(1),
         "How often the gateway checks for transactions that have exceeded their timeout.")
@@ -165,7 +165,7 @@ class GatewayConfig:
             if name not in names:
                 raise InvalidConfigError(f"{problem}listeners has no {name}; it has {', '.join(sorted(names))}")
             if address.host in EVERYWHERE:
-                raise InvalidConfigError(f"{problem}clients cannot connect to {address}; give a name or an address")
+                raise InvalidConfigError(f"{problem}clients cannot connect to {address}; give a name or an IP address")
 
     def _check_security(self, listener: Listener) -> None:
         if listener.has_tls and not self.ssl_keystore_location:
@@ -212,7 +212,7 @@ class GatewayConfig:
 
     @cached_property
     def kafka_version(self) -> kafka_nodes.KafkaVersion:
-        """The version of Kafka whose form the nodes in the registry have."""
+        """The version of Kafka whose format the nodes in the registry have."""
         return kafka_nodes.kafka_version(self.inter_broker_protocol_version)
 
     @cached_property
@@ -226,7 +226,7 @@ def keys_of_gateway() -> dict[str, Key]:
 
 
 def check_kafka_version(key: str, given: str) -> None:
-    """Raises InvalidConfigError, which names ``key``, for what is no version of Kafka from 0.7 to 2.8."""
+    """Raises InvalidConfigError, which names ``key``, unless ``given`` is a version of Kafka from 0.7 to 2.8."""
     try:
         is_known = (0, 7) <= kafka_nodes.kafka_version(given) < (2, 9)
     except ValueError:

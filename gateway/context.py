@@ -23,7 +23,7 @@ from .transactions import TransactionThreads
 
 
 class ManagerWorker(DiskWorker[LogManager]):
-    """A worker with a log manager of its own, for what may take long: changes of topics, searches by time."""
+    """A worker with its own log manager, for requests that may take long: changes of topics, searches by time."""
 
     def __init__(self, name: str, open_manager: Callable[[], LogManager]) -> None:
         super().__init__(name, open_manager, LogManager.close)
@@ -42,7 +42,7 @@ class ManagerWorker(DiskWorker[LogManager]):
 
 @dataclass
 class Context:
-    """The objects that handlers share. All of them are for any thread."""
+    """The objects that handlers share. All of them may be used from any thread."""
 
     config: GatewayConfig
     cluster_id: str

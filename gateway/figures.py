@@ -20,7 +20,7 @@ class OfTopic:
 
 @dataclass
 class Times:
-    """How often something was done, and how long it took in all."""
+    """How often something was done, and how long that took in total."""
 
     count: int = 0
     seconds: float = 0.0
@@ -66,7 +66,7 @@ class Figures:
             self.failed_maintenance += 1
 
     def answered(self, key: int, seconds: float) -> None:
-        """Counts a request of a kind, from the last of its bytes to its answer."""
+        """Counts a request of a kind; ``seconds`` is the time from its last byte to its answer."""
         with self._lock:
             mine = self.requests.setdefault(key, Times())
             mine.count += 1
@@ -79,7 +79,7 @@ class Figures:
             self.syncs.seconds += seconds
 
     def snapshot(self) -> Figures:
-        """Returns a copy, all of one moment."""
+        """Returns a consistent copy."""
         with self._lock:
             return Figures(
                 {topic: replace(each) for topic, each in self.topics.items()},

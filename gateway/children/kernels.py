@@ -1,7 +1,7 @@
 """Compiles the kernels in a child process, while the gateway serves with plain Python in their place.
 
-Compiling takes half a minute at the first start on a machine; afterwards numba finds its results on disk. It holds the
-GIL, so it would hold up the gateway's threads.
+Compiling takes half a minute at the first start on a machine; later starts load numba's results from disk. It holds the
+GIL, so in the gateway's own process it would stop the other threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def compile_kernels_beside() -> None:
-    """Serves without waiting for the kernels; only the first call in a process does anything.
+    """Starts the child, and uses plain Python until it has ended. Only the first call in a process does anything.
 
     A child that ends early keeps what it has compiled, and the next one continues there.
     """

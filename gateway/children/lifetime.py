@@ -19,7 +19,7 @@ def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[by
 
 
 def end_with_parent() -> None:
-    """Ends this process, a child, when its parent ends or closes the pipe to it. What it does must allow a crash."""
+    """Ends this child process when its parent ends or closes the pipe, whatever it is doing at that moment."""
     Thread(target=_wait_for_end, name="parent", daemon=True).start()
 
 

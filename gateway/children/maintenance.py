@@ -1,4 +1,4 @@
-"""Maintenance: retention and compaction of what a gateway serves, by ``commitlog maintain`` in a child process.
+"""Maintenance: retention and compaction of the gateway's directory, by ``commitlog maintain`` in a child process.
 
 The child opens the directory as any other process does, and takes the locks of the partitions, so requests do not wait
 for it. If it is ended during a run, the next run continues, as after a crash. Of several gateways over one directory,
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Keeps the child process running, in a thread; what fails is logged and counted."""
+    """A thread that keeps the child process running; failures are logged and counted."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class Maintenance:
     ) -> None:
         """``failed`` is called for each partition whose maintenance failed, and when the child itself does.
 
-        ``claim``: whether this gateway maintains the directory, not another one; asked before a child is started.
+        ``claim``: called before a child is started; returns whether this gateway is the one that maintains the
+        directory.
         """
         self._log_dir, self._interval_ms, self._compacts, self._failed = log_dir, interval_ms, compacts, failed
         self._claim = claim
@@ -62,7 +63,7 @@ class Maintenance:
         self._thread.join()
 
     def lose_claim(self) -> None:
-        """Ends the child, for another gateway may maintain the directory now. For any thread."""
+        """Ends the child, because another gateway may maintain the directory now. For any thread."""
         self._has_lost = True
         self._kill()
 
@@ -84,7 +85,7 @@ class Maintenance:
             except OSError as error:
                 ended = str(error)
             if not (self._stopped.is_set() or self._has_lost):
-                logger.error("maintenance of %s ended, and is started again later: %s", self._log_dir, ended)
+                logger.error("maintenance of %s ended unexpectedly and will be started again: %s", self._log_dir, ended)
                 self._failed()
             pause_s = max(interval_s, FIRST_AFTER_S)
 
@@ -114,7 +115,7 @@ class Maintenance:
         return "".join(f'[{each}]\nevery = "{self._interval_ms} milliseconds"\n' for each in operations)
 
     def _note(self, line: str) -> None:
-        """Logs and counts a failure of one partition; lines about others say that all went well."""
+        """Logs and counts a line of the child's output that reports a failure; ignores the others."""
         with suppress(ValueError):
             outcome = json.loads(line)
             if outcome["status"] != "done":

@@ -1,8 +1,8 @@
-"""Several gateways over one log directory: the registry that they share, who lives, and who leads a partition.
+"""Several gateways over one log directory: the registry that they share, live nodes, and leaders of partitions.
 
-:class:`Cluster` is one node's sight of the others. ``registration`` has the nodes in the registry, ``view`` the leaders
-that follow from who lives, ``homes`` the coordinators, ``maintainer`` which node maintains the directory,
-``topic_nodes`` what old clients look for, ``cluster_id`` the id of the cluster.
+:class:`Cluster` is what one node knows of the others. ``registration`` enters a node in the registry, ``view`` derives
+leaders from the live nodes, ``homes`` finds coordinators, ``maintainer`` chooses the node that maintains the directory,
+``topic_nodes`` writes topics to ZooKeeper for old clients, and ``cluster_id`` checks the cluster's id.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Cluster: the gateways over one log directory: which of them live, and which of them leads a partition.
+"""Cluster: the gateways over one log directory: which of them are live, and which of them leads a partition.
 
-Each node registers, and watches the others. One of them is the controller: it alone writes the view, which says who
-lives, and raises its epoch whenever that changes. From the view every node finds the same leaders.
+Each node registers, and watches the others. One of them is the controller: it alone writes the view, which is the list
+of live nodes with an epoch that grows at each change. Every node derives the same leaders from the view.
 
-Leadership is for speed. Two nodes that both think that they lead a partition do no harm: who appends holds the
-partition's lock, and has read what others appended. So nothing here waits for anything.
+Leadership is for speed only. Two nodes that both believe they lead a partition do no harm: a node appends only under
+the partition's lock, after it has read what others appended. So a change of leader waits for nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cluster:
-    """One node's sight of all. Its answers are for any thread."""
+    """What one node knows of all nodes. Its methods may be called from any thread."""
 
     def __init__(self, registry: Registry, config: GatewayConfig, endpoints: Sequence[Endpoint], clock: Clock) -> None:
         """``endpoints``: where clients are told to connect to this node."""
@@ -78,7 +78,7 @@ class Cluster:
     # For handlers
 
     def leader(self, topic: str, partition: int) -> Leader:
-        """Returns who leads a partition."""
+        """Returns the leader of a partition, with its epoch."""
         return self.view.leader(topic, partition)
 
     def leads(self, topic: str, partition: int) -> bool:
@@ -91,7 +91,7 @@ class Cluster:
         return self.controller == self.node
 
     def listen(self, changed: Changed) -> None:
-        """Calls ``changed`` with each next view, in the thread of the cluster, which it must not keep for long."""
+        """Calls ``changed`` with each later view, in the cluster's thread; it must return soon."""
         self._on_change.append(changed)
 
     # Beginning and end
@@ -109,7 +109,7 @@ class Cluster:
                 break
             if time.monotonic() > deadline_s:
                 raise RegistryError(
-                    f"node {self.controller} is the controller, and has not let this node in for {START_S:g} s; "
+                    f"node {self.controller} is the controller, and has not added this node for {START_S:g} s; "
                     "is it stopped?"
                 )
             time.sleep(0.02)
@@ -119,13 +119,13 @@ class Cluster:
         self._worker.repeat(LOOK_S, self._try_look)
 
     def leave(self) -> None:
-        """Hands everything over to the other nodes, if there are any; waits until they know, but not for long."""
+        """Leaves the view, so that the other nodes, if any, take over; waits a limited time until they have seen it."""
         if len(self.view.nodes) > 1:
             self._worker.run(self._leave)
             self._left.wait(LEAVE_S)
 
     def stop(self) -> None:
-        """Ends the thread. The node is gone with its session."""
+        """Ends the thread and the session, which removes the node from the registry."""
         self._worker.stop()
 
     def _leave(self) -> None:
@@ -136,7 +136,10 @@ class Cluster:
             if self.is_controller and self.node not in self.view.nodes:
                 discard(self._registry, CONTROLLER)
         except (LogStoreError, OSError) as error:  # its session ends soon
-            logger.warning("the other nodes could not be told that this one ends: %s", error)
+            logger.warning(
+                "this node could not be removed from the registry, so it stays there until its session expires: %s",
+                error,
+            )
             self._left.set()
 
     # Looking
@@ -147,7 +150,8 @@ class Cluster:
         self._worker.run(partial(self._on_event, None if state is SessionState.EXPIRED else ""))
 
     def _on_event(self, path: str | None) -> None:
-        """Looks once for all events that came; ``path`` was watched; None: all watches are gone."""
+        """Schedules one check of the registry for all pending events. ``path``: whose watch fired; None: all watches
+        are lost."""
         if path is None:
             self._watched.clear()
         self._watched.discard(path or "")
@@ -160,7 +164,7 @@ class Cluster:
         try:
             self._look()
         except (LogStoreError, OSError) as error:
-            logger.warning("the nodes could not be looked at: %s", error)
+            logger.warning("the live nodes could not be read from the registry: %s", error)
 
     def _look(self) -> None:
         found = self._read(self._registry.children, BROKER_IDS)
@@ -204,7 +208,7 @@ class Cluster:
     def _show(self, view: View) -> None:
         if view == self.view:
             return
-        logger.info("nodes %s live, since epoch %d", sorted(view.nodes), view.epoch)
+        logger.info("live nodes: %s, in epoch %d", sorted(view.nodes), view.epoch)
         self.view = view
         for changed in self._on_change:
             changed(view)
@@ -246,7 +250,7 @@ class Cluster:
                 pass
 
     def _is_late(self, nodes: set[int]) -> bool:
-        """Whether the controller has not written who lives for so long that it must be stopped: then others may.
+        """Whether the controller has failed to write the live nodes for so long that another node may write them.
 
         A version of the node keeps two writers from undoing each other's changes.
         """
@@ -256,7 +260,9 @@ class Cluster:
             return False
         if now_s - self._unwritten[1] < LATE_S:
             return False
-        logger.warning("node %d is the controller and does nothing; writing the view in its place", self.controller)
+        logger.warning(
+            "node %d is the controller but does not update the view; this node writes it instead", self.controller
+        )
         return True
 
     def _write_view(self, nodes: set[int]) -> None:
@@ -270,4 +276,4 @@ class Cluster:
             else:
                 self._registry.set(VIEW, view.changed(nodes).encode(), found.version)
         except (BadVersionError, NodeExistsError):  # another controller, since this one's session expired
-            logger.warning("another node has written the view; looking again")
+            logger.warning("another node wrote the view at the same time; reading it again")

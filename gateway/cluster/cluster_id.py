@@ -27,7 +27,7 @@ class InconsistentClusterIdError(RegistryError):
 
 
 def find_cluster_id(registry: Registry, manager: LogManager) -> str:
-    """Returns the id in the registry; if there is none, makes it: that of the directory's ``meta.properties``, or new.
+    """Returns the id in the registry. If there is none, stores one: that of ``meta.properties``, or a new one.
 
     Raises InconsistentClusterIdError if the directory has another id.
     """
@@ -39,17 +39,17 @@ def find_cluster_id(registry: Registry, manager: LogManager) -> str:
     cluster_id = decode_cluster_id(registry.get(CLUSTER_ID).data)
     if own is not None and own != cluster_id:
         raise InconsistentClusterIdError(
-            f"{path}: the directory belongs to cluster {own}, and the registry to {cluster_id}; correct "
+            f"{path}: the directory belongs to cluster {own}, but the registry to {cluster_id}; correct "
             "zookeeper.connect, or give the directory that belongs to it"
         )
     return cluster_id
 
 
 def check_directory(registry: Registry, manager: LogManager) -> None:
-    """Makes sure that all gateways of a registry in ZooKeeper have the same log directory.
+    """Raises an error unless all gateways of a registry in ZooKeeper serve the same log directory.
 
-    The registry and the directory get a common id at the first start. Raises InconsistentClusterIdError if they differ:
-    nodes with other directories would answer for each other.
+    The registry and the directory get a common id at the first start; if the two differ, it is
+    InconsistentClusterIdError. Without this check, nodes would lead partitions that are not in their own directory.
     """
     path = manager.path(DIRECTORY_FILE)
     try:

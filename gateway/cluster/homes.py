@@ -1,4 +1,4 @@
-"""Homes: which partition of an internal topic a group or a transactional id belongs to, and whether this node has it.
+"""Homes: the partition of an internal topic that a group or a transactional id belongs to, and whether it is led here.
 
 The leader of the partition is the coordinator of the names in it.
 """
@@ -17,7 +17,8 @@ class Homes:
     """The partitions of one internal topic. For any thread."""
 
     def __init__(self, count: Callable[[], int] = lambda: 1, leads: Callable[[int], bool] = lambda _: True) -> None:
-        """``count``: of the partitions. ``leads``: whether this node leads one. By default there is one node."""
+        """``count`` returns the number of partitions, ``leads`` whether this node leads one. By default this node is
+        alone."""
         self._count, self._leads = count, leads
 
     def home_of(self, name: str) -> int:

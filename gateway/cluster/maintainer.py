@@ -1,7 +1,7 @@
-"""Maintainer: which of several gateways looks after the directory that they share.
+"""Maintainer: which of several gateways maintains the directory that they share.
 
-The first one that asks does, until its session ends. It need not be the controller: a gateway may be set to maintain
-nothing.
+It is the first one that asks, until its session ends. It need not be the controller, because a gateway may be set to
+maintain nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 def claim_maintenance(registry: Registry, node: int) -> bool:
-    """Returns whether this node maintains the directory from now on; False also while the registry is out of reach."""
+    """Returns whether this node maintains the directory from now on; False if the registry cannot be reached."""
     try:
         register(registry, MAINTAINER, b"%d" % node)
     except NodeExistsError:
         return False
     except (LogStoreError, OSError) as error:
-        logger.warning("it is unknown which node maintains the directory, so this one waits: %s", error)
+        logger.warning("the registry does not show which node maintains the directory, so this one waits: %s", error)
         return False
     return True

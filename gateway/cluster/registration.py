@@ -1,8 +1,8 @@
 """Registration: a node's ephemeral nodes in the registry, and what keeps it from starting.
 
-``/brokers/ids/<id>`` is Kafka's, for clients and tools of Kafka. ``/commitlog/nodes/<id>`` says that the broker is a
-gateway, and which process it is. A broker without that is of another kind: its controller would send requests to every
-broker that is registered beside it, which a gateway does not serve.
+``/brokers/ids/<id>`` is Kafka's, for clients and tools of Kafka. ``/commitlog/nodes/<id>`` marks the broker as a
+gateway, and names its process. A broker without it is one of Kafka: its controller would send every registered broker
+requests that a gateway does not serve.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ class Registration:
         *,
         kind: str = SHARING,
     ) -> None:
-        """``kafka``: whose form the broker's node has. ``now_ms``: of the start. ``kind``: all have the same."""
+        """``kafka``: the version whose format the broker's node has. ``now_ms``: the time of the start. ``kind``: what
+        all gateways of a registry must have in common."""
         self._registry, self.node = registry, node
         self._broker = RegisteredBroker(tuple(endpoints), now_ms, f"{endpoints[0].host}-{now_ms}")
         self._kafka, self._kind = kafka, kind
 
     def make(self, wait_s: float = 0.0) -> None:
-        """Registers the node; again, if it is registered already, changes nothing.
+        """Registers the node; does nothing if it is registered already.
 
-        Waits ``wait_s`` for the end of an earlier session of this address, which a killed process left in a ZooKeeper.
-        Raises NodeIdInUseError and OtherBrokersError, with nothing registered then.
+        Waits up to ``wait_s`` seconds for an earlier session of this address to expire, which a killed process left in
+        ZooKeeper. Raises NodeIdInUseError and OtherBrokersError; then nothing is registered.
         """
         self._make_own(wait_s)
         try:
@@ -116,7 +117,7 @@ class Registration:
         )
 
     def remove(self) -> None:
-        """Removes the nodes, while the session goes on."""
+        """Removes the nodes; the session stays."""
         for path in (kafka_nodes.broker_path(self.node), f"{GATEWAYS}/{self.node}"):
             found = self._registry.find(path)
             if found is not None and found.owner == self._registry.session:
@@ -132,5 +133,5 @@ def _content(node: Node) -> dict[str, str]:
 
 
 def registered(registry: Registry, path: str) -> set[int]:
-    """Returns the ids below a path; none if it is missing."""
+    """Returns the ids below a path; an empty set if the path is missing."""
     return {int(each) for each in children_if_any(registry, path) if each.isdigit()}

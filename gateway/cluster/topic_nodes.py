@@ -1,8 +1,9 @@
 """TopicNodes: topics and their partitions in a ZooKeeper, where old clients and tools of Kafka look for them.
 
-From 0.8 on the controller writes them: ``/brokers/topics/<topic>``, a state for each partition, and the settings. What
-a tool asks for by nodes (``kafka-topics --zookeeper``: a new topic, a deletion) is done in the log directory. In 0.7
-every node registers its own, as ephemeral nodes. With the registry in files nobody looks, so nothing is written.
+From 0.8 on the controller writes them: ``/brokers/topics/<topic>``, a state for each partition, and the settings. Tools
+ask for changes by writing nodes (``kafka-topics --zookeeper``: a new topic, a deletion), which the controller carries
+out in the log directory. In 0.7 every broker registers its own topics, as ephemeral nodes. No client reads a registry
+in files, so nothing is written there.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class TopicNodes(DiskWorker[LogManager]):
-    """Writes them in a thread of its own."""
+    """A thread that keeps the nodes of topics in ZooKeeper equal to the log directory."""
 
     def __init__(
         self, registry: Registry, cluster: Cluster, open_manager: Callable[[], LogManager], kafka: KafkaVersion
     ) -> None:
-        """``kafka``: whose form the nodes have."""
+        """``kafka``: the version whose format the nodes have."""
         super().__init__("gateway-topic-nodes", open_manager, LogManager.close)
         self._registry, self._cluster, self._kafka = registry, cluster, kafka
         self._written: dict[str, bytes] = {}  # by path; as this session knows
@@ -41,7 +42,7 @@ class TopicNodes(DiskWorker[LogManager]):
         self._seen: object = None
 
     def begin(self) -> None:
-        """Writes what is there, and from now on what changes. For any thread."""
+        """Writes the topics of today, and later every change. For any thread."""
         self._cluster.listen(lambda _: self.run(self._try))
         self.run(self._try)
         self.repeat(LOOK_S, self._try)
@@ -153,7 +154,8 @@ class TopicNodes(DiskWorker[LogManager]):
         return {*self._children(BROKER_TOPICS)} - topics.keys()
 
     def _was_here(self, name: str) -> bool:
-        """Whether a controller wrote states for a topic; a tool that asks for one writes none."""
+        """Whether a controller has written a topic's states, so it existed; a tool that asks for a new topic writes
+        none."""
         return self._registry.find(f"{kafka_nodes.topic_path(name)}/partitions") is not None
 
     def _configs(self, name: str) -> dict[str, str]:
@@ -162,7 +164,7 @@ class TopicNodes(DiskWorker[LogManager]):
         return {str(key): str(value) for key, value in content.get("config", {}).items()}
 
     def _children(self, path: str) -> list[str]:
-        """Returns the children of a folder, and looks again when they change."""
+        """Returns the children of a node, and watches it, so a change starts another run."""
         watch = None if path in self._watched else self._on_watch
         try:
             found = self._registry.children(path, watch)
@@ -181,7 +183,7 @@ class TopicNodes(DiskWorker[LogManager]):
 
 
 def _is_same(found: bytes | None, wanted: bytes) -> bool:
-    """Whether two contents say the same, whatever the order of their fields."""
+    """Whether two contents are equal as JSON, in any order of fields."""
     try:
         same: bool = json.loads(found or b"") == json.loads(wanted)
     except ValueError:

@@ -1,7 +1,7 @@
-"""View: which nodes live, and so which of them leads a partition.
+"""View: which nodes are live, and which of them leads a partition.
 
-A leader is found by rendezvous hashing: every node has a rank for every partition, and of those that live the one with
-the highest rank leads. So a node that goes moves only its own partitions, evenly to the others.
+A leader is found by rendezvous hashing: every node has a rank for every partition, and the live node with the highest
+rank leads. So when a node leaves, only its own partitions move, and they are spread evenly over the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOBODY = -1
 
 
 class Leader(NamedTuple):
-    """Who leads a partition. ``epoch`` is larger whenever it is another one."""
+    """The leader of a partition. ``epoch`` grows whenever another node becomes the leader."""
 
     node: int  # -1: nobody
     epoch: int
@@ -29,7 +29,7 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """The nodes that live, since an epoch, and those of earlier epochs. The oldest epoch is 0."""
+    """The live nodes in each epoch, up to the newest one. The oldest epoch is 0."""
 
     history: tuple[tuple[int, frozenset[int]], ...] = ((0, frozenset()),)  # epochs and nodes; the last is now
     _leaders: dict[tuple[str, int], Leader] = field(default_factory=dict, repr=False, compare=False)
@@ -41,17 +41,17 @@ class View:
 
     @property
     def nodes(self) -> frozenset[int]:
-        """Those that live."""
+        """The ids of the live nodes."""
         return self.history[-1][1]
 
     def changed(self, nodes: Collection[int]) -> View:
-        """Returns the next view. The first nodes ever begin with epoch 0."""
+        """Returns the next view, with these live nodes. The first view has epoch 0."""
         if not self.nodes and len(self.history) == 1:
             return View(((self.epoch, frozenset(nodes)),))
         return View((*self.history, (self.epoch + 1, frozenset(nodes)))[-HISTORY_MAX:])
 
     def leader(self, topic: str, partition: int) -> Leader:
-        """Returns who leads a partition, since which epoch. For any thread."""
+        """Returns the leader of a partition, and the epoch in which it became the leader. For any thread."""
         found = self._leaders.get((topic, partition))
         if found is None:
             if len(self._leaders) >= REMEMBERED_MAX:  # clients may ask about any names
@@ -82,9 +82,9 @@ class View:
 
     @classmethod
     def decode(cls, data: bytes | None) -> View:
-        """Returns the view of :meth:`encode`. Raises RegistryError for what is none."""
+        """Returns the view in the output of :meth:`encode`. Raises RegistryError for anything else."""
         try:
             history = json.loads(data or b"")["history"]
             return cls(tuple((int(epoch), frozenset(map(int, nodes))) for epoch, nodes in history[-HISTORY_MAX:]))
         except (ValueError, KeyError, TypeError) as error:
-            raise RegistryError(f"{VIEW}: this is no view of nodes: {data!r:.200}") from error
+            raise RegistryError(f"{VIEW}: the node's content is not a list of live nodes: {data!r:.200}") from error
