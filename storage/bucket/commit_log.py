@@ -165,14 +165,15 @@ class CommitLog:
 
     def _write_checkpoint(self) -> None:
         """Writes a checkpoint after every hundredth commit; if that fails, opening the log takes longer."""
-        state = self._state
-        if state.number % EVERY:
+        number = self._state.number
+        if number % EVERY:
             return
-        number, data = state.number, encode_checkpoint(state)
+        self._state.forget_unnamed()
+        state = self._state.copy()  # encoding takes much longer, and must not keep other commits waiting
 
         def write() -> None:
             try:
-                self.store.put_new(checkpoint_key(number), data)
+                self.store.put_new(checkpoint_key(number), encode_checkpoint(state))
             except ObjectStoreError as error:
                 if not isinstance(error, ObjectExistsError):
                     logger.warning("no checkpoint of commit %s was written: %s", number, error)

@@ -26,6 +26,9 @@ class Rows:
         """All rows, without a copy: valid until the next change."""
         return self._rows[: self._count]
 
+    def copy(self) -> Rows:
+        return Rows(self._rows.shape[1], self.table.copy())
+
     def extend(self, rows: Int64s) -> None:
         count = self._count + len(rows)
         if count > len(self._rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +65,9 @@ class PartitionState:
         self.slices = Rows(SLICE_COLUMNS) if slices is None else slices
         self.segments = [] if segments is None else segments  # by base
 
+    def copy(self) -> PartitionState:
+        return PartitionState(self.log_start, self.end, self.slices.copy(), list(self.segments))
+
     def slice_range(self, base: int, end: int) -> tuple[int, int]:
         """Returns the indexes, from and to, of the slices whose base is at ``base`` or above, and below ``end``."""
         first, last = np.searchsorted(self.slices.table[:, BASE], (base, end))
@@ -113,6 +116,22 @@ class State:
 
     def __post_init__(self) -> None:
         self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
+
+    def copy(self) -> State:
+        """Returns the same state, which stays as it is when this one moves on."""
+        return replace(
+            self,
+            topics=dict(self.topics),
+            topic_ids=dict(self.topic_ids),
+            partitions={key: partition.copy() for key, partition in self.partitions.items()},
+            apps=dict(self.apps),
+            groups={group: dict(offsets) for group, offsets in self.groups.items()},
+            void=set(self.void),
+            dropped=dict(self.dropped),
+            writes=list(self.writes),
+            objects=self.objects.copy(),
+            uses=self.uses.copy(),
+        )
 
     def slices(self, topic_id: str, partition: int, base: int = 0, end: int = 2**63 - 1) -> list[Slice]:
         """Returns the slices of a partition whose base is at ``base`` or above, and below ``end``, by their offsets."""
