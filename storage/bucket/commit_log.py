@@ -26,7 +26,7 @@ from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoin
 from .commits.codec import decode_commit, encode_commit
 from .commits.commit import Change, Commit, commit_key
 from .commits.state import State
-from .loading import load_state, read_commit
+from .loading import load_state, read_commit, read_identity
 from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 
@@ -84,14 +84,16 @@ class CommitLog:
             return self._state
 
     def is_current(self) -> bool:
-        """Whether the store has the state's last commit; if not, the log was replaced, or set back to a copy.
+        """Whether the store has the same log as before: not another one in its place, and not an older copy of it.
 
-        One request. Raises as :meth:`catch_up`.
+        Looks at the state's last commit, or at what names the log if there is no commit yet. One request. Raises as
+        :meth:`catch_up`.
         """
         with self._lock:
             number, uid = self._state.number, self._state.uid
             if number == 0:
-                return True  # whatever comes first follows from nothing, or is refused when it is read
+                found = read_identity(self.store, self.attempts())
+                return found is not None and found.log_id == self._state.log_id
             commit = read_commit(self.store, number, self.attempts())
             return commit is not None and commit.uid == uid
 

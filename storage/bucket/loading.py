@@ -10,21 +10,45 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
+from typing import NamedTuple
 
 from ..errors import CorruptionError, ObjectMissingError
 from .commits.applying import apply
 from .commits.checkpoints import CHECKPOINT_BYTES_MAX, EVERY, NEWEST, checkpoint_key, decode_checkpoint
 from .commits.codec import COMMIT_BYTES_MAX, decode_commit
 from .commits.commit import Commit, commit_key
+from .commits.fields import Fields
 from .commits.state import State
 from .stores.patience import Attempts, patiently, read_object
 from .stores.port import ObjectStore
 
+IDENTITY = "commitlog.json"
+IDENTITY_BYTES_MAX = 1 << 20
+FORMAT = 1
 AT_ONCE = 16  # commits that are read at the same time
 HINT_BYTES_MAX = 1 << 10
 CHECKPOINTS_TRIED = 4
 
 logger = logging.getLogger(__name__)
+
+
+class Identity(NamedTuple):
+    """What ``commitlog.json`` says."""
+
+    log_id: str  # 32 hex digits
+    created_ms: int
+
+
+def read_identity(store: ObjectStore, attempts: Attempts) -> Identity | None:
+    """Returns what names the log; None if there is nothing. Raises CorruptionError, also for a newer format."""
+    return read_object(store, IDENTITY, IDENTITY_BYTES_MAX, _decode_identity, attempts)
+
+
+def _decode_identity(data: bytes) -> Identity:
+    fields = Fields.of(data)
+    if (version := fields.integer("format")) != FORMAT:
+        raise CorruptionError(f"the log is of format {version}; this version reads {FORMAT}: use a newer one")
+    return Identity(fields.uid("logId"), fields.integer("createdMs"))
 
 
 def load_state(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State:
@@ -44,9 +68,12 @@ def read_commit(store: ObjectStore, number: int, attempts: Attempts) -> Commit |
     return read_object(store, commit_key(number), COMMIT_BYTES_MAX, decode_commit, attempts)
 
 
-def lists_commits(store: ObjectStore, attempts: Attempts) -> bool:
-    """Whether the store lists a commit; reads the first page of the list only."""
-    return patiently(attempts, lambda: any(True for _ in store.list("commits")))
+def lists_commits(store: ObjectStore, attempts: Attempts, after: str = "") -> str | None:
+    """Returns the name of a commit's object, above the name ``after``, that the store lists; None if it lists none.
+
+    Reads the first page of the list only.
+    """
+    return patiently(attempts, lambda: next((each.key for each in store.list("commits", after=after)), None))
 
 
 def find_head(exists: Callable[[int], bool], known: int) -> int:
@@ -72,7 +99,11 @@ def last_between(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def _exists(store: ObjectStore, number: int, attempts: Callable[[], Attempts]) -> bool:
-    return patiently(attempts(), lambda: store.head(commit_key(number))) is not None
+    return _is_there(store, commit_key(number), attempts)
+
+
+def _is_there(store: ObjectStore, key: str, attempts: Callable[[], Attempts]) -> bool:
+    return patiently(attempts(), lambda: store.head(key)) is not None
 
 
 def _newest_checkpoint(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State | None:
@@ -144,10 +175,14 @@ def _replay(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) 
 
 
 def _check_end(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
-    """Raises CorruptionError if commits after a missing one are there: nothing must be written into the hole."""
+    """Raises CorruptionError if commits after missing ones are there: nothing must be written into the hole.
+
+    Only a list finds them if many are missing. A name in it is looked up, and a list that lacks it does no harm.
+    """
     are_more = _exists(store, state.number + 2, attempts)
-    if not are_more and state.number == 0:  # the first ones expired, perhaps: what a list names was there
-        are_more = lists_commits(store, attempts())
+    if not are_more:
+        listed = lists_commits(store, attempts(), commit_key(state.number + 1))
+        are_more = listed is not None and _is_there(store, listed, attempts)
     if are_more and read_commit(store, state.number + 1, attempts()) is None:
         raise _hole(store, state)
 

@@ -5,29 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
-from typing import NamedTuple
 
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, NotALogDirError, ObjectStoreError, StorageError
 from ..verdicts import Finding, Verdict
 from .commit_log import CommitLog
-from .commits.fields import Fields
-from .loading import lists_commits
+from .loading import FORMAT, IDENTITY, Identity, lists_commits, read_identity
 from .stores.apart import check_store_apart
-from .stores.patience import Attempts, Patience, read_object
+from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 from .stores.remote import open_store
-
-IDENTITY = "commitlog.json"
-FORMAT = 1
-_BYTES_MAX = 1 << 20
-
-
-class Identity(NamedTuple):
-    """What ``commitlog.json`` says."""
-
-    log_id: str  # 32 hex digits
-    created_ms: int
 
 
 def open_root(
@@ -62,21 +49,9 @@ def open_root(
     return CommitLog(store, identity.log_id, clock=clock, random=random, patience=patience)
 
 
-def read_identity(store: ObjectStore, attempts: Attempts) -> Identity | None:
-    """Returns what names the log; None if there is nothing. Raises CorruptionError, also for a newer format."""
-    return read_object(store, IDENTITY, _BYTES_MAX, _decode, attempts)
-
-
-def _decode(data: bytes) -> Identity:
-    fields = Fields.of(data)
-    if (version := fields.integer("format")) != FORMAT:
-        raise CorruptionError(f"the log is of format {version}; this version reads {FORMAT}: use a newer one")
-    return Identity(fields.uid("logId"), fields.integer("createdMs"))
-
-
 def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
     """Raises CorruptionError if commits are there: a log whose name is lost must not become another one."""
-    if lists_commits(store, attempts):
+    if lists_commits(store, attempts) is not None:
         raise CorruptionError("is missing, but commits are there: restore it", path=f"{store.url}/{IDENTITY}")
 
 

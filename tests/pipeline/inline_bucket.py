@@ -150,8 +150,8 @@ class DeadlyStore:
         self._check_alive()
         return self.inner.head(key)
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
-        return self.inner.list(folder)
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+        return self.inner.list(folder, after)
 
     def delete(self, keys: Sequence[str]) -> None:
         raise AssertionError(f"a writer deletes {keys}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 
 from ...clock import Clock
-from ..root import open_root, read_identity
+from ..root import open_root
 from ..stores.port import ObjectStore
 from ..stores.remote import open_store
 from .filesystem import BucketFileSystem
@@ -26,7 +26,7 @@ def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | Non
     store = open_store(url)
     with _lock:
         known = _of_this_process.pop(store.url, None)
-        if known is not None and _is_still_there(known):
+        if known is not None and known.log.is_current():
             known.catch_up()
         else:
             known = BucketFileSystem(open_root(url, store=store))
@@ -34,12 +34,3 @@ def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | Non
         while len(_of_this_process) > LOGS_KEPT:
             _of_this_process.pop(next(iter(_of_this_process)))
         return known
-
-
-def _is_still_there(known: BucketFileSystem) -> bool:
-    """Whether the store has the same log as before: not another one in its place, and not an older copy of it."""
-    log = known.log
-    if log.state.number:
-        return log.is_current()
-    found = read_identity(log.store, log.attempts())
-    return found is not None and found.log_id == log.state.log_id

@@ -63,8 +63,8 @@ class ObjectStore(Protocol):
         """Returns the facts of an object; None if the store says that there is none."""
         ...
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
-        """Yields the objects below ``folder``, such as ``staged``, in no order.
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+        """Yields the objects below ``folder``, such as ``staged``, whose keys are above ``after``, in no order.
 
         A store may leave out new objects and name deleted ones: use it to find garbage, never to learn what exists.
         """

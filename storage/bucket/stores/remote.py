@@ -101,10 +101,10 @@ class RemoteStore:
         except ObjectMissingError:
             return None
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
-        pages = iter(self._ask(folder, lambda client: client.list(folder, chunk_size=1000)))
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+        pages = iter(self._ask(folder, lambda client: client.list(folder, offset=after or None, chunk_size=1000)))
         while (page := self._ask(folder, lambda _: next(pages, None))) is not None:
-            yield from map(_facts, page)
+            yield from (facts for facts in map(_facts, page) if facts.key > after)  # some stores send all
 
     def delete(self, keys: Sequence[str]) -> None:
         if keys:

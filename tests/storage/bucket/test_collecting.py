@@ -179,9 +179,9 @@ class KillingStore(FaultyStore):
         self._step()
         super().put(key, data)
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
         self._step()
-        return super().list(folder)
+        return super().list(folder, after)
 
     def delete(self, keys: Sequence[str]) -> None:
         self._step()

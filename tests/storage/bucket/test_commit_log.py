@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from pyspark_commitlog.storage.bucket.commit_log import CommitLog, Proposal
-from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key
+from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key, encode_checkpoint
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
     GroupOffset,
@@ -18,6 +19,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.commits.fields import TEXT_MAX
 from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.root import open_root
 from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -27,6 +29,7 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     StoreAccessError,
 )
+from tests.support.clock import ManualClock
 from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, segment
 from tests.support.stores.faulty_store import FaultyStore
 from tests.support.stores.memory_store import MemoryStore
@@ -193,6 +196,22 @@ def test_a_log_that_was_replaced_or_set_back_is_no_longer_current(store: MemoryS
     assert log.is_current()
 
 
+def test_a_log_without_commits_is_current_as_long_as_the_store_names_it() -> None:
+    store = MemoryStore()
+    made, again = (
+        open_root("", create=True, store=store, check=lambda _: [], clock=ManualClock(), random=Random(seed))
+        for seed in (1, 2)
+    )
+    assert again.state.log_id == made.state.log_id
+    assert made.is_current()
+    store.objects.clear()
+    assert not made.is_current()
+    open_root("", create=True, store=store, check=lambda _: [], clock=ManualClock(), random=Random(3))
+    store.requests.clear()
+    assert not made.is_current()
+    assert store.requests == {"get": 1}
+
+
 def test_a_damaged_commit_of_another_ends_the_loop(store: MemoryStore) -> None:
     log = commit_log(store)
     store.put_new(commit_key(2), b"damaged")
@@ -203,7 +222,7 @@ def test_a_damaged_commit_of_another_ends_the_loop(store: MemoryStore) -> None:
 @pytest.mark.parametrize("short_reads", [False, True])
 def test_any_faults_at_every_request_lose_and_double_nothing(store: MemoryStore, short_reads: bool) -> None:
     wanted: list[str] = []
-    for seed in range(30):
+    for seed in range(40):
         faulty = FaultyStore(store, Random(seed), 0.2, short_reads=short_reads)
         try:
             commit_log(faulty, seed).commit(add(seed))
@@ -238,6 +257,21 @@ def test_every_hundredth_commit_is_followed_by_a_checkpoint(store: MemoryStore) 
         checkpoint_key(200),
         NEWEST,
     ]
+
+
+def test_a_checkpoint_is_encoded_beside_later_commits_and_has_nothing_of_them(store: MemoryStore) -> None:
+    waiting: list[Callable[[], None]] = []
+    log = CommitLog(store, commit_log(store).state.log_id, background=waiting.append)
+    for write in range(2, 101):
+        log.commit(add(write))
+    wanted = encode_checkpoint(log.state)
+    assert checkpoint_key(100) not in store.objects
+    for write in range(101, 200):
+        log.commit(add(write))
+        log.commit(lambda state: OffsetsChange({"g": {"t-0": GroupOffset(state.number, "")}}))
+        log.commit(lambda state: raise_log_start(state, TOPIC_ID, 0, state.partitions[TOPIC_ID, 0].end - 3))
+    waiting[0]()
+    assert store.objects[checkpoint_key(100)] == wanted
 
 
 def test_a_checkpoint_that_fails_fails_no_commit(store: MemoryStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 
@@ -11,6 +12,7 @@ from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpo
 from pyspark_commitlog.storage.bucket.commits.commit import commit_key
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.bucket.loading import find_head
+from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
 from pyspark_commitlog.storage.errors import CorruptionError
 from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, state_of
 from tests.support.stores.faulty_store import StaleStore
@@ -48,7 +50,7 @@ def test_a_log_is_read_from_its_newest_checkpoint(store: MemoryStore) -> None:
     store.requests.clear()
     assert end_of(store) == 320
     assert store.requests["get"] == 3 + 21 + 10  # hint, checkpoint and its commit; commits; some not there yet
-    assert store.requests["head"] == 2
+    assert (store.requests["head"], store.requests["list"]) == (2, 1)
 
 
 def test_a_state_that_is_in_a_checkpoint_takes_one_look_for_more(store: MemoryStore) -> None:
@@ -58,12 +60,50 @@ def test_a_state_that_is_in_a_checkpoint_takes_one_look_for_more(store: MemorySt
     assert store.requests["get"] == 3 + 1
 
 
-@pytest.mark.parametrize("missing", [range(310, 315), range(318, 321)])
+@pytest.mark.parametrize(
+    "missing",
+    [range(310, 315), range(318, 321), range(301, 303), range(301, 319), range(302, 321), range(317, 319)],
+)
 def test_a_hole_of_several_commits_is_noticed(store: MemoryStore, missing: range) -> None:
     store.delete([commit_key(number) for number in missing])
     with pytest.raises(CorruptionError, match="missing") as raised:
         commit_log(store)
     assert raised.value.path == f"memory://bucket/{commit_key(missing.start)}"
+
+
+def test_a_hole_before_many_commits_is_noticed_though_the_next_hundred_has_no_commit(store: MemoryStore) -> None:
+    log = commit_log(store)
+    for number in range(321, 390):
+        log.commit(lambda _, number=number: data(number, 1, base=number - 1))  # type: ignore[misc]
+    store.delete([commit_key(number) for number in range(301, 360)])
+    with pytest.raises(CorruptionError, match="missing") as raised:
+        commit_log(store)
+    assert raised.value.path == f"memory://bucket/{commit_key(301)}"
+
+
+def test_a_name_in_a_list_without_a_commit_is_no_hole(store: MemoryStore) -> None:
+    class Listing(MemoryStore):
+        def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+            yield ObjectFacts(commit_key(330), 100, 0)
+
+    lagging = Listing()
+    lagging.objects = store.objects
+    assert end_of(lagging) == 320
+
+
+def test_commits_that_come_while_the_log_is_opened_are_no_hole(store: MemoryStore) -> None:
+    class Busy(MemoryStore):
+        def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+            log = commit_log(store, 1)
+            for number in range(321, 324):
+                log.commit(lambda _, number=number: data(number, 1, base=number - 1))  # type: ignore[misc]
+            yield from super().list(folder, after)
+
+    busy = Busy()
+    busy.objects, busy.modified = store.objects, store.modified
+    log = commit_log(busy)
+    assert log.state.number == 321
+    assert log.catch_up().number == 324
 
 
 def test_a_look_at_nothing_new_is_one_request(store: MemoryStore) -> None:

@@ -81,9 +81,10 @@ class FaultyStore:
         self._may_fail(key)
         return self.inner.head(key)
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
         self._may_fail(folder)
-        named = [each for each in (*self.inner.list(folder), *self.deleted) if each.key.startswith(f"{folder}/")]
+        listed = (*self.inner.list(folder), *self.deleted)
+        named = [each for each in listed if each.key.startswith(f"{folder}/") and each.key > after]
         self.random.shuffle(named)
         yield from named[self.random.random() < self.rate :]
 

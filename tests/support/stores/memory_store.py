@@ -54,9 +54,9 @@ class MemoryStore:
         self._count("head")
         return self._facts(key) if key in self.objects else None
 
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
         self._count("list")
-        yield from [self._facts(key) for key in list(self.objects) if key.startswith(f"{folder}/")]
+        yield from [self._facts(key) for key in list(self.objects) if key.startswith(f"{folder}/") and key > after]
 
     def delete(self, keys: Sequence[str]) -> None:
         self._count("delete")

@@ -88,8 +88,8 @@ class Keeping(Changed):
 
 
 class Forgetful(Changed):
-    def list(self, folder: str) -> Iterator[ObjectFacts]:
-        yield from [*super().list(folder)][1:]
+    def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
+        yield from [*super().list(folder, after)][1:]
 
 
 class Remembering(Changed):

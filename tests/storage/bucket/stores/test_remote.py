@@ -83,6 +83,8 @@ def test_a_listing_has_what_is_below_a_folder(store: ObjectStore) -> None:
     assert sorted(facts.key for facts in store.list("staged")) == ["staged/a-b/1", "staged/a/1", "staged/a/2"]
     assert [facts.key for facts in store.list("staged/a")].count("staged/a-b/1") == 0
     assert list(store.list("nothing")) == []
+    assert [facts.key for facts in store.list("staged", after="staged/a/1")] == ["staged/a/2"]
+    assert list(store.list("staged", after="staged/a/2")) == []
     facts = store.head("commits/1")
     assert facts is not None
     assert facts.size == 5
