@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .admin import Admin as Admin, KafkaTopic as KafkaTopic
     from .cluster import Cluster as Cluster, Secret as Secret
     from .connections import Connections as Connections, ListedTopic as ListedTopic
+    from .failing import Failing as Failing
     from .fetcher import Fetcher as Fetcher, FetchLimits as FetchLimits
     from .leader import (
         EARLIEST as EARLIEST,
@@ -31,6 +32,7 @@ else:
             "admin": ["Admin", "KafkaTopic"],
             "cluster": ["Cluster", "Secret"],
             "connections": ["Connections", "ListedTopic"],
+            "failing": ["Failing"],
             "fetcher": ["FetchLimits", "Fetcher"],
             "transactions": ["TransactionalProducer"],
             "leader": ["EARLIEST", "LATEST", "FETCH_BYTES", "Fetched", "NO_EPOCH", "PartitionLeader"],

@@ -10,8 +10,8 @@ from typing import Any
 from ...storage import FetchAnswer, TopicPartition
 from ..errors import RetriableError
 from .connections import Connections, by_topic
+from .failing import Failing
 from .kafka_python import FetchRequest, OffsetOutOfRangeError
-from .leader import PATIENCE_S
 
 _PAUSE_S = 0.2
 _VERSION_MIN, _VERSION_MAX = 4, 12  # from the first with transactions to the last with names of topics
@@ -33,13 +33,14 @@ class Fetcher:
     def __init__(self, connections: Connections, limits: FetchLimits) -> None:
         """``connections`` are closed by the caller."""
         self._connections, self._limits = connections, limits
-        self._failing_since: dict[TopicPartition, float] = {}
+        self._failing = Failing(connections.cluster)
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
         """Returns the batches from each position on; a partition without anything new is left out.
 
-        None for a position that the partition's log does not have. A partition whose leader moves is tried again with
-        the next call. Raises RetriableError if that goes on for a minute, or if no broker answers.
+        None for a position that the partition's log does not have. A partition without a leader is left out, and
+        tried again with the next call. Raises RetriableError if all have been without one for a minute, or if no
+        broker answers.
         """
         led = self._connections.leaders(positions)
         found: dict[TopicPartition, FetchAnswer | None] = {}
@@ -50,7 +51,8 @@ class Fetcher:
                     partition = TopicPartition(topic.topic, each.partition_index)
                     if self._note(partition, each, positions[partition], found):
                         answered.add(partition)
-        self._note_failing(set(positions) - answered)
+        if self._failing.note(positions.keys(), answered):
+            time.sleep(_PAUSE_S)
         return found
 
     def _note(
@@ -68,17 +70,7 @@ class Fetcher:
         elif each.records:
             aborted = [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()]
             found[partition] = FetchAnswer(bytes(each.records), offset, aborted)
-        self._failing_since.pop(partition, None)
         return True
-
-    def _note_failing(self, failing: Iterable[TopicPartition]) -> None:
-        now_s = time.monotonic()
-        since = [(self._failing_since.setdefault(partition, now_s), partition) for partition in failing]
-        if since:
-            first_s, partition = min(since)
-            if now_s - first_s > PATIENCE_S:
-                raise RetriableError(f"{self._connections.cluster}: {partition} has no leader that answers")
-            time.sleep(_PAUSE_S)
 
     def _request(self, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]) -> Any:
         limits = self._limits

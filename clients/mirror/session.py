@@ -14,7 +14,7 @@ from ..brokers import EARLIEST, LATEST, ListedTopic
 from ..errors import MirrorError, RetriableError
 from ..sources import Source
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
-from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream
+from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream, offset_to_go_on
 from .targets import Targets, TargetWriter
 from .topics import BY_KEY, TargetTopic, TopicChoice
 
@@ -55,6 +55,8 @@ class Session:
         self._arrivals: Arrivals = Queue(QUEUED_MAX * work.streams)
         self._streams: list[Stream] = []
         self._topics: dict[str, int] = {}  # those that are mirrored, with the number of partitions known
+        self._targets: dict[str, TargetTopic] = {}
+        self._waiting: set[TopicPartition] = set()  # to begin with, once they have a leader
         self._gone: set[str] = set()  # those that were
         self._goals: dict[TopicPartition, int] = {}
 
@@ -83,6 +85,7 @@ class Session:
                 self._look_for_topics(source, writer)
                 looked_s = time.monotonic()
             if refresh_s is None and not self._goals:
+                self._check_none_waits()
                 return
             if pieces := self._arrived():
                 self._write(writer, pieces)
@@ -93,20 +96,22 @@ class Session:
         listed = {each.name: each for each in source.topics() if self._work.choice.allows(each.name)}
         self._check_none_is_back(listed)
         for gone in self._topics.keys() - listed.keys():
-            del self._topics[gone]
-            self._gone.add(gone)
-            for stream in self._streams:
-                stream.revoke(gone)
-        new = [each for each in listed.values() if each.partitions > self._topics.get(each.name, 0)]
-        targets = {each.name: self._prepared(source, writer, each) for each in new}
-        added = [
-            TopicPartition(each.name, number)
-            for each in new
-            for number in range(self._topics.get(each.name, 0), each.partitions)
-        ]
-        if added:
-            self._assign(source, added, self._positions(source, writer, added), targets)
-        self._topics |= {each.name: each.partitions for each in new}
+            self._forget(gone)
+        for each in listed.values():
+            known = self._topics.get(each.name, 0)
+            if each.partitions > known:
+                self._targets[each.name] = self._prepared(source, writer, each)
+                self._waiting |= {TopicPartition(each.name, number) for number in range(known, each.partitions)}
+                self._topics[each.name] = each.partitions
+        if self._waiting:
+            self._begin(source, writer, sorted(self._waiting))
+
+    def _forget(self, topic: str) -> None:
+        del self._topics[topic]
+        self._gone.add(topic)
+        self._waiting = {each for each in self._waiting if each.topic != topic}
+        for stream in self._streams:
+            stream.revoke(topic)
 
     def _check_none_is_back(self, listed: Collection[str]) -> None:
         """Lets another session begin with topics that were gone: the progress is known as it was at this one's start.
@@ -116,10 +121,28 @@ class Session:
         if back := sorted(self._gone.intersection(listed)):
             raise RetriableError(f"topic {back[0]!r} of {self._settings.sources} was gone and is there again")
 
+    def _check_none_waits(self) -> None:
+        if self._waiting:
+            raise RetriableError(f"{min(self._waiting)} of {self._settings.sources} has no leader")
+
+    def _begin(self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]) -> None:
+        """Assigns partitions to streams; those without a leader wait for the next look, and the others go on."""
+        positions = self._positions(source, writer, partitions)
+        goals: Mapping[TopicPartition, int] = {}
+        if self._work.refresh_s is None:
+            goals = source.offsets(positions, LATEST)
+            positions = {each: position for each, position in positions.items() if each in goals}
+            positions |= self._set_back(source, writer, positions, goals)
+            self._goals |= {each: goal for each, goal in goals.items() if positions[each] < goal}
+        for each, position in positions.items():
+            stream = self._streams[(crc32(each.topic.encode()) + each.partition) % len(self._streams)]
+            stream.assign({each: Assigned(position, goals.get(each), self._targets[each.topic])})
+        self._waiting -= positions.keys()
+
     def _positions(
         self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Returns where to begin with partitions.
+        """Returns where to begin with partitions; without those that have no leader to say so.
 
         Those that were never mirrored get progress at once, so that a latest offset is that of today after a restart.
         """
@@ -129,18 +152,34 @@ class Session:
             writer.write({}, starts)
         return known | starts
 
-    def _assign(
+    def _set_back(
         self,
         source: Source,
-        partitions: Sequence[TopicPartition],
+        writer: TargetWriter,
         positions: Mapping[TopicPartition, int],
-        targets: Mapping[str, TargetTopic],
-    ) -> None:
-        goals = {} if self._work.refresh_s is not None else source.offsets(partitions, LATEST)
-        self._goals |= {each: goal for each, goal in goals.items() if positions[each] < goal}
-        for each in partitions:
-            stream = self._streams[(crc32(each.topic.encode()) + each.partition) % len(self._streams)]
-            stream.assign({each: Assigned(positions[each], goals.get(each), targets[each.topic])})
+        goals: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Returns where to go on with partitions whose progress the source's log does not reach: it is another one.
+
+        Raises RetriableError if a log seems to end before its progress only for now.
+        """
+        beyond = {each: position for each, position in positions.items() if position > goals[each]}
+        answers = source.fetch(beyond) if beyond else {}
+        for each, position in beyond.items():
+            if each not in answers:
+                raise RetriableError(
+                    f"{each} of {self._settings.sources} ends at {goals[each]} for now, but {position} is next to "
+                    "mirror"
+                )
+        outside = {each: position for each, position in beyond.items() if answers[each] is None}
+        chosen = {
+            each: offset_to_go_on(self._settings, source, each, position, self._work.report)
+            for each, position in outside.items()
+        }
+        if chosen:
+            writer.write({}, chosen)
+            self._mirrored.next |= chosen
+        return chosen
 
     def _prepared(self, source: Source, writer: TargetWriter, topic: ListedTopic) -> TargetTopic:
         choice = self._work.choice

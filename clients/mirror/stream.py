@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...storage import FetchAnswer, Forwarded, TopicPartition
 from ..brokers import EARLIEST, LATEST
-from ..errors import MirrorError
+from ..errors import MirrorError, RetriableError
 from ..sources import Source
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .topics import TargetTopic
@@ -87,7 +87,7 @@ class Stream:
 
     def _take(self, source: Source, partition: TopicPartition, answer: FetchAnswer | None, state: Assigned) -> None:
         if answer is None:
-            state.offset = self._reset(source, partition, state.offset)
+            state.offset = offset_to_go_on(self._settings, source, partition, state.offset, self._report)
             self._put(Piece(partition, Forwarded([], state.offset, 0)))  # its progress, for a restart and for the goal
             return
         forwarded = state.target.placed(partition, answer)
@@ -96,17 +96,6 @@ class Stream:
         state.offset = forwarded.next_offset
         self._put(Piece(partition, forwarded))
 
-    def _reset(self, source: Source, partition: TopicPartition, offset: int) -> int:
-        """Returns where to go on if the source does not have an offset. Raises MirrorError if nobody said where."""
-        (first,) = source.offsets([partition], EARLIEST).values()
-        (end,) = source.offsets([partition], LATEST).values()
-        what = f"{partition} of {self._settings.sources} has offsets {first} to {end}, but {offset} is next to mirror"
-        if self._settings.reset == NONE:
-            raise MirrorError(f"{what}: to go on, set auto.offset.reset to earliest or latest")
-        chosen = first if self._settings.reset == RESET_TO_EARLIEST else end
-        self._report(f"{what}; going on at {chosen} (auto.offset.reset)")
-        return chosen
-
     def _put(self, arrived: Piece | BaseException) -> None:
         while not self._stopped.is_set():
             try:
@@ -114,6 +103,25 @@ class Stream:
             except Full:
                 continue
             return
+
+
+def offset_to_go_on(
+    settings: SourceSettings, source: Source, partition: TopicPartition, offset: int, report: Callable[[str], None]
+) -> int:
+    """Returns where to go on if the source does not have an offset, and reports it.
+
+    Raises MirrorError if nobody said where, and RetriableError if the partition has no leader.
+    """
+    firsts, ends = source.offsets([partition], EARLIEST), source.offsets([partition], LATEST)
+    if partition not in firsts or partition not in ends:
+        raise RetriableError(f"{partition} of {settings.sources} has no leader")
+    first, end = firsts[partition], ends[partition]
+    what = f"{partition} of {settings.sources} has offsets {first} to {end}, but {offset} is next to mirror"
+    if settings.reset == NONE:
+        raise MirrorError(f"{what}: to go on, set auto.offset.reset to earliest or latest")
+    chosen = first if settings.reset == RESET_TO_EARLIEST else end
+    report(f"{what}; going on at {chosen} (auto.offset.reset)")
+    return chosen
 
 
 def _is_done(state: Assigned) -> bool:

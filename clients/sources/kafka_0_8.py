@@ -6,23 +6,23 @@ of magic 0 and 1. There are no transactions, so what is below the high watermark
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ...registry import RegistryError, open_registry
-from ...storage import FetchAnswer, TopicPartition
-from ..brokers import EARLIEST, ListedTopic
-from ..errors import BrokerError, BrokerUnreachableError, MirrorError, RetriableError
-from ..wire import Broker, Connection, FetchFrom, addresses, check, cluster, fetch, offsets_before
+from ...registry import open_registry
+from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
+from ..brokers import EARLIEST, Failing, ListedTopic
+from ..errors import BrokerError, BrokerUnreachableError, MalformedAnswerError, MirrorError
+from ..wire import Address, Broker, Fetched, FetchFrom, addresses, error_of, fetch, offsets_before
+from .leaders_0_8 import PAUSE_S, Leaders
 
 _FETCH_BYTES = 1 << 20
 _FETCH_BYTES_MAX = 1 << 30  # a larger message cannot be
 _OUT_OF_RANGE = 1
-_MOVED = {3, 5, 6, 9}  # UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE
-_PAUSE_S = 0.2
+_MOVED = {5, 6, 9}  # LEADER_NOT_AVAILABLE, NOT_LEADER, REPLICA_NOT_AVAILABLE
+_NOT_CONVERTED = b"\xff" * 8  # the offset of what stands for a batch that does not fit when it is converted
 
 
 @dataclass(frozen=True)
@@ -34,31 +34,29 @@ class ZooKeeperSources:
     wait_ms: int = 100
 
     def open(self) -> ZooKeeperSource:
-        return ZooKeeperSource(self)
+        return ZooKeeperSource(self, self._registered)
+
+    def _registered(self) -> Mapping[int, Address]:
+        with open_registry("", self.connect) as registry:
+            return addresses(registry)
 
     def __str__(self) -> str:
         return f"Kafka by ZooKeeper at {self.connect}"
 
 
-@dataclass
-class _Known:
-    """What is known of the cluster until a request fails."""
-
-    brokers: dict[int, Broker] = field(default_factory=dict)
-    leaders: dict[TopicPartition, int] = field(default_factory=dict)
-
-
 class ZooKeeperSource:
     """Connections to the brokers of a cluster; as :class:`Source`."""
 
-    def __init__(self, settings: ZooKeeperSources) -> None:
+    def __init__(self, settings: ZooKeeperSources, registered: Callable[[], Mapping[int, Address]]) -> None:
+        """``registered``: returns where the brokers are, by id."""
         self._settings = settings
-        self._known = _Known()
-        self._sizes: dict[TopicPartition, int] = {}
+        self._leaders = Leaders(registered, str(settings))
+        self._failing = Failing(settings)
+        self._sizes: dict[TopicPartition, int] = {}  # of the next fetch, where it is not that of the settings
+        self._unseen: dict[TopicPartition, tuple[int, int]] = {}  # offset and high watermark with nothing between
 
     def topics(self) -> list[ListedTopic]:
-        with self._retriable():
-            found = cluster(self._any_broker())
+        found = self._leaders.described()
         counts: dict[str, int] = {}
         for partition in found.partitions:
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
@@ -70,93 +68,98 @@ class ZooKeeperSource:
         return {}
 
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        with self._retriable():
-            return {partition: self._offset(partition, at) for partition in partitions}
-
-    def _offset(self, partition: TopicPartition, at: int) -> int:
-        """Returns where a file begins, by its time; for a time before all files where the first one does."""
-        leader = self._leader(partition)
-        found = offsets_before(leader, partition, at, 1) or offsets_before(leader, partition, EARLIEST, 1)
-        return found[0]
-
-    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
-        by_leader: dict[int, dict[TopicPartition, FetchFrom]] = {}
-        with self._retriable():
-            self._find_leaders(positions)
-            for partition, offset in positions.items():
-                size = self._sizes.get(partition, self._settings.fetch_bytes)
-                by_leader.setdefault(self._known.leaders[partition], {})[partition] = FetchFrom(offset, size)
-            found: dict[TopicPartition, FetchAnswer | None] = {}
-            for node, asked in by_leader.items():
-                answers = fetch(self._known.brokers[node], asked, wait_ms=self._settings.wait_ms)
-                for partition, answer in answers.items():
-                    if answer.error == _OUT_OF_RANGE:
-                        found[partition] = None
-                        continue
-                    if answer.error in _MOVED:
-                        self._known.leaders.pop(partition)
-                        raise RetriableError(f"{partition} of {self._settings} has no leader that answers")
-                    check(answer.error, f"{partition} of {self._settings}")
-                    if self._has_whole_message(partition, asked[partition].size, answer.records):
-                        found[partition] = FetchAnswer(answer.records, asked[partition].offset)
+        found: dict[TopicPartition, int] = {}
+        for node, some in self._leaders.of(partitions).items():
+            with self._led_by(node):
+                leader = self._leaders.broker(node)
+                for partition in some:
+                    with self._led(partition):
+                        found[partition] = _offset(leader, partition, at)
         return found
 
-    def _has_whole_message(self, partition: TopicPartition, size: int, records: bytes) -> bool:
+    def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
+        led = self._leaders.of(positions, at_once=False)
+        answers: dict[TopicPartition, Fetched] = {}
+        for node, some in led.items():
+            asked = {each: FetchFrom(positions[each], self._size(each)) for each in some}
+            with self._led_by(node):
+                answers |= fetch(self._leaders.broker(node), asked, wait_ms=self._settings.wait_ms)
+        found, answered = self._taken(answers, positions)
+        if self._failing.note(positions.keys(), answered) and not answered:
+            time.sleep(PAUSE_S)
+        return found
+
+    def _taken(
+        self, answers: Mapping[TopicPartition, Fetched], positions: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, FetchAnswer | None], Collection[TopicPartition]]:
+        """Returns what is of use in answers, and the partitions whose leaders answered."""
+        found: dict[TopicPartition, FetchAnswer | None] = {}
+        answered = set()
+        for partition in answers.keys() & positions.keys():
+            answer, offset = answers[partition], positions[partition]
+            with self._led(partition):
+                if answer.error == _OUT_OF_RANGE:
+                    found[partition] = None
+                elif (error := error_of(answer.error, f"{partition} of {self._settings}")) is not None:
+                    raise error
+                elif self._has_whole_message(partition, offset, answer):
+                    found[partition] = FetchAnswer(answer.records, offset)
+                answered.add(partition)
+        return found, answered
+
+    def _size(self, partition: TopicPartition) -> int:
+        return self._sizes.get(partition, self._settings.fetch_bytes)
+
+    def _has_whole_message(self, partition: TopicPartition, offset: int, answer: Fetched) -> bool:
         """Whether an answer is of use; if a message is larger than was asked for, the next fetch asks for twice that.
 
-        Raises MirrorError for a message that is larger than any may be.
+        Brokers send a part of such a message, or nothing. They also send nothing below the high watermark if all that
+        is there are markers of transactions. Raises MirrorError for a message that is larger than any may be.
         """
-        if not records:
-            return False
+        records, end = answer.records, answer.high_watermark
         if len(records) >= 12 and len(records) >= 12 + int.from_bytes(records[8:12], "big"):
             self._sizes.pop(partition, None)
             return True
-        if size >= _FETCH_BYTES_MAX:
+        is_nothing = not records or records[:8] == _NOT_CONVERTED
+        if is_nothing and (offset >= end or self._unseen.get(partition) == (offset, end)):
+            return False
+        size = self._size(partition)
+        if size < _FETCH_BYTES_MAX:
+            self._sizes[partition] = min(2 * size, _FETCH_BYTES_MAX)
+        elif is_nothing:
+            self._sizes.pop(partition, None)
+            self._unseen[partition] = offset, end
+        else:
             raise MirrorError(f"{partition} of {self._settings}: a message needs more than {size} bytes")
-        self._sizes[partition] = 2 * size
         return False
 
     def close(self) -> None:
-        known, self._known = self._known, _Known()
-        for broker in known.brokers.values():
-            broker.connection.close()
+        self._leaders.close()
 
     @contextmanager
-    def _retriable(self) -> Iterator[None]:
-        """Raises RetriableError for what may be different later, and lets the next call find everything again."""
+    def _led_by(self, node: int) -> Iterator[None]:
+        """Lets the partitions of a broker that does not answer be looked for elsewhere."""
         try:
             yield
-        except (BrokerUnreachableError, RegistryError) as error:
-            self.close()
-            raise RetriableError(f"{self._settings}: {error}") from error
+        except BrokerUnreachableError:
+            self._leaders.lose(node)
+
+    @contextmanager
+    def _led(self, partition: TopicPartition) -> Iterator[None]:
+        """Lets a partition whose leader has moved be looked for; raises MirrorError if a broker refuses for good."""
+        try:
+            yield
+        except UnknownTopicOrPartitionError:
+            self._leaders.forget(partition)
         except BrokerError as error:
-            self.close()
-            kind = RetriableError if error.code in _MOVED else MirrorError
-            raise kind(f"{self._settings}: {error}") from error
+            if error.code not in _MOVED:
+                raise MirrorError(f"{self._settings}: {error}") from error
+            self._leaders.forget(partition)
 
-    def _any_broker(self) -> Broker:
-        if not self._known.brokers:
-            self._known.brokers = self._registered()
-        if not self._known.brokers:
-            raise RetriableError(f"{self._settings} has no broker")
-        return random.choice([*self._known.brokers.values()])
 
-    def _registered(self) -> dict[int, Broker]:
-        with open_registry("", self._settings.connect) as registry:
-            return {broker: Broker(Connection(address)) for broker, address in addresses(registry).items()}
-
-    def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Finds who leads partitions. Raises RetriableError for one without a leader that is registered."""
-        missing = [each for each in partitions if each not in self._known.leaders]
-        if missing:
-            found = cluster(self._any_broker(), sorted({each.topic for each in missing}))
-            self._known.leaders |= {each: state.leader for each, state in found.partitions.items()}
-        for each in missing:
-            if self._known.leaders.get(each, -1) not in self._known.brokers:
-                self.close()
-                time.sleep(_PAUSE_S)
-                raise RetriableError(f"{each} of {self._settings} has no leader")
-
-    def _leader(self, partition: TopicPartition) -> Broker:
-        self._find_leaders([partition])
-        return self._known.brokers[self._known.leaders[partition]]
+def _offset(leader: Broker, partition: TopicPartition, at: int) -> int:
+    """Returns where a file begins, by its time; for a time before all files where the first one does."""
+    found = offsets_before(leader, partition, at, 1) or offsets_before(leader, partition, EARLIEST, 1)
+    if not found:
+        raise MalformedAnswerError(f"{leader.connection.address}: the broker answered no offset of {partition}")
+    return found[0]

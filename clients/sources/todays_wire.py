@@ -41,7 +41,8 @@ class ClusterSource:
         return {} if found is None else found.configs
 
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        return self._connections.offsets(partitions, at)
+        led = self._connections.leaders(partitions)
+        return self._connections.offsets([each for some in led.values() for each in some], at)
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
         return self._fetcher.fetch(positions)

@@ -7,7 +7,7 @@ first Hadoop loads did.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from ....clients.brokers import EARLIEST as _EARLIEST, LATEST as _LATEST
+from ....clients.errors import RetriableError
 from ....clients.sources import Source, Sources, sources_of
 from ....storage import (
     OffsetOutOfRangeError,
@@ -122,8 +123,15 @@ class _OpenBrokers:
     def _bounds(self) -> dict[int, tuple[int, int]]:
         """Asked for once: each partition's last row is compared with them, and what is appended later is not loaded."""
         partitions = self._partitions()
-        firsts, ends = self._source.offsets(partitions, _EARLIEST), self._source.offsets(partitions, _LATEST)
+        firsts, ends = self._offsets(partitions, _EARLIEST), self._offsets(partitions, _LATEST)
         return {each.partition: (firsts[each], ends[each]) for each in partitions}
+
+    def _offsets(self, partitions: Collection[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        """Returns an offset of each partition. Raises RetriableError if one has no leader: nothing is loaded then."""
+        found = self._source.offsets(partitions, at)
+        if missing := sorted(set(partitions).difference(found)):
+            raise RetriableError(f"{missing[0]} of {self._name} has no leader: load the topic again when it has one")
+        return found
 
     def _partitions(self) -> list[TopicPartition]:
         for each in self._source.topics():
@@ -135,7 +143,7 @@ class _OpenBrokers:
         """Returns points as :func:`find_points`; brokers before 0.10.1 know times only by file, and answer earlier."""
         time_ms, bounds = time_of(wanted), self._bounds
         if time_ms is not None:
-            found = self._source.offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)
+            found = self._offsets([TopicPartition(self._topic, number) for number in bounds], time_ms)
             ends = {each: bounds[each.partition][1] for each in found}
             return {each.partition: at if 0 <= at < ends[each] else ends[each] for each, at in found.items()}
         asked = asked_offsets(FROM_OFFSETS, wanted.offsets or "", self._topic, list(bounds), refused=LATEST)
