@@ -1,4 +1,4 @@
-"""Listeners: the addresses and protocols of the gateway, and the addresses for clients, by a broker's settings."""
+"""Listeners: where and with which protocol the gateway listens, and the addresses that it gives clients."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Listener(NamedTuple):
 
 
 def parse_listeners(key: str, given: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """Returns the listeners in ``INSIDE://HOST:PORT,OUTSIDE://HOST:PORT``; ``protocols``: by name.
+    """Parses listeners such as ``INSIDE://HOST:PORT,OUTSIDE://HOST:PORT``; ``protocols``: the protocol of each name.
 
-    Raises InvalidConfigError, which names ``key``, for other texts and for a name that comes twice.
+    Raises InvalidConfigError, which names ``key``, for anything else and for duplicate names.
     """
     found = tuple(_parse(key, each.strip(), protocols) for each in given.split(","))
     _check_differ(key, given, "name", [each.name for each in found])
@@ -54,7 +54,7 @@ def parse_listeners(key: str, given: str, protocols: Mapping[str, str]) -> tuple
 
 
 def check_ports(key: str, given: str, listeners: Sequence[Listener]) -> None:
-    """Raises InvalidConfigError if two listeners have the same port, other than 0, which stands for a free one."""
+    """Raises InvalidConfigError if two listeners have the same port; 0, any free port, may repeat."""
     _check_differ(key, given, "port", [each.address.port for each in listeners if each.address.port])
 
 
@@ -68,25 +68,25 @@ def _parse(key: str, given: str, protocols: Mapping[str, str]) -> Listener:
     name, separator, address = given.partition("://")
     if not separator or not name:
         raise InvalidConfigError(
-            f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092, or several with commas between"
+            f"{key} = {given!r}: must be one listener like PLAINTEXT://127.0.0.1:9092, or several, separated by commas"
         )
     protocol = protocols.get(name.upper())
     if protocol is None:
         raise InvalidConfigError(
-            f"{key} = {given!r}: the listener {name} has no protocol: protocols are {', '.join(PROTOCOLS)}; "
+            f"{key} = {given!r}: the listener {name} has no protocol: the protocols are {', '.join(PROTOCOLS)}; "
             "for another name, set listener.security.protocol.map"
         )
     return Listener(name.upper(), protocol, parse_address(key, address))
 
 
 def parse_protocols(key: str, given: str) -> dict[str, str]:
-    """Returns the protocol of each name in ``INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL``. Raises InvalidConfigError."""
+    """Parses protocols by listener name, such as ``INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL``. Raises InvalidConfigError."""
     found: dict[str, str] = {}
     for pair in filter(None, map(str.strip, given.split(","))):
         name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
         if not name or protocol not in PROTOCOLS or name in found:
             raise InvalidConfigError(
-                f"{key} = {given!r}: must have pairs like OUTSIDE:SASL_SSL, one for a name; protocols are "
+                f"{key} = {given!r}: must have pairs like OUTSIDE:SASL_SSL, one per name; the protocols are "
                 f"{', '.join(PROTOCOLS)}"
             )
         found[name] = protocol
@@ -94,7 +94,7 @@ def parse_protocols(key: str, given: str) -> dict[str, str]:
 
 
 def parse_address(key: str, given: str) -> Address:
-    """Returns the address in ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError with ``key``."""
+    """Parses ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError, which names ``key``."""
     host, colon, port = given.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")

@@ -32,11 +32,13 @@ class GatewayMetrics(Collector):
         yield from (self._of_topics(field, now.topics) for field in _OF_TOPIC)
         yield _counter(f"{_TOPICS}_failedproducerequests", "batches that were refused", now.failed_produces)
         yield _counter(f"{_TOPICS}_failedfetchrequests", "fetches of a partition that failed", now.failed_fetches)
-        yield _counter("commitlog_gateway_maintenance_failures", "partitions not maintained", now.failed_maintenance)
+        yield _counter(
+            "commitlog_gateway_maintenance_failures", "failures of maintenance of a partition", now.failed_maintenance
+        )
         requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "requests", labels=["request"])
         times = SummaryMetricFamily(
             "kafka_network_requestmetrics_totaltimems",
-            "milliseconds from a request to its answer; waiting for records counts",
+            "milliseconds from a request to its answer, including a fetch's wait for records",
             labels=["request"],
         )
         for key, each in now.requests.items():

@@ -1,4 +1,4 @@
-"""Settings of a process that only runs a gateway."""
+"""Tuning of a process that runs nothing but a gateway."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ OBJECTS_A_COLLECTION = 5_000
 
 
 def prepare_process() -> None:
-    """Lets Python's cyclic collector run seldom, once the server has started: it takes a tenth of small requests' time.
+    """Makes Python's cyclic garbage collector run seldom; call it once the server has started.
 
-    What the server made at its start is not looked through again.
+    The collector takes a tenth of the time of small requests. Objects made before this call are never scanned again.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""A plugin of pytest: the fixture ``commitlog_gateway``, Kafka for tests without a JVM.
+"""A pytest plugin with the fixture ``commitlog_gateway``: a Kafka server for tests, without a JVM.
 
 pytest finds it by the package's entry point. It imports the gateway only when a test asks for it.
 """
@@ -30,8 +30,8 @@ SETTINGS: Mapping[str, str | int | bool] = {
 class _AsInstalled:
     """Imports our modules from their compiled files.
 
-    pytest would compile all modules of a package that has a plugin again, to rewrite their assertions: two thirds of
-    the time of a first test.
+    pytest rewrites assertions in all modules of a package with a plugin, so it would compile them all again, which
+    takes two thirds of the time of a first test.
     """
 
     @staticmethod
@@ -40,13 +40,13 @@ class _AsInstalled:
 
 
 def pytest_load_initial_conftests() -> None:
-    """Is called by pytest before it imports tests."""
+    """Installs the importer; pytest calls this before it imports tests."""
     sys.meta_path.insert(0, _AsInstalled)
 
 
 @pytest.fixture
 def commitlog_gateway_settings() -> Mapping[str, str | int | bool]:
-    """Settings by Kafka's names that :func:`commitlog_gateway` adds to its own: none, until a test overrides this."""
+    """Extra settings for :func:`commitlog_gateway`, by Kafka's names; empty unless a test overrides this fixture."""
     return {}
 
 

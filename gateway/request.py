@@ -64,14 +64,14 @@ class Request:
 
     @property
     def local_host(self) -> str:
-        """The address of ours that the client connected to."""
+        """The server's address that the client connected to."""
         return self.exchange.connection.local_host
 
     def answer(self, body: Mapping[str, Any]) -> None:
         """Answers with a body by kio's names; fields that the version lacks are left out.
 
-        One that cannot be written, such as a text that is too long for the version, closes the connection, as a
-        broker's does: the request must not stay among those in progress.
+        If the body cannot be encoded, for example because a text is too long for the version, closes the connection, as
+        a broker does; otherwise the request would stay in progress for ever.
         """
         try:
             if self.amend is not None:
@@ -95,7 +95,7 @@ class Request:
         self.answer_parts([body])
 
     def answer_nothing(self) -> None:
-        """Ends a request whose client wants no answer."""
+        """Ends a request whose client expects no answer."""
         self._figures.answered(self.key, time.perf_counter() - self._began_s)
         self.exchange.answer(())
 
@@ -111,7 +111,7 @@ class Request:
         return run
 
     def fail(self, error: Exception) -> None:
-        """Answers with an error of the whole request, if its answer has a place for one; else closes the connection."""
+        """Answers with an error for the whole request if the answer has a field for it; else closes the connection."""
         if code_of(error) is ErrorCode.unknown_server_error:
             logger.error("a request of kind %s failed", self.key, exc_info=error)
         try:

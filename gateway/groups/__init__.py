@@ -1,9 +1,9 @@
 """Groups of consumers: members, generations, assignments and committed offsets, by Kafka's classic protocol.
 
-:class:`GroupCoordinator` answers; it runs in one thread and knows no sockets. ``membership`` has the requests of
-members, ``rebalancing`` the way from one generation to the next with its timers, ``group`` and ``member`` the state.
-``offsets`` commits, fetches and deletes offsets, ``expiry`` says which have expired, and ``store`` reads and writes in
-a thread of its own; ``threads`` has both threads.
+:class:`GroupCoordinator` answers; it runs in one thread and knows no sockets. ``membership`` answers the requests of
+members, ``rebalancing`` leads from one generation to the next, ``group`` and ``member`` hold the state. ``offsets``
+commits, fetches and deletes offsets, ``expiry`` finds those that have expired, ``store`` reads and writes in a thread
+of its own, and ``threads`` starts both threads.
 """
 
 from __future__ import annotations

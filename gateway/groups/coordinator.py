@@ -1,8 +1,8 @@
-"""GroupCoordinator: groups of the classic protocol, with their offsets, as Kafka 3.9.1's ``GroupCoordinator``.
+"""GroupCoordinator: groups of the classic protocol and their offsets; follows Kafka 3.9.1's ``GroupCoordinator``.
 
-It runs in one thread, without sockets: answers that need time are given to a callback. Members, generations and timers
-are in memory; what must survive a restart is stored before it is answered. It knows every group that ever had a member;
-others have offsets only, and are looked up in ``__consumer_offsets``.
+It runs in one thread and knows no sockets: answers that take time are passed to a callback. Members, generations and
+timers are in memory; what must survive a restart is stored before it is answered. It holds every group that ever had a
+member. Groups that only have offsets are read from ``__consumer_offsets`` when a request names them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DescribedMember:
 
 @dataclass(frozen=True)
 class DescribedGroup:
-    """A group in the answer to DescribeGroups; Dead: there is none."""
+    """A group in the answer to DescribeGroups; the state Dead means that there is no such group."""
 
     error: ErrorCode
     state: str = ""
@@ -74,7 +74,7 @@ class DescribedGroup:
 
 
 class GroupCoordinator:
-    """The coordinator of the groups that this node has. It belongs to one thread, that of ``home``."""
+    """The coordinator of the groups that this node leads. Its methods may be called only in the thread of ``home``."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class GroupCoordinator:
         homes: Homes | None = None,
         in_use: GroupsInUse | None = None,
     ) -> None:
-        """Knows no group before :meth:`load`. ``new_id`` returns what makes a member's id unique.
+        """Knows no group before :meth:`load`. ``new_id`` returns the unique part of a new member's id.
 
-        ``homes``: which groups this node coordinates; None: all. ``in_use``: keeps commands away from groups with
-        members; None: there are no commands.
+        ``homes``: which groups this node coordinates; None: all. ``in_use`` keeps command-line programs from changing
+        groups with members; None: nothing does.
         """
         self._groups = Groups(config, clock, home, store, homes or Homes(), on_changed=self.reassign, in_use=in_use)
         self._loading: set[int] = set()
@@ -101,13 +101,13 @@ class GroupCoordinator:
     def load(self) -> None:
         """Reads the groups that this node has; until then requests for them get COORDINATOR_LOAD_IN_PROGRESS.
 
-        Then expires offsets now and then.
+        Also starts the timer that expires offsets.
         """
         self.reassign()
         self._expire_later()
 
     def reassign(self) -> None:
-        """Reads the groups of partitions that came to this node, and forgets those of partitions that went."""
+        """Reads the groups of partitions that this node now leads, and forgets those that it no longer leads."""
         own = self._groups.homes.own()
         self._groups.loaded &= own
         for group in list(self._groups.by_name.values()):
@@ -130,7 +130,10 @@ class GroupCoordinator:
         )
 
     def _leave(self, group: Group) -> None:
-        """Forgets a group that another node coordinates, or that is read again; its members ask who does."""
+        """Forgets a group that another node now coordinates, or that is read again.
+
+        Its members find their coordinator.
+        """
         self.membership.rebalancing.give_up(group)
         self._groups.forget(group)
 
@@ -155,13 +158,13 @@ class GroupCoordinator:
     def _restore(self, name: str, value: GroupMetadataValue) -> None:
         group = self._groups.by_name[name] = Group.restored(name, value, self._groups.clock)
         if len(group.members) > self._groups.config.group_max_size:
-            self.membership.rebalancing.prepare(group, "it has more members than group.max.size")
+            self.membership.rebalancing.prepare(group, "the group has more members than group.max.size")
         for member in group.members.values():
             self.membership.rebalancing.expect(group, member)
         self._hold(group)
 
     def _hold(self, group: Group) -> None:
-        """Keeps commands away from a group that was read, as soon as another node or a command lets it go."""
+        """Marks a group that was read as in use, as soon as no other node or command holds it."""
         has_members = group.members and self._groups.by_name.get(group.name) is group
         if has_members and not self._groups.hold(group):
             run_later(self._groups.home, HOLD_AGAIN_MS, partial(self._hold, group))
@@ -174,7 +177,7 @@ class GroupCoordinator:
         run_later(self._groups.home, self._groups.config.offsets_retention_check_interval_ms, expire)
 
     def stop(self) -> None:
-        """Answers COORDINATOR_NOT_AVAILABLE from now on, also to members whose requests wait."""
+        """Answers waiting and later requests with COORDINATOR_NOT_AVAILABLE."""
         self._groups.is_stopped = True
         for group in self._groups.by_name.values():
             self.membership.rebalancing.give_up(group)
@@ -194,7 +197,7 @@ class GroupCoordinator:
     ) -> None:
         """Calls ``done`` with all groups, sorted by name; with ``states`` or ``types``, only those; case is ignored.
 
-        While groups are loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with those known so far.
+        While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with the groups loaded so far.
         """
         error = self._groups.check_all()
         wanted = {each.lower() for each in states}
@@ -244,7 +247,7 @@ class GroupCoordinator:
     # Deleting groups
 
     def delete(self, name: str, done: Callable[[ErrorCode], None]) -> None:
-        """Deletes an empty group with its offsets; one with the progress of a sink is in use, and is refused."""
+        """Deletes an empty group with its offsets. A group with the progress of one of Spark's sinks is refused."""
         error = self._groups.check(name, may_be_empty=True)
         if error:
             done(error)

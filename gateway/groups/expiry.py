@@ -11,15 +11,16 @@ Offsets = Mapping[OffsetCommitKey, OffsetCommitValue]
 
 
 def is_of_sink(key: object) -> bool:
-    """Whether a record is the progress of one of our sinks: it never expires, and is not deleted for a client."""
+    """Whether a record is the progress of one of Spark's sinks, which never expires and which clients cannot delete."""
     return isinstance(key, OffsetCommitKey) and key.topic.startswith(SINK_PREFIX)
 
 
 def expired_offsets(group: Group | None, offsets: Offsets, now_ms: int, retention_ms: int) -> Offsets:
-    """Returns those of a group's offsets that have expired; ``group`` is None if it only has offsets.
+    """Returns the offsets of a group that have expired; ``group`` is None for a group that never had members.
 
-    Time runs from when the group became empty. For a group that was never joined, and for topics that no member of a
-    stable group is subscribed to, it runs from the commit. A commit may have had a time to expire of its own.
+    ``retention_ms`` runs from the time when the group became empty. For a group that never had members, and for topics
+    that no member of a stable group is subscribed to, it runs from the commit. A commit with its own expiry time
+    expires then.
     """
     if group is None or group.protocol_type is None:
         since_ms = None

@@ -1,6 +1,6 @@
 """Group: the members, generation and state of one group (Kafka's ``GroupMetadata``).
 
-States and what follows them: Empty and Stable → PreparingRebalance, when a member joins or leaves; PreparingRebalance →
+States and their transitions: Empty and Stable → PreparingRebalance, when a member joins or leaves; PreparingRebalance →
 CompletingRebalance, when all have joined, or → Empty; CompletingRebalance → Stable, when the leader's assignment is
 stored, or → PreparingRebalance; each → Dead, when the group is deleted.
 """
@@ -46,7 +46,7 @@ _BEFORE: Mapping[State, Collection[State]] = {
 
 
 class Group:
-    """A group. It belongs to the coordinator's thread."""
+    """A group. Only for the coordinator's thread."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Group:
 
     @classmethod
     def restored(cls, name: str, value: GroupMetadataValue, clock: Clock) -> Group:
-        """Returns a group as it was stored: Stable if it has members, else Empty."""
+        """Returns the group in a stored record: Stable if it has members, else Empty."""
         group = cls(name, clock)
         group.expected = value
         group.generation = value.generation
@@ -91,7 +91,7 @@ class Group:
         return group
 
     def stored(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """Returns the record of the group with assignments by member id."""
+        """Returns the record to store for the group; ``assignments``: by member id."""
         return GroupMetadataValue(
             self.protocol_type or "",
             self.generation,
@@ -114,7 +114,7 @@ class Group:
         )
 
     def enter(self, state: State) -> None:
-        """Goes over to another state."""
+        """Changes the state. Raises an error for a change that the state machine does not have."""
         if self.state not in _BEFORE[state]:
             raise RuntimeError(f"group {self.name!r} cannot go from {self.state.value} to {state.value}")
         self.state, self.state_since_ms = state, self._clock.now_ms()
@@ -127,7 +127,7 @@ class Group:
     # Members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Adds a member; the first becomes the leader and decides on the type."""
+        """Adds a member; the first one becomes the leader, and its ``protocol_type`` that of the group."""
         if not self.members:
             self.protocol_type = protocol_type
         if member.instance_id is not None:
@@ -138,7 +138,7 @@ class Group:
         self.drop_pending(member.id)
 
     def remove(self, member_id: str) -> None:
-        """Removes a member, and its id from those given out. If it was the leader, another member is."""
+        """Removes a member, also if it only has an id yet. If it was the leader, another member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.stop_waiting()
@@ -157,7 +157,7 @@ class Group:
             timer.cancel()
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Changes what a member asks for."""
+        """Replaces the protocols and timeouts of a member."""
         self._supported.subtract(member.protocol_names)
         member.protocols = protocols
         self._supported.update(member.protocol_names)
@@ -176,7 +176,7 @@ class Group:
         return member
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Returns why a request of a member is refused; none: it is not."""
+        """Returns the error for a request of a member that must be refused; otherwise ``ErrorCode.none``."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is not None and known != member_id:
@@ -187,21 +187,21 @@ class Group:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether all members have sent JoinGroup, also those that only got an id yet."""
+        """Whether all members have sent JoinGroup, including those that only have an id so far."""
         return not self.pending and all(each.join_done is not None for each in self.members.values())
 
     @property
     def waiting_count(self) -> int:
-        """How many members' JoinGroup waits."""
+        """The number of members whose JoinGroup waits for an answer."""
         return sum(each.join_done is not None for each in self.members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest of the members'."""
+        """The largest rebalance timeout of the members, in ms; 0 without members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def elect_joined(self) -> bool:
-        """Makes a member that has joined the leader, if the leader has not; False if nobody has joined."""
+        """If the leader has not joined, makes a member that has the leader. Returns False if nobody has joined."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_done is None:
@@ -221,13 +221,16 @@ class Group:
         return self.protocol_type == protocol_type and any(self._supported[name] == count for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Returns the protocol with the most votes; each member votes for its first one that all have."""
+        """Returns the protocol with the most votes.
+
+        A member votes for the first of its protocols that all members have.
+        """
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
         votes = Counter(each.vote(candidates) for each in self.members.values())
         return votes.most_common(1)[0][0]
 
     def begin_generation(self) -> None:
-        """Begins the next generation, with the members there are; without members the group is Empty."""
+        """Begins the next generation with the current members; without members, the group becomes Empty."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed = self._subscribed()
@@ -250,7 +253,10 @@ class Group:
     # Answers
 
     def joined(self, member: Member, *, leader: str | None = None, skip_assignment: bool = False) -> JoinResult:
-        """Returns the answer to a member that is in the current generation; ``leader``: whom to name instead."""
+        """Returns the JoinGroup answer for a member of this generation.
+
+        ``leader``: the id to report as the leader; None: the group's.
+        """
         is_leader = leader is None and member.id == self.leader
         return JoinResult(
             ErrorCode.none,

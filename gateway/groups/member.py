@@ -60,12 +60,12 @@ class Member:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the member must send something now: it need not while one of its requests waits for an answer."""
+        """Whether the member's session can time out now: it cannot while one of its requests waits for an answer."""
         return self.is_new or (self.join_done is None and self.sync_done is None)
 
     @property
     def protocol_names(self) -> set[str]:
-        """The names of the member's protocols; one that it names twice is there once."""
+        """The names of the member's protocols, without duplicates."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Membership: what members of groups ask for: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Membership: the requests of members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 Order of checks, error codes and answers are those of Kafka 3.9.1 (``GroupCoordinator``).
 """
@@ -38,7 +38,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Sync:
-    """A SyncGroup; None: the version does not have it."""
+    """A SyncGroup; fields that the request's version lacks are None."""
 
     group: str
     generation: int
@@ -51,7 +51,7 @@ class Sync:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A member that leaves; without a member id, an administrator removes the static member."""
+    """A member that leaves. An empty member id: an administrator removes the static member."""
 
     member_id: str
     instance_id: str | None = None
@@ -68,7 +68,7 @@ class Membership:
     # JoinGroup
 
     def join(self, join: Join, done: JoinDone) -> None:
-        """Answers when the rebalance that the member causes, or joins, has a new generation; errors at once."""
+        """Calls ``done`` when the rebalance has ended that the member starts or joins; with an error at once."""
         error = self._groups.check(join.group)
         config = self._groups.config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -159,7 +159,7 @@ class Membership:
             self.rebalancing.maybe_prepare(group, f"{member.id} joined again; the client says: {join.reason}")
 
     def _replace_static(self, group: Group, join: Join, member_id: str, done: JoinDone) -> None:
-        """A static member is back under a new id: while the group is stable it keeps its assignment."""
+        """Handles a static member that joins again under a new id; if the group is stable, it keeps its assignment."""
         assert join.instance_id is not None
         old_id, old_leader = group.static_ids[join.instance_id], group.leader
         member = group.replace_static(join.instance_id, old_id, member_id)
@@ -168,9 +168,9 @@ class Membership:
         member.join_done = done
         self.rebalancing.expect(group, member)
         if group.state is State.COMPLETING_REBALANCE:  # the leader may assign to the old id
-            self.rebalancing.prepare(group, f"static member {join.instance_id} is back")
+            self.rebalancing.prepare(group, f"static member {join.instance_id} joined again")
         elif group.state is State.STABLE and group.select_protocol() != group.protocol:
-            self.rebalancing.maybe_prepare(group, f"static member {join.instance_id} is back with other protocols")
+            self.rebalancing.maybe_prepare(group, f"static member {join.instance_id} joined again with other protocols")
         elif group.state is State.STABLE:
             self._store_replaced(group, join, member, old_id, old_leader, before)
 
@@ -183,7 +183,7 @@ class Membership:
         old_leader: str | None,
         before: tuple[Protocols, int, int],
     ) -> None:
-        """Stores the new id of a static member, then answers it; if it cannot be stored, the old id stays."""
+        """Stores the new id of a static member, then answers; if that fails, restores the old id."""
         instance_id, member_id = join.instance_id or "", member.id
 
         def done(error: Exception | None) -> None:
@@ -212,7 +212,7 @@ class Membership:
     # SyncGroup
 
     def sync(self, sync: Sync, done: SyncDone) -> None:
-        """Answers with the assignment, when the leader's is stored; errors at once."""
+        """Calls ``done`` with the member's assignment when the leader's is stored; with an error at once."""
         error = self._check_sync(sync)
         if error:
             done(SyncResult(error))
@@ -255,7 +255,7 @@ class Membership:
     # Heartbeat
 
     def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Returns the answer: whether the member must join again."""
+        """Returns the error code for the member, such as REBALANCE_IN_PROGRESS if it must join again."""
         error = self._groups.check(name)
         if error is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.none  # its session is not known yet, and is renewed when it is
@@ -272,7 +272,7 @@ class Membership:
     # LeaveGroup
 
     def leave(self, name: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, Sequence[ErrorCode]]:
-        """Removes members; returns the error of the whole, and that of each member."""
+        """Removes members; returns the error of the request, and that of each member."""
         error = self._groups.check(name)
         if error:
             return error, ()

@@ -1,7 +1,7 @@
-"""Offsets: what groups commit and fetch, and what is deleted of it.
+"""Offsets: commits, fetches and deletes the offsets of groups.
 
 Checks and error codes are those of Kafka 3.9.1 (``GroupCoordinator``, ``GroupMetadataManager``). Offsets are read from
-``__consumer_offsets`` whenever they are asked for: other processes commit there too.
+``__consumer_offsets`` at each request, because other processes commit there too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Commit:
-    """An OffsetCommit, or a TxnOffsetCommit. ``generation`` -1 without member: of a client outside of the group."""
+    """An OffsetCommit or TxnOffsetCommit. ``generation`` -1 and no member: from a client that is not in the group."""
 
     group: str
     generation: int
@@ -82,7 +82,7 @@ class Offsets:
             written(None)
 
     def _refuse_unknown(self, commit: Commit, done: Callable[[Codes], None]) -> None:
-        """Refuses a member of a group that has none: that only has offsets, or does not exist."""
+        """Refuses a commit by a member if the group has no members: it only has offsets, or does not exist."""
 
         def answer(records: Collection[GroupKey]) -> None:
             error = ErrorCode.unknown_member_id if records else ErrorCode.illegal_generation
@@ -97,10 +97,10 @@ class Offsets:
     def commit_transactional(
         self, commit: Commit, producer: Producer, check: Callable[[], object], done: Callable[[Codes], None]
     ) -> None:
-        """Commits offsets in the open transaction of ``producer``; they count once its marker is in the log.
+        """Commits offsets in the open transaction of ``producer``; they take effect when the transaction commits.
 
         ``check`` is called in the store's thread, under the lock of the partition of ``__consumer_offsets``; it raises
-        RequestError, with nothing written, if the transaction has ended or does not have that partition.
+        RequestError if the transaction has ended or does not have that partition; then nothing is written.
         """
         group = self._groups.by_name.get(commit.group)
         error = self._check(commit, group, is_transactional=True)
@@ -148,7 +148,7 @@ class Offsets:
         return len(value.metadata) <= self._groups.config.offset_metadata_max_bytes
 
     def _codes(self, commit: Commit, error: ErrorCode) -> Codes:
-        """Returns the code of each partition; ``error`` is of those that were written."""
+        """Returns the code of each partition; ``error`` is the code of those that passed the checks."""
         return {
             each: error if self._is_short(value) else ErrorCode.offset_metadata_too_large
             for each, value in commit.offsets.items()
@@ -164,9 +164,9 @@ class Offsets:
         *,
         require_stable: bool = False,
     ) -> None:
-        """Calls ``done`` with the committed offsets of partitions; ``wanted`` is None for all that have one.
+        """Calls ``done`` with the committed offsets of partitions; ``wanted`` None: of all that have one.
 
-        With ``require_stable``, a partition with offsets in an open transaction has UNSTABLE_OFFSET_COMMIT.
+        With ``require_stable``, a partition with offsets in an open transaction gets UNSTABLE_OFFSET_COMMIT.
         """
         error = self._groups.check(name, may_be_empty=True)
         if error:
@@ -196,7 +196,10 @@ class Offsets:
     def delete(
         self, name: str, partitions: Collection[TopicPartition], done: Callable[[ErrorCode, Codes], None]
     ) -> None:
-        """Deletes offsets of a group; those of topics that its members are subscribed to, and of sinks, are refused."""
+        """Deletes offsets of a group.
+
+        Those of topics that its members are subscribed to, and those of sinks, are refused.
+        """
         error = self._groups.check(name)
         if error:
             done(error, {})
@@ -246,7 +249,7 @@ class Offsets:
             done(ErrorCode.none, codes)
 
     def delete_topics(self, topics: Collection[str]) -> None:
-        """Deletes the offsets of all groups in topics that were deleted; fetches from now on do not see them."""
+        """Deletes the offsets of all groups in deleted topics; later fetches do not see them."""
 
         def question(store: CoordinatedGroups) -> list[Exception]:
             gone: dict[str, list[GroupChange]] = {}
@@ -264,7 +267,7 @@ class Offsets:
     # Expiring
 
     def expire(self) -> None:
-        """Deletes what has expired, and groups that are empty and have no offsets."""
+        """Deletes expired offsets, and empty groups without offsets."""
 
         own = self._groups.homes.own()
 
@@ -294,7 +297,7 @@ class Offsets:
                 self._groups.store.write(changes, partial(_log_failure, f"group {name}"))
 
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
-        """Ends a group; returns the deletion of its record."""
+        """Marks a group as deleted; returns the tombstone of its record."""
         self._groups.forget(group)
         key = GroupMetadataKey(group.name)
         return [GroupChange(key, None, only_if=contents[key])] if key in contents else []

@@ -1,4 +1,4 @@
-"""Rebalancing: from a member that comes or goes to the next generation, and the timers on the way.
+"""Rebalancing: the steps from a member that joins or leaves to the next generation, with their timers.
 
 The rules are those of Kafka 3.9.1 (``GroupCoordinator``, ``DelayedJoin``, ``InitialDelayedJoin``, ``DelayedSync``,
 ``DelayedHeartbeat``).
@@ -50,7 +50,10 @@ class Groups:
     in_use: GroupsInUse | None = None  # keeps commands away from groups with members; None: there are no commands
 
     def check(self, group: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Returns why nothing can be said of a group; none: it can. Empty names have offsets, but no members."""
+        """Returns the error if this node cannot answer for a group now, else ``ErrorCode.none``.
+
+        ``may_be_empty``: allows the empty name, which may have offsets but no members.
+        """
         if not group and not may_be_empty:
             return ErrorCode.invalid_group_id
         if self.is_stopped:
@@ -61,13 +64,13 @@ class Groups:
         return ErrorCode.none if home in self.loaded else ErrorCode.coordinator_load_in_progress
 
     def check_all(self) -> ErrorCode:
-        """Returns why nothing can be said of this node's groups as a whole; none: it can."""
+        """Returns the error if this node cannot answer for all of its groups now, else ``ErrorCode.none``."""
         if self.is_stopped:
             return ErrorCode.coordinator_not_available
         return ErrorCode.none if self.homes.own() <= self.loaded else ErrorCode.coordinator_load_in_progress
 
     def write_record(self, group: Group, value: GroupMetadataValue, done: Written) -> None:
-        """Stores a group, unless another coordinator has stored it since; then the error is GroupChangedError."""
+        """Stores a group; if another coordinator has stored it since it was read, the error is GroupChangedError."""
         fence, before = self.fence(group), group.expected
         group.expected = value  # what is written next comes behind it
 
@@ -80,7 +83,7 @@ class Groups:
         self.store.write([fence, GroupChange(GroupMetadataKey(group.name), value)], written)
 
     def write_offsets(self, group: Group | None, changes: Sequence[GroupChange], done: Written) -> None:
-        """As :meth:`write_record`, for other records of a group; ``group``: None if it never had members."""
+        """Like :meth:`write_record`, for other records of a group; ``group``: None if it never had members."""
         if group is None:
             self.store.write(changes, done)
             return
@@ -92,40 +95,40 @@ class Groups:
         self.store.write([self.fence(group), *changes], written)
 
     def fence(self, group: Group) -> GroupFence:
-        """Returns what refuses a write if another coordinator has stored the group."""
+        """Returns the condition for a write: no other coordinator has stored the group since it was read."""
         return GroupFence(GroupMetadataKey(group.name), group.expected)
 
     def note(self, group: Group, failure: Exception | None) -> None:
-        """Reads the groups of a partition again after a write that another coordinator's made impossible."""
+        """If a write failed with GroupChangedError, reads all groups of that partition again."""
         if isinstance(failure, GroupChangedError):
             logger.warning("%s; its members must find the coordinator again", failure)
             self.loaded.discard(self.homes.home_of(group.name))
             self.on_changed()
 
     def find(self, name: str, records: Collection[GroupKey]) -> Group | None:
-        """Returns a group that has, or had, members, given its records; forgets one that another process deleted."""
+        """Returns a group that has or had members. Forgets it if ``records`` show that another process deleted it."""
         group = self.by_name.get(name)
         if group is None or group.state is not State.EMPTY or group.expected is None:
             return group
         if GroupMetadataKey(name) in records:
             return group
-        logger.info("group %s: was deleted by another process", name)
+        logger.info("group %s was deleted by another process", name)
         self.forget(group)
         return None
 
     def hold(self, group: Group) -> bool:
-        """Keeps commands away from a group, which gets members; False while a command changes it."""
+        """Marks a group that gets members as in use, so commands cannot change it; False while one is changing it."""
         group.is_held = group.is_held or self.in_use is None or self.in_use.take(group.name)
         return group.is_held
 
     def let_go(self, group: Group) -> None:
-        """Lets commands change a group, which has no members."""
+        """Lets commands change a group that no longer has members."""
         if group.is_held and self.in_use is not None:
             self.in_use.give(group.name)
         group.is_held = False
 
     def forget(self, group: Group) -> None:
-        """Ends a group that was deleted, or that another coordinator has."""
+        """Drops a group that was deleted, or that another node now coordinates."""
         group.enter(State.DEAD)
         self.let_go(group)
         for member_id in list(group.pending):
@@ -145,29 +148,29 @@ class Rebalancing:
     # Members that fall silent
 
     def expect(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Begins to wait for a sign of life of a member, by default for its session timeout; then removes it."""
+        """Starts the timer that removes a member unless a request of it arrives; default: its session timeout."""
         member.stop_waiting()
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.silence = self._later(timeout_ms, partial(self._on_silence, group, member))
 
     def _on_silence(self, group: Group, member: Member) -> None:
         if group.state is not State.DEAD and group.members.get(member.id) is member and member.is_expected:
-            logger.info("group %s: member %s is removed, because nothing came from it", group.name, member.id)
+            logger.info("group %s: member %s is removed, because it sent nothing in time", group.name, member.id)
             self.remove_member(group, member)
 
     def give_out(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """Waits for a member to join with the id that it was given; then forgets the id."""
+        """Reserves an id for a new member; forgets it unless the member joins with it within ``timeout_ms``."""
         group.pending[member_id] = self._later(timeout_ms, partial(self.drop_pending, group, member_id))
 
     def drop_pending(self, group: Group, member_id: str) -> None:
-        """Forgets an id that was given out, for which a rebalance waits no more."""
+        """Forgets a reserved id, so a rebalance does not wait for it any longer."""
         group.drop_pending(member_id)
         self.try_complete(group)
 
     def remove_member(self, group: Group, member: Member) -> None:
-        """Removes a member. Its request that waits is answered, so that a client that lives tries again.
+        """Removes a member. Answers its waiting request, so a client that is still alive tries again.
 
-        Kafka leaves a SyncGroup that waits without an answer, until the client gives up.
+        Kafka does not answer a waiting SyncGroup, so there the client runs into its timeout.
         """
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, ""))
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
@@ -179,7 +182,7 @@ class Rebalancing:
     # All join
 
     def maybe_prepare(self, group: Group, reason: str) -> None:
-        """Begins a rebalance, unless one has begun."""
+        """Begins a rebalance, unless one is in progress."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
@@ -221,12 +224,12 @@ class Rebalancing:
         self.try_complete(group)
 
     def try_complete(self, group: Group) -> None:
-        """Ends the wait for joins, if all have joined."""
+        """Begins the next generation if all members have joined."""
         if group.state is State.PREPARING_REBALANCE and not group.is_gathering and group.has_all_joined:
             self._complete(group)
 
     def _complete(self, group: Group) -> None:
-        """Begins the next generation with those that have joined; static members belong to it though they have not."""
+        """Begins the next generation with the members that have joined, and with all static members."""
         if group.join_timer is not None:
             group.join_timer.cancel()
             group.join_timer = None
@@ -247,7 +250,7 @@ class Rebalancing:
             self._store_empty(group)
 
     def _wait_for_joins_again(self, group: Group) -> None:
-        """Waits until session timeouts have removed the silent members, or one of them joins."""
+        """Waits for joins for another rebalance timeout, in which members may join or their sessions time out."""
         group.join_timer = self._later(group.rebalance_timeout_ms, partial(self._complete, group))
 
     def _answer_joins(self, group: Group) -> None:
@@ -264,7 +267,7 @@ class Rebalancing:
     def _store_empty(self, group: Group) -> None:
         def done(error: Exception | None) -> None:
             if error is not None:  # after a crash its last generation is there again, whose members time out
-                logger.warning("group %s: that it is empty could not be stored: %s", group.name, error)
+                logger.warning("group %s: could not store that the group is empty: %s", group.name, error)
             if group.state is State.EMPTY:
                 self._groups.let_go(group)
 
@@ -304,7 +307,7 @@ class Rebalancing:
                 return  # another member has joined since
             if error is not None:
                 self._answer_syncs(group, stored_group_code(error))
-                self.maybe_prepare(group, f"its assignment could not be stored: {error}")
+                self.maybe_prepare(group, f"the assignment could not be stored: {error}")
                 return
             for member in group.members.values():
                 member.assignment = assignments.get(member.id, b"")
@@ -327,7 +330,7 @@ class Rebalancing:
     # The end
 
     def give_up(self, group: Group) -> None:
-        """Answers all requests that wait: the coordinator stops."""
+        """Answers all waiting requests with an error, because the coordinator stops."""
         for member in list(group.members.values()):
             member.stop_waiting()
             member.answer_join(JoinResult(ErrorCode.not_coordinator, member.id))

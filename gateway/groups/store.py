@@ -1,7 +1,7 @@
 """GroupStore: reads and writes the records of groups in a thread of its own, and answers in the coordinator's.
 
-What waits to be written, of all groups, is written together: one batch and one sync for each partition of
-``__consumer_offsets``. So the coordinator never waits for the disk, and heartbeats are answered while it is slow.
+Pending writes of all groups are written together: one batch and one sync per partition of ``__consumer_offsets``. The
+coordinator never waits for the disk, so heartbeats are answered even while the disk is slow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stored_offset_code(error: Exception) -> ErrorCode:
 
 
 def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
-    """As :meth:`Home.later`, but the timer can be cancelled until the task begins, also when it is due already."""
+    """Like :meth:`Home.later`, but the timer can be cancelled until the task begins, even after it is due."""
 
     def begin() -> None:
         if timer.task is not None:
@@ -59,14 +59,14 @@ class GroupStore(Store[CoordinatedGroups, _Write]):
     """The records of groups. Its methods are for the coordinator's thread, which also calls what is given to them."""
 
     def __init__(self, disk: Disk[CoordinatedGroups], home: Home, timeout_ms: int) -> None:
-        """A write is answered after ``timeout_ms`` at the latest."""
+        """``timeout_ms``: a write that has not ended by then is answered with REQUEST_TIMED_OUT."""
         super().__init__(disk, home)
         self._timeout_ms = timeout_ms
 
     def write(self, changes: Sequence[GroupChange | GroupFence], done: Written) -> None:
         """Writes changes of one group, and calls ``done`` with None when they are durable, else with the error.
 
-        After ``timeout_ms`` the error is REQUEST_TIMED_OUT; they may be written later all the same.
+        After ``timeout_ms`` the error is REQUEST_TIMED_OUT; the changes may still be written later.
         """
         write = _Write(changes, done)
         write.timer = run_later(self._home, self._timeout_ms, lambda: self._time_out(write))

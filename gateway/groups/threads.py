@@ -18,9 +18,10 @@ class GroupThreads:
     def __init__(
         self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager], homes: Homes
     ) -> None:
-        """``manager`` is asked for its clock and its locks only; another one is opened in the thread that uses it.
+        """``manager``: only its clock and its locks are used.
 
-        ``homes``: which groups this node coordinates.
+        ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
+        coordinates.
         """
         self._home = Worker("gateway-groups")
         self._disk = DiskWorker(
@@ -33,21 +34,21 @@ class GroupThreads:
         self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes, in_use=self._in_use)
 
     def start(self) -> None:
-        """Starts the threads, which load all groups first."""
+        """Starts the threads; they begin by loading all groups."""
         self._disk.start()
         self._home.start()
         self.run(lambda coordinator: coordinator.load())
 
     def run(self, task: Callable[[GroupCoordinator], None]) -> None:
-        """Runs ``task`` in the coordinator's thread, after those given before. For any thread."""
+        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread."""
         self._home.run(lambda: task(self._coordinator))
 
     def give_up(self) -> None:
-        """Answers all requests that wait, and refuses others. For any thread."""
+        """Answers all waiting requests with an error, and refuses new ones. For any thread."""
         self.run(lambda coordinator: coordinator.stop())
 
     def stop(self) -> None:
-        """Writes what was given, and ends the threads."""
+        """Completes the pending writes, and ends the threads."""
         self._disk.stop()
         self._home.stop()
         self._in_use.close()

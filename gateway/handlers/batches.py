@@ -1,4 +1,4 @@
-"""Checks of the records in a Produce request that need no log (``ProduceRequest``)."""
+"""Checks of a Produce request's records that do not need the log (as ``ProduceRequest``)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZSTD_FROM = 7
 
 
 class BatchHead(NamedTuple):
-    """The producer in a batch's header."""
+    """The producer that a batch's header names."""
 
     producer_id: int
     producer_epoch: int
@@ -28,25 +28,29 @@ class BatchHead(NamedTuple):
 
 
 def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
-    """Returns the head of the one batch of a request; None for old message sets, which older versions have.
+    """Returns the head of a partition's single batch; None for message sets, which old versions of Produce have.
 
-    Raises RequestError with Kafka's code. The batch itself is checked when it is appended.
+    Raises RequestError with Kafka's code. The batch's content is checked when it is appended.
     """
     if version < ONE_BATCH_FROM:
         return None
     if len(records) <= _MAGIC_AT:
-        raise RequestError(ErrorCode.invalid_record, "a request has no record batch for a partition")
+        raise RequestError(ErrorCode.invalid_record, "the request has no record batch for the partition")
     if records[_MAGIC_AT] != 2:
-        raise RequestError(ErrorCode.invalid_record, f"a record batch has magic {records[_MAGIC_AT]}, but must have 2")
+        raise RequestError(
+            ErrorCode.invalid_record, f"the record batch has magic {records[_MAGIC_AT]}, but must have 2"
+        )
     size = int.from_bytes(records[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + _SIZE_AT + 4
     if size < _HEADER_BYTES:
-        raise RequestError(ErrorCode.corrupt_message, f"a record batch cannot have {size} bytes")
+        raise RequestError(ErrorCode.corrupt_message, f"the record batch cannot have {size} bytes")
     if size > len(records):
-        raise RequestError(ErrorCode.invalid_record, f"a record batch has {len(records)} of its {size} bytes")
+        raise RequestError(ErrorCode.invalid_record, f"the record batch has {len(records)} of its {size} bytes")
     if size < len(records):
-        raise RequestError(ErrorCode.invalid_record, "a request has more than one record batch for a partition")
+        raise RequestError(ErrorCode.invalid_record, "the request has more than one record batch for the partition")
     attributes: int = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)[0]
     if attributes & _CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
-        raise RequestError(ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_FROM} of Produce")
+        raise RequestError(
+            ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_FROM} or later of Produce"
+        )
     producer_id, producer_epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_AT)
     return BatchHead(producer_id, producer_epoch, bool(attributes & _TRANSACTIONAL_MASK))

@@ -24,7 +24,7 @@ _NO_COORDINATOR = {
 
 
 def api_versions(request: Request, context: Context) -> Mapping[str, Any]:
-    """Answers which requests are served. Kafka asks clients to send their name; a name of other letters is refused."""
+    """Answers with the kinds of requests that are served, and their versions."""
     return {"api_keys": served_apis(), "finalized_features_epoch": 0}
 
 
@@ -46,7 +46,7 @@ def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
 
 
 def nodes(request: Request, context: Context, id_field: str) -> list[Mapping[str, Any]]:
-    """Returns the living nodes for an answer to a client; ``id_field`` is the name of the field with the id."""
+    """Returns the live nodes for an answer; ``id_field`` is the name of the field with the node's id."""
     addresses = context.cluster.addresses  # a node without a listener of this name is not shown, as in Kafka
     found = {node: addresses.get(node, {}).get(request.listener) for node in sorted(context.cluster.view.nodes)}
     found |= {context.config.node_id: context.address_for(request)}
@@ -58,7 +58,7 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
     body = request.body
     kind = getattr(body, "key_type", 0)
     if kind not in (0, 1):
-        raise MalformedRequestError(f"a coordinator of kind {kind}")
+        raise MalformedRequestError(f"there is no coordinator of kind {kind}")
     topic, homes = (
         (TRANSACTION_STATE_TOPIC, context.transaction_homes) if kind else (GROUP_METADATA_TOPIC, context.group_homes)
     )

@@ -105,7 +105,7 @@ def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[M
 
 
 def described_topic_configs(configs: Mapping[str, str], broker: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
-    """Returns all configs of a topic with ``configs`` of its own, as DescribeConfigs shows them."""
+    """Returns all configs of a topic as DescribeConfigs shows them; ``configs``: those set for the topic itself."""
     values = LogConfig.from_mapping(configs, broker=broker).to_mapping()
     return [_topic_config(key, values[name], configs, broker) for name, key in TOPIC_KEYS.items()]
 
@@ -122,7 +122,7 @@ def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mappi
 
 
 def _defaults(key: Key) -> Sequence[Mapping[str, Any]]:
-    """Returns the synonym that has a default on a broker: of units of time, the longest."""
+    """Returns the broker config that has the default: of several units of time, the one with the longest unit."""
     if not key.synonyms or key.name in _NO_DEFAULT:
         return ()
     synonym = key.synonyms[-1]
@@ -161,7 +161,7 @@ def _one(name: str, text: str, source: Source, key: Key | None = None) -> Mappin
 
 
 def incremental_alter_configs(request: Request, context: Context) -> None:
-    """Changes some configs, and keeps the others."""
+    """Changes the given configs, and keeps the others."""
     _alter(request, context, lambda own, asked: _incremental(own, asked.configs))
 
 
@@ -196,7 +196,9 @@ def _incremental(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
 def _changed_list(own: Mapping[str, str], change: Any) -> str:
     key = TOPIC_KEYS.get(change.name)
     if key is None or _TYPES[key.kind.name] != _LIST:
-        raise InvalidConfigError(f"{change.name} is no list: set it, in place of adding to it or taking from it")
+        raise InvalidConfigError(
+            f"{change.name} is not a list: set it instead of appending to it or subtracting from it"
+        )
     before = own.get(change.name, key.kind.render(key.default)).split(",")
     given = change.value.split(",")
     if change.config_operation == Operation.APPEND:
@@ -249,7 +251,7 @@ def _apply(
     *,
     is_dry: bool,
 ) -> None:
-    """Changes configs; logs that are open are opened again, so that they get them."""
+    """Changes configs, and opens the topic's open logs again with the new values."""
     if asked.resource_type == Resource.TOPIC:
         own = manager.topic(asked.resource_name).configs
         alter_topic_configs(manager, asked.resource_name, changes_of(own, asked), dry_run=is_dry)
@@ -263,7 +265,7 @@ def _apply(
 
 
 def _check_broker(context: Context, asked: Any) -> None:
-    """Raises RequestError for anything but a living node, or all nodes; their settings are the directory's.
+    """Raises RequestError unless the resource is a live node, or all nodes, which share the directory's settings.
 
     The codes are those of Kafka's controller (``ConfigResourceExistenceChecker``).
     """
@@ -275,14 +277,19 @@ def _check_broker(context: Context, asked: Any) -> None:
     if name == "":
         return
     if not (name.isascii() and name.isdigit()):
-        raise RequestError(ErrorCode.invalid_request, f"a node has a number, or no name for all nodes; not {name!r}")
+        raise RequestError(
+            ErrorCode.invalid_request,
+            f"the name of a broker resource must be a node's number, or empty for all nodes; not {name!r}",
+        )
     nodes = [str(node) for node in sorted(context.cluster.view.nodes)]
     if name not in nodes:
-        raise RequestError(ErrorCode.broker_id_not_registered, f"there is no node {name}, but {', '.join(nodes)}")
+        raise RequestError(
+            ErrorCode.broker_id_not_registered, f"there is no node {name}; live nodes: {', '.join(nodes)}"
+        )
 
 
 def _check_this_broker(context: Context, asked: Any) -> None:
-    """As :meth:`_check_broker`, and another node is refused: only itself knows with which settings it was started."""
+    """Like :meth:`_check_broker`, but refuses other nodes: only a node itself knows its settings."""
     _check_broker(context, asked)
     own = context.config.node_id
     if asked.resource_name not in ("", str(own)):

@@ -1,4 +1,4 @@
-"""Fetch: answers at once if there is enough, and waits for more otherwise."""
+"""Fetch: answers at once if there is enough data, and waits for more otherwise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept f
 
 
 class _BehindError(Exception):
-    """A client has read what this node does not know of yet."""
+    """A client asks for an offset above the log end that this node knows so far."""
 
     def __init__(self, led: LedPartition) -> None:
         self.led = led
@@ -74,7 +74,7 @@ class _Fetching:
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
 
     def look(self) -> None:
-        """Answers if it is time, else waits."""
+        """Answers if there is enough to send or the time is over, else waits."""
         if self._is_done or self._is_reading:
             return
         for led in self._waits_on:
@@ -87,7 +87,7 @@ class _Fetching:
             self._try_read()()
 
     def _try_read(self) -> Callable[[], None]:
-        """Reads; returns what to do next, in the thread of the connection."""
+        """Reads; returns a function with the next step, to be called in the thread of the connection."""
         try:
             return partial(self._take, self._read())
         except NotOpenError as error:  # its log was closed while this waited
@@ -102,7 +102,7 @@ class _Fetching:
         self._context.partitions.open_then(partitions, self._wake)
 
     def _take(self, answers: Sequence[Fetched[Part]]) -> None:
-        """Answers with what was read if it is time, else waits."""
+        """Answers with what was read if that is enough or the time is over, else waits."""
         self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
@@ -136,7 +136,7 @@ class _Fetching:
             self._waits_on.append(led)
 
     def _catch_up(self, led: LedPartition) -> None:
-        """Looks again when it is known what others appended, such as the leader before this node."""
+        """Reads what other processes appended, such as the previous leader, then tries the fetch again."""
         self._is_reading = False
         self._request.exchange.park()
 
@@ -202,7 +202,7 @@ class _Fetching:
 
 
 def _release(answers: Sequence[Fetched[Part]]) -> None:
-    """Ends the use of what was found, since it is not sent."""
+    """Releases files that were found but will not be sent."""
     for each in answers:
         if each.records is not None:
             release(each.records)

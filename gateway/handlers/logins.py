@@ -1,7 +1,7 @@
 """Logins: SaslHandshake, SaslAuthenticate, and the frames without headers that follow an old SaslHandshake.
 
 A client that cannot prove who it is gets Kafka's answer after a while, and its connection is closed. Passwords are
-checked in a thread of their own, since that takes milliseconds on purpose. Nothing of a token is ever logged.
+checked in a separate thread, because a check takes milliseconds on purpose. No part of a token is logged.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_login(request: Request) -> None:
-    """Raises MalformedRequestError for a request that must not come before the client has logged in."""
+    """Raises MalformedRequestError if the client must log in before it may send this request."""
     session = request.session
     if session.stage is not Stage.DONE and request.key not in _BEFORE_LOGIN.get(session.stage, ()):
-        raise MalformedRequestError(f"a request of kind {request.key} before a login")
+        raise MalformedRequestError(f"a request of kind {request.key} came before a login")
 
 
 def sasl_handshake(request: Request, context: Context) -> Mapping[str, Any] | None:
@@ -45,7 +45,7 @@ def sasl_handshake(request: Request, context: Context) -> Mapping[str, Any] | No
 
 
 def sasl_authenticate(request: Request, context: Context) -> Mapping[str, Any] | None:
-    """Takes a token of the client, and answers with the next one of ours."""
+    """Takes a token of the client, and answers with the server's next token."""
     session, exchange = request.session, request.exchange
     if session.stage is Stage.DONE:
         message = "SaslAuthenticate request received after successful authentication"
@@ -68,7 +68,7 @@ def sasl_authenticate(request: Request, context: Context) -> Mapping[str, Any] |
 
 
 def take_raw_token(exchange: Exchange, context: Context) -> None:
-    """Takes a token that is a whole frame, and answers with one; a client that is refused learns it by the close."""
+    """Takes a token that is a whole frame, and answers with one; if the login fails, closes the connection."""
     session: Session = exchange.connection.session
 
     def answer(token: bytes) -> None:

@@ -20,7 +20,7 @@ IDS_FROM = 12  # the first version in which topics may be asked for by id
 
 
 def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
-    """Answers with the topics that are asked for, or all; null means all, and so does an empty list in version 0."""
+    """Answers with the topics asked for; null means all topics, and so does an empty list in version 0."""
     body = request.body
     asked: Sequence[Any] | None = body.topics
     if asked is None or (request.version == 0 and not asked):

@@ -23,7 +23,7 @@ Led = Mapping[TopicPartition, LedPartition | Exception]
 
 
 def list_offsets(request: Request, context: Context) -> None:
-    """Answers with the offsets of times, after reading what other processes appended."""
+    """Answers with the offsets for timestamps, after reading what other processes appended."""
     led = context.partitions.led(
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
@@ -42,10 +42,10 @@ def list_offsets(request: Request, context: Context) -> None:
 
 
 def _after_catching_up(context: Context, led: Led, then: Callable[[Led], None]) -> None:
-    """Calls ``then`` when what others appended to the partitions is synced and shown, with the partitions.
+    """Reads, syncs and shows what others appended to the partitions, then calls ``then`` with the partitions.
 
-    In place of one that could not be read, there is the error: an answer without what an earlier leader has shown would
-    let clients believe that the log was cut.
+    A partition that could not be read is replaced by its error: without the records that an earlier leader has shown,
+    the answer would make clients believe that the log was truncated.
     """
     opened = {name: each for name, each in led.items() if isinstance(each, LedPartition)}
     behind = {name: each for name, each in opened.items() if each.is_behind or each.is_unsynced}
@@ -102,7 +102,7 @@ def _partition(
 
 
 def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManager | None) -> tuple[int, int, int]:
-    """Returns offset, time and leader epoch of what a client looks for; -1 if there is no such record."""
+    """Returns offset, timestamp and leader epoch of the record asked for; -1 for each if there is none."""
     if time == LATEST:
         return led.end_offset(isolation), NO_TIMESTAMP, led.leader_epoch
     if time in (EARLIEST, EARLIEST_LOCAL):
@@ -111,7 +111,7 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
     if time == LATEST_TIERED:
         return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
     if manager is None or (time < 0 and time != MAX_TIMESTAMP):
-        raise RequestError(ErrorCode.invalid_request, f"there is no time {time}")
+        raise RequestError(ErrorCode.invalid_request, f"unknown special timestamp {time}")
     with manager.open_reader(led.topic, led.partition) as reader:
         found = (
             reader.offset_of_max_timestamp() if time == MAX_TIMESTAMP else reader.offset_for_timestamp(time, isolation)
@@ -122,9 +122,9 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
 
 
 def offset_for_leader_epoch(request: Request, context: Context) -> None:
-    """Answers with the end offsets of leader epochs, by which consumers find out that a log was cut.
+    """Answers with the end offsets of leader epochs, from which consumers see that a log was truncated.
 
-    First reads what others appended, as an earlier leader did.
+    First reads what others appended, such as an earlier leader.
     """
     led = context.partitions.led(
         {TopicPartition(t.topic, p.partition) for t in request.body.topics for p in t.partitions}

@@ -41,7 +41,10 @@ ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broke
 
 
 def produce(request: Request, context: Context) -> None:
-    """Answers when every partition's batch is synced or refused; with acks 0 not at all, and closes on an error."""
+    """Answers when every batch is synced or refused.
+
+    With acks 0, sends no answer, and closes the connection on an error.
+    """
     asked = parse_produce(request.exchange.frame, request.body_at, request.version)
     wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
     producing = _Producing(request, context, asked, context.partitions.led(wanted))
@@ -56,8 +59,8 @@ def produce(request: Request, context: Context) -> None:
 class _Producing:
     """One Produce request in progress.
 
-    It does not refer to the function that collects its answers, which refers to it: without a cycle, its batches are
-    freed at once.
+    The function that collects its answers refers to it, so it must not refer to that function: without a reference
+    cycle, batches are freed at once.
     """
 
     def __init__(
@@ -71,12 +74,15 @@ class _Producing:
         self._refused_by = ErrorCode.none
 
     def start_soon(self, refused_by: ErrorCode) -> None:
-        """Starts in the thread of the connection; ``refused_by``: why no transactional batch may be appended."""
+        """Calls :meth:`start` in the thread of the connection.
+
+        ``refused_by``: the error for all transactional batches, if any.
+        """
         self._refused_by = refused_by
         self._request.exchange.processor.call_soon(self.start)
 
     def start(self) -> None:
-        """Checks the batches and has them appended; in another thread while checking them takes long."""
+        """Checks the batches and passes them to the appender; in another thread if the checks take long."""
         if are_being_compiled():
             self._request.exchange.hold_others()  # a later one, checked here, must not be appended first
             self._context.cold.submit(self._request.or_fail(_Producing._start), self)
@@ -95,7 +101,7 @@ class _Producing:
                 self._context.appender.append(job)
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
-        """Returns the append of a batch. Raises the error for the client's answer."""
+        """Checks a batch and returns its append. Raises the error for the client's answer."""
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
         check_topic(self._request, self._context, Operation.WRITE, each.topic)
@@ -103,9 +109,7 @@ class _Producing:
         if isinstance(led, Exception):
             raise led
         if each.topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT:
-            raise RequestError(
-                ErrorCode.invalid_topic_exception, f"records of {each.topic} are written by coordinators"
-            )
+            raise RequestError(ErrorCode.invalid_topic_exception, f"only coordinators may write to {each.topic}")
         records = memoryview(b"") if each.records is None else each.records
         head = check_batch_set(records, self._request.version)
         batch, done = check_batch(records, led.config), partial(self._on_appended, answered, each, led)

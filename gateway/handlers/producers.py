@@ -15,7 +15,7 @@ from .transactions import init_transactions
 
 
 def init_producer_id(request: Request, context: Context) -> None:
-    """Answers with a new producer id, by which the producer's repeated batches are recognised."""
+    """Answers with a new producer id, by which repeated batches of the producer are recognised."""
     if request.body.transactional_id is not None:
         init_transactions(request, context)
         return
@@ -27,7 +27,7 @@ def init_producer_id(request: Request, context: Context) -> None:
 
 
 def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
-    """Answers with the producers that partitions know."""
+    """Answers with the active producers of partitions."""
     topics, now_ms = request.body.topics, context.clock.now_ms()
     led = context.partitions.led(
         {TopicPartition(each.name, number) for each in topics for number in each.partition_indexes}

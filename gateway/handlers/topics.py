@@ -33,18 +33,21 @@ PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``Quor
 
 
 def create_topics(request: Request, context: Context) -> None:
-    """Creates topics; with ``validate_only`` only checks whether it could."""
+    """Creates topics; with ``validate_only`` only checks whether they could be created."""
     worker = _worker(context, _count(request.body.topics, context.config.num_partitions))
     worker.answer(request, lambda manager: {"topics": _create_all(manager, request, context)})
 
 
 def _worker(context: Context, partitions: int) -> ManagerWorker:
-    """Returns the thread that creates so many partitions: other administrators do not wait for many."""
+    """Returns the worker for this number of partitions.
+
+    Large requests have their own, so others need not wait for them.
+    """
     return context.admin if partitions <= FEW_MAX else context.creations
 
 
 def _count(topics: Sequence[Any], default: int = 1) -> int:
-    """Returns how many partitions new topics have; ``default``: of one whose creator does not say."""
+    """Returns the total number of partitions of new topics; ``default``: for a topic whose creator gives no number."""
     return sum(max(each.num_partitions, len(each.assignments), 0) or default for each in topics)
 
 
@@ -62,7 +65,7 @@ def _create_all(manager: LogManager, request: Request, context: Context) -> Sequ
 def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, is_twice: bool) -> Mapping[str, Any]:
     try:
         if is_twice:
-            raise RequestError(ErrorCode.invalid_request, "the request has the topic more than once")
+            raise RequestError(ErrorCode.invalid_request, "the request names the topic more than once")
         partitions, configs = _checked(manager, context, asked)
         topic_id = None
         if not is_dry:
@@ -98,14 +101,14 @@ def _too_many() -> RequestError:
 
 
 def _create_code(name: str, error: Exception) -> ErrorCode:
-    """Returns the code: a topic whose name differs only in ``.`` and ``_`` has another than a topic of the name."""
+    """Returns the code: it differs for a topic of this name, and for one whose name differs only in ``.`` and ``_``."""
     if isinstance(error, TopicExistsError) and f"topic {name!r} exists" not in str(error):
         return ErrorCode.invalid_topic_exception
     return code_of(error)
 
 
 def _checked(manager: LogManager, context: Context, asked: Any) -> tuple[int, Mapping[str, str]]:
-    """Returns the number of partitions and the configs of a topic that may be created. Raises what refuses it."""
+    """Returns the number of partitions and the configs of a new topic. Raises an error if it may not be created."""
     if not is_legal(asked.name):
         raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {asked.name!r}")
     clash = [name for name in context.topics.all() if name.replace(".", "_") == asked.name.replace(".", "_")]
@@ -113,7 +116,7 @@ def _checked(manager: LogManager, context: Context, asked: Any) -> tuple[int, Ma
         raise TopicExistsError(f"topic {clash[0]!r} exists, so {asked.name!r} cannot be created")
     configs = {each.name: each.value for each in asked.configs}
     if any(value is None for value in configs.values()):
-        raise InvalidConfigError("a config has no value: leave it out for its default")
+        raise InvalidConfigError("a config has no value: leave the config out to use its default")
     LogConfig.from_mapping(configs, broker=manager.broker_settings())
     return _partitions(context, asked), configs
 
@@ -122,9 +125,13 @@ def _partitions(context: Context, asked: Any) -> int:
     """Returns how many partitions a new topic gets."""
     if asked.assignments:
         if asked.num_partitions != DEFAULT or asked.replication_factor != DEFAULT:
-            raise RequestError(ErrorCode.invalid_request, "give assignments, or numbers of partitions and replicas")
+            raise RequestError(
+                ErrorCode.invalid_request, "give either assignments or the numbers of partitions and replicas"
+            )
         if sorted(each.partition_index for each in asked.assignments) != list(range(len(asked.assignments))):
-            raise RequestError(ErrorCode.invalid_replica_assignment, "partitions must count from 0 on without a gap")
+            raise RequestError(
+                ErrorCode.invalid_replica_assignment, "the assigned partitions must be numbered from 0 without a gap"
+            )
         given = [(each.partition_index, each.broker_ids) for each in asked.assignments]
         check_replicas(context.cluster, asked.name, given)
         return len(asked.assignments)
@@ -142,7 +149,7 @@ def _partitions(context: Context, asked: Any) -> int:
 
 
 def delete_topics(request: Request, context: Context) -> None:
-    """Deletes topics, after their logs were closed here."""
+    """Closes the logs of topics, then deletes the topics."""
     asked = _named(request, context)
     known = [topic for _, topic in asked if topic is not None and topic.name not in INTERNAL_TOPICS]
     known = known if context.config.delete_topic_enable else []
@@ -154,7 +161,7 @@ def delete_topics(request: Request, context: Context) -> None:
 
 
 def _named(request: Request, context: Context) -> list[tuple[Mapping[str, Any], TopicInfo | None]]:
-    """Returns, for each topic of the request, what it is called there, and the topic; None: there is none."""
+    """Returns, for each topic of the request, its name or id as given, and the topic, or None if it does not exist."""
     body, topics = request.body, context.topics
     if request.version < 6:
         return [({"name": name}, topics.find(name)) for name in body.topic_names]
@@ -238,7 +245,7 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
 
 
 def delete_records(request: Request, context: Context) -> None:
-    """Raises log start offsets."""
+    """Deletes records by raising log start offsets."""
     body = request.body
     led = context.partitions.led({TopicPartition(t.name, p.partition_index) for t in body.topics for p in t.partitions})
 

@@ -1,7 +1,7 @@
 """What the gateway of 0.7 does for each request, and the bytes of its answer (KafkaRequestHandlers of 0.7.2).
 
 An answer is its length (int32, of what follows), an error code (int16) and a body. A produce request has no answer,
-whatever happens. A request that 0.7.2 closes the connection for raises an error here.
+whatever happens. If 0.7.2 would close the connection, an error is raised here.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """The parts of an answer; none: there is none."""
+    """The parts of an answer; an empty sequence if the request has no answer."""
 
     parts: Sequence[Part]
     is_last: bool = False  # the connection is closed after it
 
 
 class MessageSet(NamedTuple):
-    """The answer to a fetch, or a part of that to a multi-fetch."""
+    """The answer to a fetch, or one part of the answer to a multi-fetch."""
 
     error: int
     length: int  # bytes of the set; below 0 for a fetch of a negative size, which 0.7.2 cannot send
@@ -52,7 +52,7 @@ class Answers:
         self._logs = logs
 
     def answer(self, frame: bytearray) -> Answer:
-        """Carries out a request. Raises MalformedFrameError or LogStoreError if its connection is to be closed."""
+        """Carries out a request. Raises MalformedFrameError or LogStoreError if the connection must be closed."""
         reader = FrameReader(frame)
         match reader.key():
             case Key.PRODUCE:
@@ -67,7 +67,10 @@ class Answers:
                 return self._offsets(reader.offsets())
 
     def _produce(self, sets: Sequence[Produce]) -> Answer:
-        """Appends sets in order; one with a message that is too large is dropped, any other fault ends the request."""
+        """Appends message sets in order.
+
+        Drops a set with a message that is too large; any other error ends the request.
+        """
         for topic, partition, message_set in sets:
             chosen = self._logs.any_partition(topic) if partition == RANDOM_PARTITION else partition
             try:
@@ -90,7 +93,7 @@ class Answers:
         except UnknownTopicOrPartitionError:
             return MessageSet(Code.WRONG_PARTITION, 0)
         except (InvalidTopicError, OSError) as error:
-            logger.warning("a fetch from %s-%d: %s", asked.topic, asked.partition, error)
+            logger.warning("a fetch from %s-%d failed: %s", asked.topic, asked.partition, error)
             return MessageSet(Code.UNKNOWN, 0)
         return MessageSet(
             Code.NONE, chunk.length, FileSlice(held.descriptor, chunk.position, chunk.length, held.release)
@@ -117,7 +120,7 @@ class Answers:
 
 
 def _sent(sets: Sequence[MessageSet]) -> Answer:
-    """Returns the parts of sets up to one of a negative length, after whose head 0.7.2 closes the connection."""
+    """Returns the parts to send: up to the header of a set of negative length, where 0.7.2 closes the connection."""
     parts: list[Part] = []
     for number, each in enumerate(sets):
         parts.append(each.head)

@@ -40,11 +40,11 @@ class PositionGatewayConfig:
     broker_id: int = _key("brokerid", INT, 0, Between(0),
         "The id of this broker in ZooKeeper; each has its own.")
     zk_connect: str = _key("zk.connect", STRING, "", ANYTHING,
-        "The ZooKeeper in which the broker and its topics are registered, such as h1:2181,h2:2181/chroot; empty: none.")
+        "The ZooKeeper that lists the broker and its topics, such as h1:2181,h2:2181/chroot; empty: none.")
     zk_session_timeout_ms: int = _key("zk.sessiontimeout.ms", INT, 6000, Between(1),
-        "How long a broker that ZooKeeper does not hear of is still there.")
+        "ZooKeeper removes a broker that it has not heard from for this long.")
     threads: int = _key("num.threads", INT, os.cpu_count() or 1, Between(1),
-        "Threads that serve connections; default: one a processor.")
+        "Threads that serve connections; default: one per processor.")
     request_bytes_max: int = _key("max.socket.request.bytes", INT, 100 << 20, Between(1),
         "The largest request; the connection of a larger one is closed.")
     send_buffer_bytes: int = _key("socket.send.buffer", INT, 102_400, ANYTHING,
@@ -67,7 +67,7 @@ class PositionGatewayConfig:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
-        """Returns the config for settings by Kafka's names, those of the logs too.
+        """Returns the config for settings by Kafka's names, including those of the logs.
 
         Raises InvalidConfigError for a bad value and for an unknown name, with the most similar known one.
         """

@@ -26,9 +26,9 @@ class Registrations:
         self._topics: set[str] = set()
 
     def look(self, wait_s: float = 0.0) -> None:
-        """Registers the broker, again after its session has expired, and topics that have come since the last look.
+        """Registers the broker if it has no session or a new one, and the topics that are new since the last call.
 
-        Raises as :meth:`Registration.make`.
+        Waits up to ``wait_s`` seconds and raises errors like :meth:`Registration.make`.
         """
         session = self._registry.session
         if session != self._session:

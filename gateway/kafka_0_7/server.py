@@ -36,7 +36,7 @@ class PositionGateway:
     def __init__(
         self, log_dir: str, config: PositionGatewayConfig | None = None, *, clock: Clock | None = None
     ) -> None:
-        """Opens and listens to nothing yet; ``log_dir`` is created if missing."""
+        """Opens nothing before :meth:`start`, which also creates ``log_dir`` if it is missing."""
         self.config = config or PositionGatewayConfig()
         self._log_dir, self._clock = log_dir, clock
         self._stopping = ExitStack()
@@ -44,7 +44,7 @@ class PositionGateway:
         self.registry: Registry | None = None  # after the start, if the settings name a ZooKeeper
 
     def start(self) -> None:
-        """Opens the logs, which recovers them if they were not closed in order, and listens.
+        """Opens the logs, recovers those that were not closed cleanly, and listens.
 
         Raises what :class:`PositionLogDirectory` raises, and OSError if the address is taken.
         """
@@ -87,14 +87,14 @@ class PositionGateway:
         ]
 
     def _start_upkeep(self, starting: ExitStack) -> None:
-        """Starts the threads that sync logs and delete files when it is time."""
+        """Starts the threads that sync logs and delete old files at intervals."""
         settings = self.config.logs
         _started(starting, "gateway-flusher").repeat(settings.flush_check_ms / 1000, self._logs.sync_due)
         clean_s = settings.cleanup_interval_mins * 60.0
         _started(starting, "gateway-cleaner").repeat(clean_s, self._clean, first_s=FIRST_CLEANUP_S)
 
     def _registrations(self, starting: ExitStack) -> Registrations | None:
-        """Begins a session in the ZooKeeper that the settings name; None if they name none."""
+        """Begins a session in the ZooKeeper of the settings; returns None if they name no ZooKeeper."""
         if not self.config.zk_connect:
             return None
         registry = open_registry(
@@ -106,7 +106,7 @@ class PositionGateway:
 
     def _clean(self) -> None:
         for path in self._logs.retain():
-            logger.info("%s is deleted by retention", path)
+            logger.info("%s was deleted by retention", path)
 
     def _serve(self, exchange: Exchange) -> None:
         try:
@@ -122,9 +122,9 @@ class PositionGateway:
             exchange.answer(answer.parts)
 
     def stop(self) -> None:
-        """Answers what was read, syncs and closes the logs, and ends the threads.
+        """Answers the requests that were read, syncs and closes the logs, and ends the threads.
 
-        Raises StorageError if a sync fails, now or earlier.
+        Raises StorageError if a sync fails or has failed earlier.
         """
         self._stopping.close()
 

@@ -1,7 +1,8 @@
 """Sockets: an acceptor for each listener, processor threads with their connections, frames in and answers out.
 
-Knows frames, not requests: an :class:`Exchange` is a frame and the place of its answer, and what serves it is given to
-:class:`Processor`. Answers leave in the order of the frames, whichever thread gives them.
+This room knows frames, not requests: an :class:`Exchange` is a frame with its pending answer, and :class:`Processor`
+calls the function it was created with to serve it. Answers are sent in the order of the frames, whichever thread gives
+them.
 """
 
 from __future__ import annotations

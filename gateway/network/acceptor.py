@@ -21,7 +21,7 @@ class Acceptor:
     def __init__(
         self, listener: socket.socket, terms: Terms, processors: Sequence[Processor], *, connections_max: int
     ) -> None:
-        """``listener``: bound and listening; it is closed by :meth:`stop`. ``connections_max``: of all listeners."""
+        """``listener``: listening already; :meth:`stop` closes it. ``connections_max``: limit for all listeners."""
         self._listener, self._terms = listener, terms
         self._processors = processors
         self._connections_max = connections_max
@@ -50,7 +50,7 @@ class Acceptor:
                 self._stopped.wait(RETRY_S)
                 continue
             if sum(each.connections for each in self._processors) >= self._connections_max:
-                logger.warning("%s: closed, since there are max.connections already", address[0])
+                logger.warning("%s: closed, because the limit max.connections is reached", address[0])
                 client.close()
                 continue
             client.setblocking(False)
@@ -59,7 +59,7 @@ class Acceptor:
 
 
 def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:
-    """Returns a socket that listens; the sizes of buffers, -1 for the system's, pass to its connections.
+    """Returns a listening socket. Its connections have its buffer sizes, in bytes; -1: the system's default.
 
     Raises OSError if the address is taken.
     """

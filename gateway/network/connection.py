@@ -1,8 +1,8 @@
-"""Connection: one client's socket: frames in, answers out in the order of the frames.
+"""Connection: one client's socket; reads frames, and sends answers in the order of the frames.
 
-A request is served when those before it were answered and sent, as a broker does. Produce requests are the exception:
-several of one connection are in progress together, so that they share a sync. While a request waits, the socket is not
-read, so a client that does not read its answers takes the memory of one of them.
+As on a broker, a request is served after the answers to earlier ones were sent. Produce requests are the exception:
+several of one connection may be in progress together, so they can share a sync. While a request waits, the socket is
+not read, so a client that does not read its answers takes the memory of only one of them.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Connection:
 
     @property
     def owes(self) -> bool:
-        """Whether the client is to get an answer to what was read."""
+        """Whether the client waits for an answer to a request that was read."""
         return self.is_busy or self._waiting is not None
 
     def trust(self) -> None:
-        """Lets the client send larger requests, after it has logged in. Only between two frames."""
+        """Raises the request limit after the client has logged in. Only between two frames."""
         self._reader = FrameReader(self.processor.limits.request_bytes_max, admit=self._admit)
 
     @property
@@ -72,13 +72,13 @@ class Connection:
 
     @property
     def local_host(self) -> str:
-        """The address of ours that the client connected to."""
+        """The server's address that the client connected to."""
         return str(self.socket.getsockname()[0])
 
     # In
 
     def on_readable(self) -> None:
-        """Serves what has arrived; closes the connection if the client has, or sends what cannot be a frame."""
+        """Serves what has arrived. Closes the connection if the client closed it or sent an invalid frame."""
         self.last_active_s = self.processor.now_s()
         try:
             for _ in range(FRAMES_A_TURN):
@@ -103,13 +103,13 @@ class Connection:
 
     @property
     def may_read(self) -> bool:
-        """Whether the socket is to be read: nothing that was read before waits."""
+        """Whether the socket may be read: no request that was read is waiting to be served."""
         waits = self._waiting is not None or self._reader.waits_for_room
         return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
 
     @property
     def is_amid_large(self) -> bool:
-        """Whether it holds memory for a larger request that has not arrived as a whole."""
+        """Whether it holds memory for a large request of which only a part has arrived."""
         return bool(self._reader.held)
 
     def _admit(self, size: int) -> bool:
@@ -122,7 +122,7 @@ class Connection:
             self._read_on()
 
     def _read_on(self) -> None:
-        """Reads what TLS has decrypted already, after the other connections of the thread had their turn."""
+        """Schedules a read of data that TLS has already decrypted, after the turn of the thread's other connections."""
         if self._tls is not None and self.may_read and not self._reads_on and self._tls.has_read_ahead:
             self._reads_on = True
             self.processor.call_soon(self._go_on_reading)
@@ -133,7 +133,7 @@ class Connection:
             self.on_readable()
 
     def _serve_waiting(self) -> None:
-        """Serves the frame that waits, if it may be served now; otherwise its answer's turn calls this again."""
+        """Serves the waiting frame, if it may be served now; otherwise this is called again later."""
         if self._waiting is None or self.is_closed:
             return
         frame, overlaps = self._waiting
@@ -163,7 +163,7 @@ class Connection:
     # Out
 
     def flush(self) -> None:
-        """Sends the answers whose turn it is, as far as the socket takes them; then serves the frame that waits."""
+        """Sends the answers whose turn it is, as far as the socket accepts them; then serves the waiting frame."""
         if self.is_closed:
             return
         while self._exchanges and self._exchanges[0].parts is not None:
@@ -173,7 +173,7 @@ class Connection:
         self.on_writable()
 
     def on_writable(self) -> None:
-        """Sends what the socket takes."""
+        """Sends as much as the socket accepts."""
         if self._tls is not None and self._tls.wants_to_write:  # its handshake does
             self.on_readable()
         try:
@@ -192,7 +192,7 @@ class Connection:
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether bytes wait for the socket."""
+        """Whether bytes are waiting to be sent."""
         return bool(self._outbound) or (self._tls is not None and self._tls.wants_to_write)
 
     def _send_some(self) -> None:

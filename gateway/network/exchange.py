@@ -1,4 +1,4 @@
-"""Exchange: a frame, and the place of its answer among those of its connection."""
+"""Exchange: a frame and its pending answer, which keeps its turn among the answers of the connection."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """A request on its way. Any thread may answer it, once; the answer leaves when those before it have left."""
+    """A request in progress. Any thread may answer it, once; the answer is sent after all earlier ones."""
 
     __slots__ = ("_has_place", "_held", "connection", "frame", "is_last", "overlaps", "parts")
 
     def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool, held: int = 0) -> None:
-        """``held``: the bytes that the frame has taken of the memory for larger requests."""
+        """``held``: the bytes that the frame uses of the memory for large requests (``queued.max.request.bytes``)."""
         self.connection = connection
         self.frame = frame  # without its length
         self.overlaps = overlaps  # whether requests of this kind may be in progress together
@@ -34,11 +34,11 @@ class Exchange:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the server stops, so that nothing should wait any longer."""
+        """Whether the server is stopping; then no request should wait any longer."""
         return self.processor.is_stopping
 
     def answer(self, parts: Sequence[Part]) -> None:
-        """Gives the answer, with its length; no parts: the client wants none."""
+        """Gives the answer; its length is put before it. No parts: the client expects no answer."""
         self.parts = parts
         self._end()
         self.processor.call(self._deliver)
@@ -56,22 +56,22 @@ class Exchange:
             self.connection.flush()
 
     def drop(self) -> None:
-        """Lets go the files of an answer that is not sent. Only for the thread of the connection."""
+        """Releases the files of an answer that will not be sent. Only for the thread of the connection."""
         parts, self.parts = self.parts or (), ()
         for part in parts:
             release(part)
 
     def hold_others(self) -> None:
-        """Lets no later request of the connection begin before this one is answered. Only in its thread."""
+        """Keeps later requests of the connection from starting before this one is answered. Only in its thread."""
         self.overlaps = False
 
     def close(self) -> None:
-        """Closes the connection instead of an answer."""
+        """Closes the connection instead of answering."""
         self._end()
         self.processor.call(self.connection.close)
 
     def park(self) -> None:
-        """Gives back the place among the requests in progress, for one that waits for others, perhaps for long."""
+        """Stops counting this request in ``queued.max.requests``, because it may wait long for other requests."""
         if self._has_place:
             self._has_place = False
             self.connection.quota.give()

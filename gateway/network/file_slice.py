@@ -1,4 +1,4 @@
-"""FileSlice: bytes of a file that go to a socket without a copy through this process (sendfile), unless by TLS."""
+"""FileSlice: bytes of a file that are sent without a copy through this process (sendfile), except over TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class FileSlice:
-    """``length`` bytes of an open file from ``position`` on. ``release`` is called when they were sent or dropped."""
+    """``length`` bytes of an open file from ``position`` on. ``release`` is called after they were sent or dropped."""
 
     descriptor: int
     position: int
@@ -27,7 +27,7 @@ class FileSlice:
         return self.length
 
     def send(self, connection: socket.socket | TlsSocket) -> int:
-        """Sends what the socket takes now; returns how many bytes. Raises OSError if the file became shorter."""
+        """Sends what the socket accepts now; returns the number of bytes. Raises OSError if the file became shorter."""
         if isinstance(connection, TlsSocket):
             data = os.pread(self.descriptor, min(self.length, CHUNK_BYTES), self.position)
             sent = connection.sendmsg([data]) if data else 0
@@ -46,6 +46,6 @@ Part = bytes | bytearray | memoryview | FileSlice  # of an answer
 
 
 def release(part: Part) -> None:
-    """Ends the use of a part that was sent, or will not be sent."""
+    """Releases a part that was sent, or will not be sent."""
     if isinstance(part, FileSlice):
         part.release()

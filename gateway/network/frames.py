@@ -10,7 +10,7 @@ FIRST_BYTES = 64 << 10  # taken for a frame at once; more is taken only as bytes
 
 
 class FrameError(Exception):
-    """A frame that cannot be right: its connection is closed."""
+    """An invalid frame; its connection is closed."""
 
 
 class Source(Protocol):
@@ -20,7 +20,7 @@ class Source(Protocol):
 
 
 class FrameReader:
-    """Reads the frames of a connection. Takes memory for bytes that arrived, not for those that a length claims."""
+    """Reads the frames of a connection. Allocates memory only for bytes that arrived, not for a stated length."""
 
     def __init__(
         self,
@@ -29,7 +29,10 @@ class FrameReader:
         *,
         admit: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """``setting``: what the limit is called. ``admit``: whether a larger frame may be read now."""
+        """``setting``: the limit's name, for errors.
+
+        ``admit`` returns whether a large frame of this size may be read now.
+        """
         self._max_bytes, self._setting = max_bytes, setting
         self._admit = admit
         self.held = 0  # bytes that were admitted for the frame that is being read, or was read last
@@ -40,7 +43,7 @@ class FrameReader:
         self._have = 0  # bytes read of the length or of the frame
 
     def read(self, source: Source) -> bytearray | None:
-        """Reads from ``source`` until a frame is whole, and returns it; None: the source has no more bytes now.
+        """Reads from ``source`` until a frame is complete, and returns it; None if the source has no more bytes now.
 
         Raises EOFError if the source has ended, and FrameError for a length below 0 or above the limit.
         """
@@ -62,13 +65,15 @@ class FrameReader:
             return
         self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
         if not 0 <= self._size <= self._max_bytes:
-            raise FrameError(f"a request of {self._size} bytes, but {self._setting} is {self._max_bytes}")
+            raise FrameError(
+                f"a request states a length of {self._size} bytes, but {self._setting} is {self._max_bytes}"
+            )
         self.go_on()
         if self.waits_for_room:
             raise BlockingIOError
 
     def go_on(self) -> None:
-        """Begins to read the frame whose length was read, if it is small or admitted."""
+        """Starts reading the frame whose length was read, if it is small or admitted."""
         is_large = self._size > FIRST_BYTES
         self.waits_for_room = is_large and not self._admit(self._size)
         if not self.waits_for_room:

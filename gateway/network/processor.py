@@ -37,7 +37,7 @@ class Limits(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a listener asks of its connections."""
+    """The security and the limits of a listener's connections."""
 
     listener: str  # its name
     tls: ssl.SSLContext | None = None  # None: bytes are sent as they are
@@ -45,7 +45,10 @@ class Terms(NamedTuple):
 
 
 class Processor:
-    """Runs some of the connections in one thread, by a selector. Methods are for that thread, unless they say so."""
+    """Serves some of the connections in one thread, with a selector.
+
+    Methods are for that thread unless noted otherwise.
+    """
 
     def __init__(self, name: str, serve: Serve, may_overlap: Callable[[bytearray], bool], limits: Limits) -> None:
         self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
@@ -90,27 +93,27 @@ class Processor:
         self.call_soon(lambda: self._adopt(client, host, terms))
 
     def stop(self) -> None:
-        """Reads no more requests, sends the answers that are owed, and ends the thread. For any thread."""
+        """Stops reading requests, sends the pending answers, and ends the thread. For any thread."""
         self.call_soon(self._begin_stop)
         self._thread.join()
 
     @property
     def connections(self) -> int:
-        """How many connections it has. For any thread."""
+        """The number of connections. For any thread."""
         return len(self._events)
 
     # In its thread
 
     def now_s(self) -> float:
-        """Returns a time that only ever grows."""
+        """Returns the monotonic clock, in seconds."""
         return time.monotonic()
 
     def call_later(self, delay_s: float, task: Callable[[], None]) -> None:
-        """Calls ``task`` after ``delay_s``, or earlier if the processor stops."""
+        """Calls ``task`` after ``delay_s`` seconds, or earlier if the processor stops."""
         heapq.heappush(self._timers, (self.now_s() + delay_s, next(self._numbers), task))
 
     def watch(self, connection: Connection) -> None:
-        """Watches a connection for what it now waits for."""
+        """Registers a connection in the selector for reading or writing, as it needs now."""
         wanted = (selectors.EVENT_READ if connection.may_read else 0) | (
             selectors.EVENT_WRITE if connection.wants_to_write else 0
         )
@@ -126,7 +129,7 @@ class Processor:
         self._events[connection] = wanted
 
     def forget(self, connection: Connection) -> None:
-        """Watches a connection no more, since it closes."""
+        """Removes a connection that is being closed from the selector."""
         if self._events.pop(connection, 0):
             self._selector.unregister(connection.socket)
 
@@ -180,7 +183,7 @@ class Processor:
         self._is_woken = False
 
     def _guarded(self, task: Callable[[], None]) -> None:
-        """Calls ``task``; an error of ours must not end the thread of all its connections."""
+        """Calls ``task``, and logs its errors: a bug must not end the thread that serves many connections."""
         try:
             task()
         except Exception:
@@ -197,10 +200,12 @@ class Processor:
                 self._close_idle(now_s - self.limits.idle_s)
 
     def _close_stalled(self, before_s: float) -> None:
-        """Closes connections that hold memory which others wait for, and send nothing."""
+        """Closes connections that hold memory for large requests, send nothing, and make others wait for it."""
         if self.limits.memory.is_waited_for:
             for connection in [each for each in self._events if each.is_amid_large and each.last_active_s < before_s]:
-                self.log_hostile(connection, TimeoutError("a large request stopped, and others need its memory"))
+                self.log_hostile(
+                    connection, TimeoutError("a large request stopped arriving, and others wait for its memory")
+                )
                 connection.close()
 
     def _close_idle(self, before_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Quota: how many requests may be in progress at once, and how many bytes they may have together."""
+"""Quota: limits the requests in progress, or the bytes that they have together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from threading import Lock
 
 
 class Quota:
-    """Counts what is in use; those who were refused are called when there is room again."""
+    """Counts what is in use; calls back those that it refused when there is room again."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -16,9 +16,10 @@ class Quota:
         self._lock = Lock()
 
     def take(self, when_free: Callable[[], None], amount: int = 1) -> bool:
-        """Takes ``amount``, unless the limit is reached; otherwise calls ``when_free`` once, from any thread, later.
+        """Takes ``amount`` and returns True.
 
-        The last amount may exceed the limit, so that none is too large for it.
+        At the limit returns False and later calls ``when_free`` once, from any thread. The amount that reaches the
+        limit may exceed it, so no amount is too large.
         """
         with self._lock:
             if self._taken < self._limit:
@@ -37,5 +38,5 @@ class Quota:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether somebody was refused and waits."""
+        """Whether a refused caller waits."""
         return bool(self._waiting)

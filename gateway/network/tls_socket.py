@@ -15,12 +15,12 @@ class TlsSocket:
     """The server's side. The handshake is part of the first reads."""
 
     def __init__(self, plain: socket.socket, context: ssl.SSLContext) -> None:
-        """``plain``: does not block; it belongs to this from now on."""
+        """``plain``: a non-blocking socket, which this object then owns."""
         self._tls = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         self.wants_to_write = False  # before it can read on
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Reads as a socket does; raises BlockingIOError if nothing has arrived, and OSError for what is no TLS."""
+        """Reads as a socket does. Raises BlockingIOError if nothing has arrived, OSError if the bytes are not TLS."""
         self.wants_to_write = False
         try:
             return self._tls.recv_into(buffer)
@@ -33,7 +33,7 @@ class TlsSocket:
     def sendmsg(
         self, buffers: Sequence[bytes | bytearray | memoryview], ancillary: Sequence[object] = (), flags: int = 0
     ) -> int:
-        """Sends some of the first bytes; returns how many. After a BlockingIOError it wants the same bytes again.
+        """Sends some of the first bytes; returns how many. After a BlockingIOError, call it with the same bytes again.
 
         ``ancillary`` and ``flags`` are those of a plain socket, and do nothing here.
         """
@@ -47,7 +47,7 @@ class TlsSocket:
 
     @property
     def has_read_ahead(self) -> bool:
-        """Whether bytes were decrypted that nobody has read: the system does not show the socket as readable then."""
+        """Whether decrypted bytes have not been read yet; a selector does not report these."""
         return self._tls.pending() > 0
 
     @property
@@ -60,11 +60,11 @@ class TlsSocket:
         return self._tls.fileno()
 
     def getsockname(self) -> Any:
-        """The address of ours."""
+        """The server's address."""
         return self._tls.getsockname()
 
     def close(self) -> None:
-        """Says goodbye, if there is room for it, and closes."""
+        """Sends TLS's closing message if the socket accepts it now, and closes."""
         with suppress(OSError, ValueError):
             self._tls.unwrap()
         self._tls.close()

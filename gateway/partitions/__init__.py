@@ -1,9 +1,9 @@
 """The partitions that the gateway serves: their logs, appends and syncs, and what other processes append.
 
-:class:`LedPartition` is the one class that touches a ``Log``. :class:`Appender` appends what waits under one lock and
-passes them to syncers. The high watermark, up to which clients read, is the end of what was synced.
-:class:`Follower` finds what other processes appended, and by :class:`LogStarts` what they deleted. :class:`Topics`
-lists the topics of the directory.
+:class:`LedPartition` is the only class that uses a ``Log``. :class:`Appender` appends all pending batches of a
+partition under one lock and passes them to syncers. The high watermark, up to which clients read, is the end of the
+synced records. :class:`Follower` finds what other processes appended, and with :class:`LogStarts` what they deleted.
+:class:`Topics` lists the topics of the directory.
 """
 
 from __future__ import annotations

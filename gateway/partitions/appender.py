@@ -1,10 +1,10 @@
-"""Appender and syncers: append what waits for a partition under one lock, then sync it once for all of it.
+"""Appender and syncers: append all pending batches of a partition under one lock, then sync once for all of them.
 
 A partition always has the same syncer, so its appends are answered in order; the appender writes the next group while
-a syncer syncs the last one. What a topic's flush settings let wait is answered by the appender.
+a syncer syncs the last one. If a topic's flush settings postpone the sync, the appender answers.
 
-It never waits for another process: while one holds a partition's lock, which may be for long if it is paused, the
-partition's appends are kept, a thread waits for the lock, and other partitions go on.
+The appender never waits for another process, which may hold a partition's lock for long, for example because it is
+paused. The partition's appends are then queued, a separate thread waits for the lock, and other partitions go on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Append(NamedTuple):
-    """A batch for a partition. ``done`` is called once, when it is synced or refused, by a thread of the appender."""
+    """A batch for a partition. ``done`` is called once, by a thread of the appender, when it is synced or refused."""
 
     led: LedPartition
     batch: CheckedBatch
@@ -39,7 +39,7 @@ class Append(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """A change of the log that is no client's batch; ``done`` is called when it is shown, or with the error."""
+    """A change of the log other than a client's batch; ``done`` is called when readers see it, or with the error."""
 
     led: LedPartition
     change: Callable[[Log], object]
@@ -47,13 +47,13 @@ class _Change(NamedTuple):
 
 
 class _Freed(NamedTuple):
-    """Nobody held a partition's lock a moment ago."""
+    """A message to the appender: another process has just released a partition's lock."""
 
     led: LedPartition
 
 
 class _Overdue(NamedTuple):
-    """A partition's lock has been held for long."""
+    """A message to the appender: another process has held a partition's lock for too long."""
 
     led: LedPartition
 
@@ -62,7 +62,7 @@ Job = Append | _Change | _Freed | _Overdue | None
 
 
 class _Held:
-    """What waits for another process to free a partition's lock; nothing does once it has held it for long."""
+    """The queue of a partition whose lock another process holds. Once ``is_long``, batches are refused instead."""
 
     def __init__(self, jobs: list[Append | _Change]) -> None:
         self.jobs = jobs
@@ -97,17 +97,18 @@ class Appender:
         self._queue.put(append)
 
     def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
-        """Reads, syncs and shows what others appended, then calls ``done`` with the error, if there is one."""
+        """Reads, syncs and shows what others appended, then calls ``done`` with the error or None."""
         self.change(led, lambda _: None, done)
 
     def change(
         self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        """Calls ``change`` under the partition's lock, syncs and shows the result, then calls ``done`` with the error
+        or None."""
         self._queue.put(_Change(led, change, done))
 
     def stop(self) -> None:
-        """Does what was given, refuses what waits for another process, and ends the threads."""
+        """Completes what was passed to it, refuses what waits for another process's lock, and ends the threads."""
         self._queue.put(None)
         self._thread.join()
         for syncer in self._syncers:
@@ -149,7 +150,7 @@ class Appender:
                 reminder.start()
                 led.wait_for_append_lock()
             except Exception:  # such as of a deleted directory, which the append then reports
-                logger.debug("%s-%d: no lock to wait for", led.topic, led.partition, exc_info=True)
+                logger.debug("%s-%d: cannot wait for the partition's lock", led.topic, led.partition, exc_info=True)
             finally:
                 reminder.cancel()
                 self._queue.put(_Freed(led))
@@ -167,7 +168,7 @@ class Appender:
             held.jobs += jobs
 
     def _give_up(self, led: LedPartition) -> None:
-        """Refuses what waits: requests in progress are counted, and these would keep all clients from theirs."""
+        """Refuses queued batches: waiting requests count as in progress, and would soon block all clients."""
         held = self._held.get(led)
         if held is not None:
             logger.warning("%s", _lock_error(led))
@@ -222,7 +223,7 @@ def _call_changed(
 
 
 class _Syncer:
-    """Syncs partitions, each once for all that was appended to it."""
+    """Syncs partitions, each once for all batches appended since its last sync."""
 
     def __init__(self, name: str, observe: Callable[[float], None]) -> None:
         self._observe = observe
@@ -273,7 +274,7 @@ def _call_all(calls: list[Callable[[Exception | None], None]], failure: Exceptio
 
 
 def drained(queue: SimpleQueue[T]) -> list[T]:
-    """Waits for one item, and returns it with those behind it."""
+    """Waits for one item, and returns it with all others in the queue."""
     first = queue.get()
     return [first, *(queue.get() for _ in range(min(queue.qsize(), GROUP_MAX - 1)))]  # nobody else takes from it
 

@@ -1,4 +1,4 @@
-"""Follower: a thread that finds what other processes did to the open partitions.
+"""Follower: a thread that finds what other processes change in the open partitions.
 
 Spark and the commands write to the same files. If a client waits for a partition, its file is checked every few
 milliseconds. A check takes microseconds, and all checks together at most a twentieth of the time. The directory of
@@ -30,7 +30,7 @@ class Follower:
     """Finds what others appended, segments that they deleted or compacted, and topics that they deleted."""
 
     def __init__(self, partitions: Partitions, topics: Topics, appender: Appender, starts: LogStarts) -> None:
-        """``starts``: used by no other; closed at the end."""
+        """``starts``: used only here, and closed at the end."""
         self._partitions, self._topics, self._appender, self._starts = partitions, topics, appender, starts
         self._asked: set[LedPartition] = set()  # catching up already
         self._stopped = Event()

@@ -1,7 +1,7 @@
-"""LedPartition: a partition that this gateway leads: its log, its high watermark, and who waits for it to move.
+"""LedPartition: a partition that this gateway leads: its log, its high watermark, and the fetches that wait for it.
 
-Everything below the high watermark is synced, unless the topic's flush settings let it wait, and nothing above it is
-shown. What another process appended is shown once this process has synced it.
+Everything below the high watermark is synced, unless the topic's flush settings postpone that, and readers see nothing
+above it. They see records of another process once this process has synced them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Slice(NamedTuple):
 
 
 class LedPartition:
-    """One partition. Its methods may be called by any thread; one of them at a time uses the log."""
+    """One partition. Its methods may be called from any thread; only one of them uses the log at a time."""
 
     def __init__(self, topic: str, partition: int, log: Log) -> None:
-        """``log``: just opened, which syncs it."""
+        """``log``: newly opened; opening has synced all of it, so the high watermark is its end."""
         self.topic, self.partition = topic, partition
         self.is_gone = False
         self._log = log
@@ -63,10 +63,10 @@ class LedPartition:
     def append(
         self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None] = ()
     ) -> Sequence[AppendInfo | Exception]:
-        """Appends batches in turn; returns the result of each. They are not shown before :meth:`sync`.
+        """Appends batches in order; returns the result of each. Readers see them only after :meth:`sync`.
 
-        ``checks``: those of the batches. Nothing is appended between the checks and the batches, by any process. Raises
-        StorageError if the disk failed; then none of them may be acknowledged.
+        ``checks``: one per batch, run under the lock, so no process appends between a check and its batch. Raises
+        StorageError if the disk failed; then none of the batches may be acknowledged.
         """
         with self._lock:
             self._check_here()
@@ -81,9 +81,9 @@ class LedPartition:
         return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due
 
     def change(self, change: Callable[[Log], object]) -> Exception | None:
-        """Reads what others appended, then calls ``change`` with the log; returns the error, if there is one.
+        """Reads what others appended, then calls ``change`` with the log; returns the error or None.
 
-        Nothing of it is shown before :meth:`sync`.
+        Readers see the result only after :meth:`sync`.
         """
         try:
             with self._lock:
@@ -97,25 +97,28 @@ class LedPartition:
 
     @property
     def is_locked_elsewhere(self) -> bool:
-        """Whether another process holds the append lock now, so that :meth:`append` and :meth:`change` would wait."""
+        """Whether another process holds the append lock now; then :meth:`append` and :meth:`change` would wait."""
         try:
             return not self.is_gone and self._log.is_append_locked
         except OSError:  # as of a deleted directory, which the append itself reports
             return False
 
     def wait_for_append_lock(self) -> None:
-        """Waits for the process that holds the append lock; readers go on. Raises OSError."""
+        """Waits until no process holds the append lock; reads are not blocked.
+
+        Raises OSError if the lock cannot be used.
+        """
         self._log.wait_for_append_lock()
 
     @property
     def waits_for_sync(self) -> bool:
-        """Whether what was appended is not shown before :meth:`sync`; else :meth:`wake` is enough."""
+        """Whether appended records need :meth:`sync` before readers see them; otherwise :meth:`wake` is enough."""
         return self._has_others or not self._is_relaxed
 
     def sync(self) -> None:
-        """Syncs what was appended, and shows it. Raises StorageError. Others may append to the partition during it.
+        """Syncs what was appended, and shows it to readers. Raises StorageError. Appends may go on in the meantime.
 
-        Also after :meth:`leave`: what was appended before is to be acknowledged.
+        May be called after :meth:`leave`, because earlier appends must still be acknowledged.
         """
         if self.waits_for_sync:
             self._has_others = False
@@ -127,10 +130,10 @@ class LedPartition:
     def slice(
         self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool = True
     ) -> Slice:
-        """Returns where the batches from ``offset`` on are stored, and the marks of the partition.
+        """Returns where the batches from ``offset`` on are stored, and the partition's offsets.
 
-        At most ``max_bytes``, but with ``min_one_batch`` at least one. ``whole=False``: perhaps to within a batch.
-        Raises OffsetOutOfRangeError, CorruptionError, StorageError.
+        At most ``max_bytes``, but with ``min_one_batch`` at least one batch. ``whole=False``: the last batch may be
+        incomplete. Raises OffsetOutOfRangeError, CorruptionError, StorageError.
         """
         with self._lock:
             self._check_here()
@@ -160,10 +163,10 @@ class LedPartition:
             )
 
     def delete_records(self, before_offset: int) -> int:
-        """Raises the log start offset, -1 for the high watermark, and returns it; durable.
+        """Raises the log start offset durably, and returns it; ``before_offset`` -1: to the high watermark.
 
-        Raises PolicyViolationError for a topic that is only compacted, OffsetOutOfRangeError above the high watermark,
-        and StorageError.
+        Raises PolicyViolationError if the topic is compacted and not also deleted from, OffsetOutOfRangeError above the
+        high watermark, and StorageError.
         """
         with self._lock:
             self._check_here()
@@ -173,7 +176,7 @@ class LedPartition:
 
     @property
     def high_watermark(self) -> int:
-        """Readers of uncommitted records see what is below it."""
+        """Readers with isolation level READ_UNCOMMITTED see the records below it."""
         return self._log.high_watermark
 
     @property
@@ -183,17 +186,17 @@ class LedPartition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the records that are appended now."""
+        """The leader epoch of newly appended records."""
         return self._log.leader_epoch
 
     def ask(self, question: Callable[[Log], T]) -> T:
-        """Returns the answer of a question that needs the log; nothing else uses the log until then."""
+        """Returns ``question(log)``; nothing else uses the log in the meantime."""
         with self._lock:
             self._check_here()
             return question(self._log)
 
     def segment_times(self, now_ms: int) -> Sequence[tuple[int, int]]:
-        """Returns the first offset of each segment with the time of its file in ms; at last the log end, with now."""
+        """Returns each segment's first offset with its file's time in ms, then the log end offset with ``now_ms``."""
         with self._lock:
             self._check_here()
             segments = list(self._log.segments)
@@ -212,7 +215,7 @@ class LedPartition:
 
     @property
     def is_behind(self) -> bool:
-        """Whether another process has appended, by the file's inode and size. Takes no lock."""
+        """Whether another process has appended, seen by the file's inode and size. Takes no lock."""
         try:
             return not self._log.is_as_left()
         except OSError:
@@ -220,13 +223,13 @@ class LedPartition:
 
     @property
     def is_unsynced(self) -> bool:
-        """Whether records are not shown yet, though this node has them: others may have shown them before it led."""
+        """Whether this node has read records that it does not show yet; an earlier leader may have shown them."""
         return self._log.high_watermark < self._log.log_end_offset
 
     def have_files_changed(self) -> bool:
         """Whether files were added or removed since the last call, by this process or another. Takes no lock.
 
-        Another process may have deleted segments, whose space is free only once this process has closed them.
+        If another process has deleted segments, their space is freed only when this process closes them.
         """
         before, self._files = self._files, self._status()
         return self._files != before
@@ -236,7 +239,10 @@ class LedPartition:
         return context.filesystem.status(context.directory)
 
     def wait(self, seen: int, waiter: Callable[[], None]) -> bool:
-        """Calls ``waiter`` once, from any thread, when the high watermark moves; False if it is not ``seen`` now."""
+        """Calls ``waiter`` once, from any thread, when the high watermark moves.
+
+        Returns False if it is not ``seen`` any more.
+        """
         with self._lock:
             if self.is_gone or self._log.high_watermark != seen:
                 return False
@@ -244,7 +250,7 @@ class LedPartition:
             return True
 
     def unwait(self, waiter: Callable[[], None]) -> None:
-        """Calls ``waiter`` no more."""
+        """Cancels :meth:`wait` for ``waiter``."""
         with self._lock:
             self._waiters.discard(waiter)
 
@@ -254,7 +260,7 @@ class LedPartition:
         return bool(self._waiters)
 
     def wake(self) -> None:
-        """Calls those that wait."""
+        """Calls all waiters."""
         if not self._waiters:
             return
         with self._lock:
@@ -263,14 +269,14 @@ class LedPartition:
             waiter()
 
     def leave(self) -> None:
-        """Ends the use of the log, which its manager closes then: the topic is deleted, or opened again."""
+        """Ends the use of the log before its manager closes it, to delete the topic or to open it again."""
         with self._lock:
             self.is_gone = True
         self.wake()
 
     @property
     def is_usable(self) -> bool:
-        """Whether the log can be used: it was not left, and no write or sync failed, after which it is opened again."""
+        """Whether the log can be used. After :meth:`leave` or a failed write or sync it must be opened again."""
         return not self.is_gone and self._log.failure is None
 
     def _check_here(self) -> None:

@@ -1,6 +1,6 @@
 """LogStarts: log start offsets that other processes raised, such as ``commitlog delete-records``.
 
-They are in one file of the directory, so a partition's own files need not show it.
+They are in one file of the log directory, so a partition's own files may show no change.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class LogStarts:
     """The log start offsets in the checkpoint of a directory."""
 
     def __init__(self, manager: LogManager) -> None:
-        """``manager``: used by no other."""
+        """``manager``: used only here."""
         self._manager = manager
         self._seen = self._status()
 
     def changed(self) -> Mapping[TopicPartition, int]:
-        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise none.
+        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise an empty mapping.
 
         Raises CorruptionError and OSError if it cannot be read; the next call reads it again.
         """

@@ -1,4 +1,4 @@
-"""Partitions: the partitions whose logs are open. Opening one may take long, so it is done by a thread of its own."""
+"""Partitions: the partitions whose logs are open. Opening one may take long, so a separate thread does it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotOpenError(Exception):
-    """Partitions are not open yet: open them with :meth:`Partitions.open_then`, then ask again."""
+    """Partitions are not open yet: open them with :meth:`Partitions.open_then`, then try again."""
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
         self.partitions = partitions
@@ -30,16 +30,16 @@ class NotOpenError(Exception):
 
 
 class BeingDeletedError(UnknownTopicOrPartitionError):
-    """A topic is closed while it is being deleted. If that is refused, it is there again."""
+    """A topic is closed because it is being deleted. If the deletion is refused, it can be opened again."""
 
 
 class Partitions(Worker):
-    """The open partitions. For any thread; the logs are opened and closed in its own."""
+    """The open partitions. For any thread; logs are opened and closed in a separate one."""
 
     def __init__(
         self, manager: LogManager, topics: Topics, leads: Callable[[str, int], bool] = lambda _topic, _partition: True
     ) -> None:
-        """``manager``: used by no other; it is closed at the end. ``leads``: whether this node leads a partition."""
+        """``manager``: used only here, and closed at the end. ``leads`` returns whether this node leads a partition."""
         super().__init__("gateway-opener")
         self._manager, self._topics, self._leads = manager, topics, leads
         self._led: dict[TopicPartition, LedPartition] = {}
@@ -50,9 +50,9 @@ class Partitions(Worker):
     def led(
         self, wanted: Collection[TopicPartition], *, by_any: bool = False
     ) -> Mapping[TopicPartition, LedPartition | Exception]:
-        """Returns the partitions, or why they cannot be had: RequestError if another node leads one.
+        """Returns each partition, or the error why it cannot be used, such as RequestError if another node leads it.
 
-        ``by_any``: also those that other nodes lead. Raises NotOpenError with those that are to be opened.
+        ``by_any``: return partitions that other nodes lead, too. Raises NotOpenError with the partitions to open first.
         """
         found = {each: self.look(*each, by_any=by_any) for each in wanted}
         unopened = [each for each, led in found.items() if isinstance(led, NotOpenError)]
@@ -61,7 +61,7 @@ class Partitions(Worker):
         return found
 
     def one(self, topic: str, partition: int) -> LedPartition:
-        """Returns a partition. Raises NotOpenError, and the error if it cannot be had."""
+        """Returns a partition. Raises NotOpenError, or the error why it cannot be used."""
         wanted = TopicPartition(topic, partition)
         found = self.led([wanted])[wanted]
         if isinstance(found, Exception):
@@ -69,7 +69,10 @@ class Partitions(Worker):
         return found
 
     def look(self, topic: str, partition: int, *, by_any: bool = False) -> LedPartition | Exception:
-        """Returns a partition, or why it cannot be had: NotOpenError if it is to be opened; as :meth:`led`."""
+        """Returns a partition, or the error why it cannot be used: NotOpenError if it must be opened.
+
+        Else as :meth:`led`.
+        """
         wanted = TopicPartition(topic, partition)
         led = self._led.get(wanted)
         if led is not None and led.is_usable:
@@ -87,7 +90,7 @@ class Partitions(Worker):
             return BeingDeletedError(f"topic {wanted.topic!r} is being deleted")
         topic = self._topics.find(wanted.topic)
         if topic is None or wanted.partition not in topic.partitions:
-            return UnknownTopicOrPartitionError(f"no partition {wanted.partition} of a topic {wanted.topic!r}")
+            return UnknownTopicOrPartitionError(f"there is no partition {wanted.partition} of topic {wanted.topic!r}")
         return NotOpenError([wanted])
 
     def leader_epoch(self, topic: str, partition: int) -> int:
@@ -101,7 +104,7 @@ class Partitions(Worker):
             return list(self._led.values())
 
     def open_then(self, wanted: Collection[TopicPartition], then: Callable[[], None]) -> None:
-        """Opens partitions, then calls ``then`` in the thread of the opener."""
+        """Opens partitions in the opening thread, then calls ``then`` there."""
 
         def task() -> None:
             for each in wanted:
@@ -131,18 +134,18 @@ class Partitions(Worker):
             led.leave()
 
     def _wait_for_lock(self, wanted: TopicPartition) -> None:
-        """Waits until no process holds the append lock. Raises RequestError if one does for long, as a paused one."""
+        """Waits until no process holds the append lock. Raises RequestError if one holds it for too long."""
         until_s = time.monotonic() + LOCK_S
         while self._manager.is_append_locked(*wanted):
             if time.monotonic() > until_s:
                 raise RequestError(
                     ErrorCode.leader_not_available,
-                    f"{wanted} is not opened while another process holds its lock; is that process paused?",
+                    f"{wanted} cannot be opened, because another process holds its lock; is that process paused?",
                 )
             time.sleep(LOCK_POLL_S)
 
     def close_topic(self, topic: str, then: Callable[[], None] = lambda: None, *, keep_closed: bool = False) -> None:
-        """Closes the partitions of a topic, in the thread of the opener, then calls ``then``.
+        """Closes the partitions of a topic in the opening thread, then calls ``then`` there.
 
         With ``keep_closed``, they cannot be opened again before :meth:`reopen_topic`.
         """
@@ -161,7 +164,7 @@ class Partitions(Worker):
         self.run(task)
 
     def reopen_topic(self, topic: str) -> None:
-        """Ends what ``keep_closed`` began."""
+        """Allows a topic closed with ``keep_closed`` to be opened again."""
         self._closed.discard(topic)
 
     def close(self) -> None:
@@ -172,4 +175,4 @@ class Partitions(Worker):
 
 
 def _led_elsewhere(partition: TopicPartition) -> RequestError:
-    return RequestError(ErrorCode.not_leader_or_follower, f"another node leads {partition}")
+    return RequestError(ErrorCode.not_leader_or_follower, f"another node leads {partition}; refresh the metadata")

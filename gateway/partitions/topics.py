@@ -1,4 +1,4 @@
-"""Topics: the topics of the directory, as clients see them; read again when the directory's files say so."""
+"""Topics: the topics of the directory, as clients see them; read again when the directory's files change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Topics:
     """The topics of one directory. For any thread."""
 
     def __init__(self, manager: LogManager) -> None:
-        """``manager``: used by no other. Raises CorruptionError if ``topics.json`` is damaged."""
+        """``manager``: used only here. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
         self._lock = Lock()
         self._topics: Mapping[str, TopicInfo] = {}
@@ -36,7 +36,7 @@ class Topics:
         self._read()
 
     def all(self) -> Mapping[str, TopicInfo]:
-        """Returns all topics by name: those that were there last, while the files cannot be read."""
+        """Returns all topics by name; while the files cannot be read, the topics of the last read."""
         with self._lock:
             self._look()
             return self._topics
@@ -46,12 +46,12 @@ class Topics:
         return self.all().get(name)
 
     def last(self, name: str) -> TopicInfo | None:
-        """As :meth:`find`, without a look at the files if the topic was there when they were read last."""
+        """Like :meth:`find`, but does not read the files again if the topic existed at the last read."""
         found = self._topics.get(name)
         return self.find(name) if found is None else found
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether there is a partition."""
+        """Whether the partition exists."""
         topic = self.find(partition.topic)
         return topic is not None and partition.partition in topic.partitions
 
@@ -63,7 +63,7 @@ class Topics:
 
     @property
     def changes(self) -> object:
-        """A value that differs when the directory's topics may have changed."""
+        """A value that changes whenever the directory's topics may have changed."""
         status, manager = self._manager.filesystem.status, self._manager
         return status(manager.path(TOPICS_FILE)), status(manager.directory)
 
@@ -79,7 +79,7 @@ class Topics:
             self._seen = seen  # also if it fails, so that it is tried again when they change
             self._read()
         except (LogStoreError, OSError) as error:
-            logger.error("%s; clients are shown the topics that were there before", error)
+            logger.error("%s; clients see the topics of the last successful read", error)
 
     def _read(self) -> None:
         self._topics = {

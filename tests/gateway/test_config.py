@@ -54,7 +54,7 @@ NAMED = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, in:PLAINTEXT, O
         ({"listeners": f"{LOCAL},IN://127.0.0.1:9093"}, "the listener IN has no protocol"),
         ({"listeners": f"{LOCAL},OUT://0.0.0.0:9093", **NAMED}, "'OUT://0.0.0.0:9093': needs a certificate"),
         ({"listener.security.protocol.map": "IN:TLS"}, "must have pairs like OUTSIDE:SASL_SSL"),
-        ({"listener.security.protocol.map": "IN:SSL,in:SSL"}, "one for a name"),
+        ({"listener.security.protocol.map": "IN:SSL,in:SSL"}, "one per name"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_right(given: dict[str, object], said: str) -> None:

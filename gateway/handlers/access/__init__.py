@@ -1,8 +1,8 @@
 """Authorization: each kind of request is checked against the rules here, before its handler gets it.
 
-A request is refused whole, or the topics and groups that the client may not touch are taken out of it, and their
-errors added to the handler's answer, as ``KafkaApis`` does. Produce and Fetch, which are read by hand, call
-:func:`check_topic`. A kind of request that the table in ``guards`` does not have is refused while there are rules.
+A request is refused as a whole, or the topics and groups that the client may not use are removed from it and their
+errors are added to the handler's answer, as ``KafkaApis`` does. Produce and Fetch, which are read by hand, call
+:func:`check_topic`. While there are rules, a kind of request that is missing in the table of ``guards`` is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking: a request that is held against the rules, and what its client may do."""
+"""Asking: a request while it is checked against the rules, and what its client may do."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Asking:
         return self._rules.allow(self.request.principal, operation, resource, name)
 
     def may_topic(self, operation: Operation, name: str | None) -> bool:
-        """Whether the client may do this with a topic; None: a topic that does not exist, which the handler says."""
+        """Whether the client may do this with a topic; True for None: the topic does not exist."""
         return name is None or self.may(operation, Resource.TOPIC, name)
 
     def narrow(self, **fields: Any) -> None:
-        """Shows the handler other values of the body's fields."""
+        """Replaces fields of the request's body before the handler gets it."""
         self.request.body = replace(self.request.body, **fields)
 
     def add(self, field: str, items: Sequence[Body]) -> None:
@@ -45,12 +45,12 @@ class Asking:
             self.request.amend = lambda body: {**body, field: [*body.get(field, ()), *items]}
 
     def keep(self, field: str, is_allowed: Callable[[Body], bool]) -> None:
-        """Keeps only some of an array of the answer."""
+        """Removes the items from an array of the answer that are not allowed."""
         self.request.amend = lambda body: {**body, field: [each for each in body.get(field, ()) if is_allowed(each)]}
 
 
 def parted(items: Iterable[Any], is_allowed: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns those that are allowed, and the others."""
+    """Returns two lists: the allowed items, and the others."""
     every = tuple(items)
     allowed = tuple(each for each in every if is_allowed(each))
     return allowed, tuple(each for each in every if each not in allowed)

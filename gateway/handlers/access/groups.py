@@ -14,13 +14,13 @@ from .topics import all_partitions, partitions
 
 
 def group(asking: Asking, *, operation: Operation) -> Body | None:
-    """One group, for the whole request."""
+    """Checks one group, for the whole request."""
     is_allowed = asking.may(operation, Resource.GROUP, asking.request.body.group_id)
     return None if is_allowed else {"error_code": DENIED[Resource.GROUP]}
 
 
 def commit_offsets(asking: Asking) -> Body | None:
-    """Offsets of a group, and the topics that it read."""
+    """Checks a group, and the topics whose offsets are named."""
     body = asking.request.body
     if not asking.may(Operation.READ, Resource.GROUP, body.group_id):
         return {"topics": all_partitions(body.topics, DENIED[Resource.GROUP])}
@@ -29,7 +29,7 @@ def commit_offsets(asking: Asking) -> Body | None:
 
 
 def delete_offsets(asking: Asking) -> Body | None:
-    """Offsets of a group, and the topics that it read."""
+    """Checks a group, and the topics whose offsets are named."""
     refused = group(asking, operation=Operation.DELETE)
     if refused is None:
         partitions(asking, operation=Operation.READ)
@@ -40,7 +40,7 @@ _SEVERAL_GROUPS = 8  # the first version of OffsetFetch that asks for several gr
 
 
 def fetch_offsets(asking: Asking) -> Body | None:
-    """Offsets of groups; topics that may not be described are hidden, or refused if they were named."""
+    """Checks groups and topics: hides denied topics, or gives those that are named an error."""
     body = asking.request.body
     if asking.request.version < _SEVERAL_GROUPS:
         return _fetch_offsets_of_one(asking)
@@ -78,7 +78,7 @@ def _may_describe(asking: Asking, topic: Any) -> bool:
 
 
 def _shown(asking: Asking, answer: Body, denied: Sequence[Any]) -> list[Body]:
-    """Returns the topics of an answer that the client may see, and errors for those that it asked for in vain."""
+    """Returns the topics of an answer that the client may see, and errors for those that it named but may not see."""
     shown = [each for each in answer.get("topics", ()) if asking.may_topic(Operation.DESCRIBE, each["name"])]
     return [*shown, *(_with_code(each, DENIED[Resource.TOPIC]) for each in denied)]
 
@@ -92,7 +92,7 @@ def _with_code(topic: Any, code: ErrorCode) -> Body:
 
 
 def several(asking: Asking, *, operation: Operation, asked: str, answer: str) -> Body | None:
-    """Groups by their ids."""
+    """Checks groups by id."""
     groups = getattr(asking.request.body, asked)
     allowed, denied = parted(groups, lambda each: asking.may(operation, Resource.GROUP, each))
     asking.narrow(**{asked: allowed})
@@ -101,14 +101,14 @@ def several(asking: Asking, *, operation: Operation, asked: str, answer: str) ->
 
 
 def list_groups(asking: Asking) -> Body | None:
-    """All groups are for who may describe the cluster; others see their own."""
+    """Shows all groups to clients that may describe the cluster, and to others the groups that they may describe."""
     if not asking.may(Operation.DESCRIBE, Resource.CLUSTER):
         asking.keep("groups", lambda each: asking.may(Operation.DESCRIBE, Resource.GROUP, each["group_id"]))
     return None
 
 
 def find_coordinator(asking: Asking) -> Body | None:
-    """Coordinators of groups or transactional ids."""
+    """Checks groups or transactional ids."""
     body = asking.request.body
     resource = Resource.TRANSACTIONAL_ID if getattr(body, "key_type", 0) == 1 else Resource.GROUP
     nowhere = {"node_id": -1, "host": "", "port": -1, "error_code": DENIED[resource], "error_message": ""}

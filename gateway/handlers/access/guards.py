@@ -1,4 +1,4 @@
-"""GUARDS: what is asked of a client before the handler of a kind of request sees it (``KafkaApis``)."""
+"""GUARDS: for each kind of request, the permission check that runs before its handler (as in ``KafkaApis``)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Guard = Callable[[Asking], Body | None]  # returns the answer to a request that 
 
 
 def guard(request: Request, context: Context) -> Body | None:
-    """Returns the answer to a request that is refused whole; None: its handler may see it, with what is allowed.
+    """Returns the answer if the request is refused as a whole; None if its handler may run on what is allowed.
 
-    Raises RequestError for a kind of request that nobody may send while there are rules.
+    Raises RequestError for a kind of request that is not allowed at all while there are rules.
     """
     if context.rules is None or request.is_guarded:
         return None
@@ -53,7 +53,7 @@ def _check(request: Request, context: Context, operation: Operation, resource: R
 
 
 def _serve(asking: Asking) -> Body | None:
-    """Everyone may ask this, or the handler checks each partition."""
+    """Allows everyone, or leaves the check of each partition to the handler."""
     return None
 
 
@@ -62,7 +62,7 @@ def _refuse(asking: Asking) -> Body | None:
 
 
 def _cluster(asking: Asking, *, operation: Operation, refused: Callable[[Any, ErrorCode], Body]) -> Body | None:
-    """The cluster, for the whole request."""
+    """Checks a permission on the cluster, for the whole request."""
     is_allowed = asking.may(operation, Resource.CLUSTER)
     return None if is_allowed else refused(asking.request.body, DENIED[Resource.CLUSTER])
 

@@ -1,4 +1,4 @@
-"""What a client may do with a resource, as a number with a bit for each operation (``AclOperation``)."""
+"""The operations that a client may do on a resource, as a number with a bit for each (``AclOperation``)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {  # ``AclEntry.supporte
 def authorized_operations(
     request: Request, context: Context, resource: Resource, name: str = CLUSTER_NAME, *, kind: str = ""
 ) -> int:
-    """Returns what the client may do; NOT_ASKED if it did not ask.
+    """Returns the operations that the client may do; NOT_ASKED if the request did not ask for them.
 
-    ``kind``: the start of the field that asks, such as ``topic_`` for ``include_topic_authorized_operations``.
+    ``kind``: the prefix in the field's name, such as ``topic_`` for ``include_topic_authorized_operations``.
     """
     if not getattr(request.body, f"include_{kind}authorized_operations", False):
         return NOT_ASKED

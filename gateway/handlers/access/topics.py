@@ -14,7 +14,7 @@ _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -
 
 
 def partitions(asking: Asking, *, operation: Operation, topic: str = "name", part: str = "partition_index") -> None:
-    """Takes topics out of a request that has partitions of each, and adds an error for every partition of theirs."""
+    """Checks topics whose partitions a request lists, and adds an error for each partition of a denied one."""
     allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(operation, getattr(each, topic)))
     asking.narrow(topics=allowed)
     asking.add("topics", [_denied_partitions(each, topic, part) for each in denied])
@@ -43,7 +43,7 @@ def all_partitions(topics: Iterable[Any], code: ErrorCode) -> list[Body]:
 
 
 def metadata(asking: Asking) -> Body | None:
-    """Hides topics from a list of all; others that may not be described, or created, get an error."""
+    """Checks topics: hides denied ones from a list of all; one that the request names gets an error."""
     body, request = asking.request.body, asking.request
     if body.topics is None or (request.version == 0 and not body.topics):
         asking.keep("topics", lambda each: asking.may_topic(Operation.DESCRIBE, each["name"]))
@@ -75,7 +75,7 @@ def _may_create(asking: Asking, name: str | None) -> bool:
 
 
 def create_topics(asking: Asking) -> Body | None:
-    """A topic may be created by who may create any, or this one."""
+    """Checks topics: a client may create those that it may create by name, or all if the cluster allows CREATE."""
     allowed, denied = parted(asking.request.body.topics, lambda each: _may_create(asking, each.name))
     nothing = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
     asking.narrow(topics=allowed)
@@ -88,7 +88,7 @@ def said(resource: Resource) -> Body:
 
 
 def delete_topics(asking: Asking) -> Body | None:
-    """Topics by name or id."""
+    """Checks topics by name or id."""
     body, topics = asking.request.body, asking.context.topics
     if asking.request.version < 6:
         names, refused = parted(body.topic_names, lambda each: asking.may_topic(Operation.DELETE, each))
@@ -107,7 +107,7 @@ def delete_topics(asking: Asking) -> Body | None:
 
 
 def create_partitions(asking: Asking) -> Body | None:
-    """Topics by name."""
+    """Checks topics by name."""
     allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(Operation.ALTER, each.name))
     asking.narrow(topics=allowed)
     asking.add("results", [{"name": each.name, **said(Resource.TOPIC)} for each in denied])
@@ -115,7 +115,7 @@ def create_partitions(asking: Asking) -> Body | None:
 
 
 def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
-    """Configs of topics, and of the node, which are the cluster's."""
+    """Checks topics for their configs, and the cluster for those of nodes."""
 
     def is_allowed(each: Any) -> bool:
         if each.resource_type == ConfigResource.TOPIC:
@@ -134,7 +134,7 @@ def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
 
 
 def log_dirs(asking: Asking) -> Body | None:
-    """Sizes of all topics are for who may describe the cluster."""
+    """Checks the cluster: only clients that may describe it see the sizes of topics."""
     if asking.may(Operation.DESCRIBE, Resource.CLUSTER):
         return None
     return {"error_code": DENIED[Resource.CLUSTER], "results": ()}

@@ -14,7 +14,7 @@ def _may_transact(asking: Asking, transactional_id: str) -> bool:
 
 
 def init_producer_id(asking: Asking) -> Body | None:
-    """A transactional id, or for an idempotent producer any topic that it may write to."""
+    """Checks the transactional id; without one, the cluster (IDEMPOTENT_WRITE) or any topic (WRITE)."""
     transactional_id = asking.request.body.transactional_id
     nobody = {"producer_id": -1, "producer_epoch": -1}
     if transactional_id is not None:
@@ -27,7 +27,7 @@ def init_producer_id(asking: Asking) -> Body | None:
 
 
 def add_partitions(asking: Asking) -> Body | None:
-    """A transaction gets all partitions of a request, or none."""
+    """Checks the transactional id and all topics; if one is denied, no partition is added."""
     body = asking.request.body
     if asking.request.version >= 4:  # between brokers only
         return {"error_code": DENIED[Resource.CLUSTER]}
@@ -56,18 +56,18 @@ def add_partitions(asking: Asking) -> Body | None:
 
 
 def add_offsets(asking: Asking) -> Body | None:
-    """A transactional id and a group."""
+    """Checks a transactional id and a group."""
     return end_transaction(asking) or groups.group(asking, operation=Operation.READ)
 
 
 def end_transaction(asking: Asking) -> Body | None:
-    """A transactional id."""
+    """Checks a transactional id."""
     is_allowed = _may_transact(asking, asking.request.body.transactional_id)
     return None if is_allowed else {"error_code": DENIED[Resource.TRANSACTIONAL_ID]}
 
 
 def commit_offsets(asking: Asking) -> Body | None:
-    """A transactional id, a group and its topics."""
+    """Checks a transactional id, a group and its topics."""
     body = asking.request.body
     if not _may_transact(asking, body.transactional_id):
         return {"topics": all_partitions(body.topics, DENIED[Resource.TRANSACTIONAL_ID])}
@@ -75,7 +75,7 @@ def commit_offsets(asking: Asking) -> Body | None:
 
 
 def write_markers(asking: Asking) -> Body | None:
-    """Markers are written between nodes, or by administrators."""
+    """Checks the cluster: markers are written by other nodes or by administrators."""
     if asking.may(Operation.ALTER, Resource.CLUSTER):
         return None
     return {
@@ -99,7 +99,7 @@ def write_markers(asking: Asking) -> Body | None:
 
 
 def describe_transactions(asking: Asking) -> Body | None:
-    """Transactional ids."""
+    """Checks transactional ids."""
     ids = asking.request.body.transactional_ids
     allowed, denied = parted(ids, lambda each: asking.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each))
     asking.narrow(transactional_ids=allowed)
@@ -111,7 +111,7 @@ def describe_transactions(asking: Asking) -> Body | None:
 
 
 def list_transactions(asking: Asking) -> Body | None:
-    """Hides transactional ids that may not be described."""
+    """Hides transactional ids that the client may not describe."""
     asking.keep(
         "transaction_states",
         lambda each: asking.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each["transactional_id"]),

@@ -1,6 +1,6 @@
-"""Requests about what only brokers have: replicas that move between them, and ACLs.
+"""Requests about features of brokers that the gateway does not have: moving replicas, and ACLs.
 
-Answers are those of a broker of Kafka 3.9.1 that is alone and has no authorizer.
+The answers are those of a single broker of Kafka 3.9.1 without an authorizer.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from ....protocol import ErrorCode
 from ...context import Context
 from ...request import Request
 
-_WHY = "no ACLs are kept: who may do what is in the gateway's commitlog.rules.file"
+_WHY = "the gateway has no ACLs: permissions are in the file that commitlog.rules.file names"
 
 
 def describe_acls(request: Request, context: Context) -> Mapping[str, Any]:

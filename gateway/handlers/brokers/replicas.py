@@ -1,7 +1,7 @@
 """ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and AlterReplicaLogDirs.
 
-Each partition has one replica, on the node that leads it, in the one directory of all nodes, so nothing ever moves by
-request (``ReplicationControlManager``, ``ReplicaManager``).
+Each partition has one replica, on its leader, in the directory that all nodes share, so no request can move it
+(``ReplicationControlManager``, ``ReplicaManager``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answer = Mapping[str, Any]
 
 
 def elect_leaders(request: Request, context: Context) -> Answer:
-    """Answers that no partition needs a new leader; who asks about all partitions gets the topics, without any."""
+    """Answers that no partition needs a new leader; if asked about all partitions, lists topics without partitions."""
     if getattr(request.body, "election_type", _PREFERRED) not in _ELECTION_TYPES:
         return refused_elections(request.body, ErrorCode.invalid_request)
     if request.body.topic_partitions is None:
@@ -51,7 +51,7 @@ def _elections(body: Any, code: Callable[[TopicPartition], ErrorCode]) -> Answer
 
 
 def alter_reassignments(request: Request, context: Context) -> Answer:
-    """Answers that a partition is where it shall be; other nodes are refused."""
+    """Answers that a partition is on the node that was asked for; refuses any other node."""
 
     def told(partition: TopicPartition, replicas: tuple[int, ...] | None) -> tuple[ErrorCode, str | None]:
         if not context.topics.has(partition):
@@ -68,9 +68,9 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
 
 
 def check_replicas(cluster: Cluster, topic: str, assignments: Iterable[tuple[int, Sequence[int]]]) -> None:
-    """Raises RequestError if a partition shall be elsewhere than on the node that leads it, as Metadata shows it.
+    """Raises RequestError if a partition is assigned to another node than its leader, as Metadata shows it.
 
-    ``assignments``: numbers of partitions with the nodes that are asked for; they need not exist yet.
+    ``assignments``: partition numbers with the nodes asked for; the partitions need not exist yet.
     """
     for partition, brokers in assignments:
         node = cluster.leader(topic, partition).node
@@ -113,7 +113,7 @@ def refused_list(body: Any, code: ErrorCode) -> Answer:
 
 
 def alter_replica_log_dirs(request: Request, context: Context) -> Answer:
-    """Answers that a partition is in the directory; there is no other one."""
+    """Answers that a partition is in the only directory; refuses any other one."""
 
     def code(path: str, partition: TopicPartition) -> ErrorCode:
         if path != os.path.abspath(context.log_dir):

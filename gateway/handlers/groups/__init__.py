@@ -1,4 +1,4 @@
-"""Requests about groups: what their members send, what they commit and fetch, and what administrators ask.
+"""Requests about groups: from their members, for committed offsets, and from administrators.
 
 Each function answers one kind of request; all of them run in the coordinator's thread.
 """

@@ -1,4 +1,4 @@
-"""Functions that all requests about groups use."""
+"""Functions that the requests about groups share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], N
 
 
 def by_topic(answers: Iterable[tuple[TopicPartition, Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:
-    """Returns answers for partitions as answers for topics, as most answers have them."""
+    """Groups the answers for partitions by topic, as most of Kafka's answers do."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for partition, answer in answers:
         found.setdefault(partition.topic, []).append({"partition_index": partition.partition, **answer})

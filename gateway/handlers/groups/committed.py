@@ -46,7 +46,7 @@ def commit_offsets(request: Request, context: Context) -> None:
 
 
 def asked_offsets(body: Any, now_ms: int, expire_ms: int = NO_TIMESTAMP) -> dict[TopicPartition, OffsetCommitValue]:
-    """Returns what a request commits; ``expire_ms``: when its offsets expire, -1 for the group's rule."""
+    """Returns the offsets that a request commits; ``expire_ms``: the time when they expire, -1 for the default rule."""
     return {
         TopicPartition(topic.name, each.partition_index): OffsetCommitValue(
             each.committed_offset,
@@ -61,7 +61,7 @@ def asked_offsets(body: Any, now_ms: int, expire_ms: int = NO_TIMESTAMP) -> dict
 
 
 def _commit_ms(asked: Any, now_ms: int) -> int:
-    """Returns the time of a commit: the client may say it in version 1 of OffsetCommit."""
+    """Returns the time of a commit in ms: ``now_ms``, unless the client states one (version 1 of OffsetCommit)."""
     given: int = getattr(asked, "commit_timestamp", NO_TIMESTAMP)
     return now_ms if given == NO_TIMESTAMP else given
 
@@ -104,7 +104,7 @@ def _wanted(group: Any) -> Sequence[TopicPartition] | None:
 
 
 def _fetched(version: int, group: Any, error: ErrorCode, found: Fetched) -> Mapping[str, Any]:
-    """Returns the answer for one group. An error of the group is that of each partition, where there is no place."""
+    """Returns the answer for one group. Versions without a field for the group's error get it in each partition."""
     if error and version < _FETCH_ERROR:
         found = dict.fromkeys(_wanted(group) or (), error)
     topics = by_topic((each, _offset(value)) for each, value in found.items())

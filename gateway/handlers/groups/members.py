@@ -67,7 +67,7 @@ def _joined(result: JoinResult, version: int) -> Mapping[str, Any]:
 
 
 def sync_group(request: Request, context: Context) -> Mapping[str, Any] | None:
-    """Answers with the member's assignment, once the leader has sent those of all."""
+    """Answers with the member's assignment, once the leader has sent all assignments."""
     body = request.body
     sync = Sync(
         body.group_id,

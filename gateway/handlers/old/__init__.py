@@ -1,4 +1,4 @@
-"""Requests as clients of Kafka 0.8 to 0.10 send them, whose answers differ in more than fields."""
+"""Requests of Kafka 0.8 to 0.10 whose answers differ from today's in more than fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""OffsetCommit and OffsetFetch of version 0: offsets in the registry, where consumers with ZooKeeper keep theirs.
+"""OffsetCommit and OffsetFetch of version 0: offsets in the registry, where consumers of ZooKeeper's time keep them.
 
-Later versions keep them in the log. A group may have other offsets in one place than in the other, as with a broker.
+Later versions keep them in the log. As on a broker, the two places may have different offsets for a group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNKNOWN = {"committed_offset": -1, "metadata": "", "error_code": ErrorCode.unkn
 
 
 def commit_to_registry(request: Request, context: Context) -> None:
-    """Commits offsets. What a client says about an offset is not kept, as with a broker."""
+    """Commits offsets. The client's metadata is not kept, as on a broker."""
     asked = {
         TopicPartition(topic.name, each.partition_index): each
         for topic in request.body.topics
@@ -40,7 +40,7 @@ def commit_to_registry(request: Request, context: Context) -> None:
 
 
 def fetch_from_registry(request: Request, context: Context) -> None:
-    """Answers with committed offsets; a partition without one is unknown, as with a broker."""
+    """Answers with committed offsets; a partition without one gets UNKNOWN_TOPIC_OR_PARTITION, as on a broker."""
 
     def fetch(partition: TopicPartition) -> Mapping[str, Any]:
         if not context.topics.has(partition):
@@ -60,7 +60,7 @@ def _answer(
     partitions: list[TopicPartition],
     task: Callable[[TopicPartition], Mapping[str, Any]],
 ) -> None:
-    """Answers with the result of ``task`` for each partition, which runs in the thread that may wait for ZooKeeper."""
+    """Answers with the result of ``task`` for each partition; it runs in the thread that may wait for ZooKeeper."""
 
     def result(partition: TopicPartition) -> Mapping[str, Any]:
         try:

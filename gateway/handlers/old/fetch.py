@@ -21,10 +21,10 @@ _WHOLE_FROM = 3  # the first version whose answers begin with a whole message in
 def fetch_old_format(
     led: LedPartition, asked: FetchPartition, left: int, version: int, *, min_one_batch: bool
 ) -> Fetched[Part]:
-    """Returns the answer for one partition. Its last message may be cut off: such clients pass over it.
+    """Returns the answer for one partition. Its last message may be incomplete; such clients ignore it.
 
-    Before version 3 that may be the first one: the client then asks for more bytes. In version 3 there are no records
-    then, or with ``min_one_batch`` one message, however large it is.
+    If not even the first message fits: before version 3, the answer has an incomplete message, and the client asks for
+    more bytes; in version 3, it has no records, or with ``min_one_batch`` one message of any size.
     """
     found = led.slice(
         asked.offset,
@@ -38,7 +38,7 @@ def fetch_old_format(
 
 
 def _converted(found: FileSlice, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
-    """Returns what was found as it is stored, or converted if a part of it is newer than the version knows."""
+    """Returns the records as stored, or converted if any of them has a format newer than the request's version."""
     with ExitStack() as undo:
         undo.callback(found.release)
         stored = np.frombuffer(os.pread(found.descriptor, found.length, found.position), dtype=np.uint8)

@@ -15,9 +15,9 @@ from ...request import Request
 def offsets_before(
     request: Request, context: Context, led: Mapping[TopicPartition, LedPartition | Exception]
 ) -> Mapping[str, Any]:
-    """Returns, for each partition, offsets not after a time, the largest first, and at most as many as were asked for.
+    """Answers with first offsets of segments not newer than a time, the largest first, up to the number asked for.
 
-    -1 is the latest time, -2 the earliest. A segment's time is that of its file, the log end has the present.
+    -1 is the latest time, -2 the earliest. A segment's time is that of its file; that of the log end is now.
     """
     now_ms = context.clock.now_ms()
     return {

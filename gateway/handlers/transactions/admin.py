@@ -97,7 +97,7 @@ def _described(value: TransactionLogValue | None) -> Mapping[str, Any]:
 
 
 def write_markers(request: Request, context: Context) -> None:
-    """Writes markers, as administrators do to end a transaction that hangs; answers when they are synced."""
+    """Writes markers, which administrators use to end a hanging transaction; answers when they are synced."""
     markers = request.body.markers
     asked = dict.fromkeys(
         (index, TopicPartition(topic.name, number))
@@ -127,7 +127,7 @@ def write_markers(request: Request, context: Context) -> None:
 
 
 def _refusal(marker: Any) -> RequestError | None:
-    """Returns what is wrong with the producer of a marker; a broker calls it an unknown server error."""
+    """Returns what is wrong with a marker's producer, if anything; on a broker this is an unknown server error."""
     if marker.producer_id < 0:
         return RequestError(ErrorCode.invalid_producer_id_mapping)
     return RequestError(ErrorCode.invalid_producer_epoch) if marker.producer_epoch < 0 else None

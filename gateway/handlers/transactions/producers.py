@@ -29,7 +29,7 @@ def _known(request: Request, error: ErrorCode, first: int = _FENCED) -> ErrorCod
 
 
 def init_transactions(request: Request, context: Context) -> None:
-    """Answers with the producer of a transactional id; others with this id are fenced."""
+    """Answers with the new producer of a transactional id, and fences earlier ones with this id."""
     body = request.body
     timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
     own = Producer(getattr(body, "producer_id", NO_PRODUCER), getattr(body, "producer_epoch", NO_PRODUCER))
@@ -54,7 +54,7 @@ def _initialised(error: ErrorCode, producer: Producer | None = None) -> dict[str
 
 
 def add_partitions(request: Request, context: Context) -> None:
-    """Adds partitions to a transaction: all of them, or none if one does not exist."""
+    """Adds all partitions to a transaction, or none if one does not exist."""
     body = request.body
     asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
     missing = {each for each in asked if not context.topics.has(each)}
