@@ -1,4 +1,4 @@
-"""Gateway: the server. It owns the threads, and takes requests from the network to their handlers."""
+"""Gateway: the server. It owns the threads, and passes requests from the network to their handlers."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ logger = logging.getLogger(__name__)
 
 
 class Gateway:
-    """Serves a log directory. A context manager that starts and stops the server."""
+    """Serves a log directory; a context manager that starts and stops the server."""
 
     def __init__(self, log_dir: str, config: GatewayConfig | None = None, *, create: bool = False) -> None:
-        """``create``: makes the directory if it is missing. Nothing is opened or bound before :meth:`start`."""
+        """Opens and binds nothing before :meth:`start`. ``create``: create the directory if it is missing."""
         self.config = config or GatewayConfig()
         self._log_dir, self._create = log_dir, create
         self._handlers: Mapping[int, Handler] = HANDLERS
@@ -67,7 +67,7 @@ class Gateway:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address as clients take it, ``host:port``; only after :meth:`start`."""
+        """The first address as clients' setting ``bootstrap.servers``, ``host:port``; only after :meth:`start`."""
         return str(self.address)
 
     @property
@@ -83,7 +83,7 @@ class Gateway:
         return self._context
 
     def start(self) -> None:
-        """Opens the directory, listens, and returns; threads serve.
+        """Opens the directory, starts to listen, and returns; threads serve clients from then on.
 
         Raises NotALogDirError, LogDirLockedError while a broker runs on the directory, and OSError if the address is
         taken.
@@ -119,7 +119,7 @@ class Gateway:
         self._join(starting, context)
 
     def _join(self, starting: ExitStack, context: Context) -> None:
-        """Lets other nodes know that this one serves."""
+        """Registers this node, so that other nodes know that it serves."""
         cluster = context.cluster
 
         def on_change(_: View) -> None:
@@ -141,7 +141,7 @@ class Gateway:
         starting.callback(cluster.leave)
 
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
-        """Starts what handlers work with."""
+        """Starts the parts that handlers use."""
         config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
         registry = self._open_registry(starting, own)
         cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
@@ -235,7 +235,7 @@ class Gateway:
         )
 
     def stop(self) -> None:
-        """Answers what was read, syncs and closes all logs, and ends the threads."""
+        """Answers the requests that were read, syncs and closes all logs, and ends the threads."""
         self._stopping.close()
 
     def __enter__(self) -> Self:
@@ -314,7 +314,7 @@ def _unsupported() -> Mapping[str, object]:
 
 
 def _homes(cluster: Cluster, topics: Topics, topic: str, count: int) -> Homes:
-    """Returns the homes of names in an internal topic; ``count``: how many partitions it gets if it is made."""
+    """Returns the homes of names in an internal topic; ``count``: its number of partitions if it must be created."""
 
     def partitions() -> int:
         found = topics.last(topic)
@@ -324,7 +324,7 @@ def _homes(cluster: Cluster, topics: Topics, topic: str, count: int) -> Homes:
 
 
 def _endpoints(config: GatewayConfig, listening_on: Mapping[str, Address]) -> list[Endpoint]:
-    """Returns where clients connect to this node, as other nodes tell them."""
+    """Returns the addresses for clients of this node, which other nodes pass on to them."""
     found = []
     for each in config.all_listeners:
         host, port = config.advertised.get(each.name, listening_on[each.name])

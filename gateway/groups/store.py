@@ -56,7 +56,7 @@ class _Write:
 
 
 class GroupStore(Store[CoordinatedGroups, _Write]):
-    """The records of groups. Its methods are for the coordinator's thread, which also calls what is given to them."""
+    """The records of groups. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
     def __init__(self, disk: Disk[CoordinatedGroups], home: Home, timeout_ms: int) -> None:
         """``timeout_ms``: a write that has not ended by then is answered with REQUEST_TIMED_OUT."""

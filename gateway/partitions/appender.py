@@ -103,8 +103,10 @@ class Appender:
     def change(
         self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result, then calls ``done`` with the error
-        or None."""
+        """Calls ``change`` under the partition's lock, syncs and shows the result.
+
+        Then calls ``done`` as :meth:`catch_up`.
+        """
         self._queue.put(_Change(led, change, done))
 
     def stop(self) -> None:

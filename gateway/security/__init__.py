@@ -1,9 +1,8 @@
 """Identity and permissions of clients: TLS, logins by SASL, the files of users and of rules.
 
-:class:`Security` holds what a listener asks of its clients, and makes a :class:`Session` for each connection.
-``scram`` and ``plain`` are the mechanisms; ``users`` is the file that ``commitlog users`` writes; ``rules`` says what
-a user may do; ``certificates`` makes the settings of TLS. No message of an error or log has a password, a proof or
-what is stored of one.
+:class:`Security` holds the requirements of the listeners, and makes a :class:`Session` for each connection. ``scram``
+and ``plain`` are the mechanisms; ``users`` is the file that ``commitlog users`` writes; ``rules`` decides what a user
+may do; ``certificates`` sets up TLS. Errors and log messages never contain a password, a proof or a stored credential.
 """
 
 from __future__ import annotations

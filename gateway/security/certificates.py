@@ -27,10 +27,10 @@ _ESCAPED = str.maketrans({each: f"\\{each}" for each in ',+"\\<>;'})
 def tls_context(
     *, keystore: str, key_password: str, truststore: str, client_auth: str, versions: Sequence[str]
 ) -> ssl.SSLContext:
-    """Returns the settings of TLS. Raises InvalidConfigError for a file that cannot be used, and names it.
+    """Returns the server's TLS context. Raises InvalidConfigError, which names the file, if a file cannot be used.
 
-    ``keystore``: a PEM file with the private key and the chain of certificates; ``truststore``: one with the
-    authorities whose certificates clients may have, empty for none.
+    ``keystore``: a PEM file with the private key and the certificate chain. ``truststore``: a PEM file with the
+    authorities that sign clients' certificates; empty: none.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = min(_VERSIONS[each] for each in versions)
@@ -53,7 +53,7 @@ def _load(key: str, path: str, load: Any) -> None:
 
 
 def principal_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Returns who has this certificate, as Kafka names it: ``User:CN=name,O=company``; None for no certificate."""
+    """Returns a certificate's principal in Kafka's form, such as ``User:CN=name,O=company``; None for None."""
     if not certificate:
         return None
     parts = [

@@ -1,4 +1,4 @@
-"""Security: what listeners ask of their clients."""
+"""Security: what the listeners require of their clients."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ class Security:
     rules: RulesFile | None  # None: everyone may do everything
 
     def session(self, certificate: Mapping[str, Any] | None, *, logs_in: bool) -> Session:
-        """Returns the session of a new connection; ``certificate``: what its client showed, None for nothing."""
+        """Returns the session of a new connection.
+
+        ``certificate``: the client's, None if it showed none. ``logs_in``: whether the client must log in.
+        """
         if logs_in and self.users is not None:
             return Session(None, self.mechanisms, self.users.find)
         return Session(principal_of(certificate) or ANONYMOUS, (), None)
 
 
 def made_security(config: GatewayConfig) -> Security:
-    """Returns what the settings ask. Raises InvalidConfigError and OSError for files that cannot be used."""
+    """Returns the security of the settings. Raises InvalidConfigError and OSError for files that cannot be used."""
     tls = users = None
     if any(each.has_tls for each in config.all_listeners):
         tls = tls_context(

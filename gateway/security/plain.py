@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): the client sends its password, which is compared with what is stored for SCRAM."""
+"""PLAIN (RFC 4616): the client sends its password, which is checked against the credential stored for SCRAM."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _NOBODY = made_credential(_MECHANISMS[0], "")  # compared for a user that does n
 
 
 class PlainExchange:
-    """One login by PLAIN, which is one message."""
+    """One login by PLAIN, which consists of one message."""
 
     def __init__(self, find: Finding) -> None:
         self.user: str | None = None  # once it has proved itself
         self._find = find
 
     def answer(self, message: bytes) -> bytes:
-        """Returns the next message to the client, which is empty. Raises LoginError if it has not proved itself."""
+        """Returns the answer to the client, which is empty. Raises LoginError if user or password is wrong."""
         try:
             authorization_id, user, password = message.decode().split("\0")
         except ValueError:

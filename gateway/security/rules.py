@@ -1,6 +1,6 @@
-"""Rules: what each user may do, from a file of TOML; a rule that denies wins over all that allow.
+"""Rules: what each user may do, from a TOML file; a rule that denies takes precedence over all that allow.
 
-Operations, and which of them include others, are those of Kafka's ACLs (``AclOperation``, ``AclAuthorizer``).
+The operations, and which of them imply others, are those of Kafka's ACLs (``AclOperation``, ``AclAuthorizer``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Operation(StrEnum):
 
 
 class Resource(StrEnum):
-    """With what."""
+    """The kinds of resources that rules name."""
 
     TOPIC = "topics"
     GROUP = "groups"
@@ -59,7 +59,7 @@ _FIELDS = ("users", "operations", *Resource)
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; a text that ends with ``*`` stands for all names that begin so."""
+    """One rule; a name that ends with ``*`` stands for all names with that prefix."""
 
     is_allowing: bool
     users: Sequence[str]
@@ -67,7 +67,7 @@ class Rule:
     resources: Mapping[Resource, Sequence[str]]
 
     def holds(self, user: str, operations: Iterable[Operation], resource: Resource, name: str | None) -> bool:
-        """Whether the rule is about this; ``name`` None: about any resource of the kind."""
+        """Whether the rule applies to this request; ``name`` None: to any resource of the kind."""
         patterns = self.resources.get(resource, ())
         return (
             _matches(self.users, user)
@@ -89,7 +89,10 @@ class Rules:
     _known: dict[tuple[str, Operation, Resource, str | None], bool] = field(default_factory=dict, compare=False)
 
     def allow(self, principal: str, operation: Operation, resource: Resource, name: str | None) -> bool:
-        """Whether ``principal``, such as ``User:alice``, may do it; ``name`` None: with any resource of the kind."""
+        """Whether ``principal``, such as ``User:alice``, may do this.
+
+        ``name`` None: on at least one resource of the kind.
+        """
         asked = principal, operation, resource, name
         known = self._known.get(asked)
         if known is None:
@@ -110,10 +113,13 @@ class Rules:
 
 
 class RulesFile:
-    """The file of rules. A change is seen within a second; one that cannot be used is logged, and the rules stay."""
+    """The file of rules.
+
+    A change takes effect within a second; if it has an error, that is logged and the old rules stay.
+    """
 
     def __init__(self, path: str, super_users: Iterable[str], now_s: Callable[[], float] = time.monotonic) -> None:
-        """Reads the file. Raises OSError, and InvalidConfigError for what is wrong in it."""
+        """Reads the file. Raises OSError if it cannot be read, and InvalidConfigError if a rule is wrong."""
         self._path, self._super_users, self._now_s = path, frozenset(super_users), now_s
         self._lock = Lock()
         self._seen = self._stamp()
@@ -121,7 +127,7 @@ class RulesFile:
         self._look_at_s = now_s() + LOOK_S
 
     def current(self) -> Rules:
-        """Returns the rules. For any thread."""
+        """Returns the rules, read again if the file has changed. For any thread."""
         if self._now_s() >= self._look_at_s and self._lock.acquire(blocking=False):
             try:
                 self._look()
@@ -137,7 +143,7 @@ class RulesFile:
                 self._seen = seen
                 self._rules = self._read()
         except (OSError, InvalidConfigError) as error:
-            logger.error("the rules stay as they were: %s", error)
+            logger.error("the new rules are not used, the old ones stay: %s", error)
 
     def _stamp(self) -> object:
         found = os.stat(self._path)
@@ -153,7 +159,10 @@ class RulesFile:
 
 
 def parse_rules(document: Mapping[str, Any]) -> Sequence[Rule]:
-    """Returns the rules of a file's ``[[allow]]`` and ``[[deny]]``. Raises InvalidConfigError for what is wrong."""
+    """Returns the rules in a file's ``[[allow]]`` and ``[[deny]]`` tables.
+
+    Raises InvalidConfigError if one is wrong.
+    """
     for kind, rules in document.items():
         if kind not in _KINDS or not isinstance(rules, list):
             raise InvalidConfigError(f"{kind} is neither [[allow]] nor [[deny]]")
@@ -166,7 +175,7 @@ def _parsed(kind: str, number: int, rule: Any) -> Rule:
         raise InvalidConfigError(f"{place}: must be a table")
     for name in rule:
         if name not in _FIELDS:
-            raise InvalidConfigError(f"{place}: unknown {name}{did_you_mean(name, _FIELDS)}")
+            raise InvalidConfigError(f"{place}: unknown field {name}{did_you_mean(name, _FIELDS)}")
     operations = frozenset(_texts(place, rule, "operations"))
     for other in operations - {ALL, *Operation}:
         known = [ALL, *(one.value for one in Operation)]

@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, 7677), the server's side: what is stored of a password, and the exchange that proves it."""
+"""SCRAM (RFC 5802, 7677), the server's side: the stored credential, and the exchange that proves the password."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FINAL = re.compile(rf"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]*),{_NONCE}(?:,.*
 
 
 class LoginError(Exception):
-    """A login failed. The message is Kafka's; it has no secret, and does not reveal whether the user exists."""
+    """A login failed. The message is Kafka's; it has no secret and does not reveal whether the user exists."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """The part of a password that is stored for one mechanism. It is not the password, and does not allow a login."""
+    """What is stored for a password and one mechanism. A client cannot log in with it."""
 
     salt: bytes = field(repr=False)
     iterations: int
@@ -39,20 +39,20 @@ class Credential:
 
 
 class Finding(Protocol):
-    """Finds what is stored of a user's password."""
+    """A function that finds the stored credential of a user for a mechanism; None if there is none."""
 
     def __call__(self, user: str, mechanism: str) -> Credential | None: ...
 
 
 def made_credential(mechanism: str, password: str, iterations: int = ITERATIONS) -> Credential:
-    """Returns what to store of a password, with a new salt."""
+    """Returns the credential to store for a password, with a new salt."""
     salt = secrets.token_bytes(SALT_BYTES)
     stored, server = _keys(mechanism, password, salt, iterations)
     return Credential(salt, iterations, stored, server)
 
 
 def has_password(mechanism: str, credential: Credential, password: str) -> bool:
-    """Whether a credential was made of this password. Takes milliseconds, as it should."""
+    """Whether a credential was made from this password. Takes milliseconds on purpose."""
     stored, _ = _keys(mechanism, password, credential.salt, credential.iterations)
     return hmac.compare_digest(stored, credential.stored_key)
 
@@ -74,7 +74,7 @@ class ScramExchange:
         self._credential: Credential | None = None
 
     def answer(self, message: bytes) -> bytes:
-        """Returns the next message to the client. Raises LoginError if it has not proved itself."""
+        """Returns the next message to the client. Raises LoginError if the login fails."""
         try:
             text = message.decode()
         except UnicodeDecodeError:

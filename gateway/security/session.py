@@ -1,4 +1,4 @@
-"""Session: who a connection belongs to, and how far its login is."""
+"""Session: the user of a connection, and the stage of its login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN = "PLAIN"
 
 
 class Stage(Enum):
-    """How far a login is."""
+    """The stages of a login."""
 
     HANDSHAKE = auto()  # the client is to name a mechanism
     TOKENS = auto()  # it proves itself by SaslAuthenticate requests
@@ -22,10 +22,10 @@ class Stage(Enum):
 
 
 class Session:
-    """The login of one connection. Its methods are called one after the other."""
+    """The login of one connection. Its methods must not be called at the same time."""
 
     def __init__(self, principal: str | None, mechanisms: Sequence[str], find: Finding | None) -> None:
-        """``principal``: who it is without a login; None: it must log in by one of ``mechanisms``."""
+        """``principal``: the user, if no login is needed; None: the client must log in by one of ``mechanisms``."""
         self.principal = ANONYMOUS if principal is None else principal
         self.stage = Stage.HANDSHAKE if principal is None else Stage.DONE
         self.mechanisms = mechanisms
@@ -43,7 +43,7 @@ class Session:
     def answer(self, token: bytes) -> bytes:
         """Returns the answer to a client's token; after the last one :attr:`stage` is DONE. Raises LoginError."""
         if self._exchange is None:
-            raise LoginError("no mechanism was chosen")
+            raise LoginError("the login has not begun: no mechanism was chosen")
         answer = self._exchange.answer(token)
         if self._exchange.user is not None:
             self.principal, self.stage, self._exchange = f"User:{self._exchange.user}", Stage.DONE, None

@@ -1,4 +1,4 @@
-"""UsersFile: who may log in, with what SCRAM needs to know of each password. ``commitlog users`` writes it."""
+"""UsersFile: the users that may log in, with their SCRAM credentials. ``commitlog users`` writes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Users = Mapping[str, Mapping[str, Credential]]  # by name, then by mechanism
 
 
 class UsersFile:
-    """The file; each change replaces it whole. :meth:`find` reads it again when it has changed. For any thread."""
+    """The file of users. Each change replaces it as a whole; :meth:`find` reads it again when it has changed.
+
+    For any thread.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -30,7 +33,7 @@ class UsersFile:
         self._seen: object = None  # what the file was when it was read
 
     def find(self, user: str, mechanism: str) -> Credential | None:
-        """Returns what is stored for a user; None: there is no such user. Raises what :meth:`read` raises."""
+        """Returns the stored credential; None if there is no such user. Raises what :meth:`read` raises."""
         with self._lock:
             found = os.stat(self.path)
             seen = found.st_ino, found.st_mtime_ns, found.st_size
@@ -39,7 +42,10 @@ class UsersFile:
             return self._users.get(user, {}).get(mechanism)
 
     def read(self) -> Users:
-        """Returns all users. Raises OSError if there is no file, and InvalidConfigError if it is not one of users."""
+        """Returns all users.
+
+        Raises OSError if the file is missing, and InvalidConfigError if it is not a file of users.
+        """
         with open(self.path, encoding="utf-8") as file:
             text = file.read()
         try:
@@ -54,13 +60,16 @@ class UsersFile:
             raise InvalidConfigError(f"{self.path}: not a file of users, as `commitlog users` writes it") from None
 
     def add(self, user: str, password: str, iterations: int = ITERATIONS) -> bool:
-        """Adds a user, or gives it another password; returns whether it is new. Raises InvalidConfigError."""
+        """Adds a user or changes its password; returns whether it is new.
+
+        Raises InvalidConfigError for a bad argument.
+        """
         if not user or not user.isprintable():
             raise InvalidConfigError(f"a user cannot be named {user!r}")
         if not password:
             raise InvalidConfigError("the password is empty")
         if iterations < ITERATIONS_MIN:
-            raise InvalidConfigError(f"{iterations} iterations: clients want at least {ITERATIONS_MIN}")
+            raise InvalidConfigError(f"{iterations} iterations are too few: clients require at least {ITERATIONS_MIN}")
         made = {mechanism: made_credential(mechanism, password, iterations) for mechanism in HASHES}
         with self._changing() as users:
             is_new = user not in users
@@ -75,7 +84,7 @@ class UsersFile:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
-        """Gives the users for changes, and replaces the file, which is whole and synced at every moment."""
+        """Yields the users for changes, then replaces the file, which is complete and synced at every moment."""
         with open(self.path + ".lock", "a", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             users = dict(self.read()) if os.path.exists(self.path) else {}

@@ -1,7 +1,8 @@
-"""Threads that run tasks in order, and what waits for several of them.
+"""Threads that run tasks in order, and a helper that waits for several answers.
 
-``worker`` is a thread with timers. ``disk`` is one that reads and writes for a coordinator, so that the coordinator
-never waits. ``answers`` calls back once several answers are there. This room knows no protocol and no log.
+``worker`` is a thread with timers. ``disk`` is a thread that reads and writes for a coordinator, so that the
+coordinator never waits. ``answers`` calls back when several answers have arrived. This room knows no protocol and no
+log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Answers: waits for several answers, which come in any order and from any thread."""
+"""Answers: collects several answers, which arrive in any order and from any thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ T = TypeVar("T")
 def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], None]:
     """Returns a function to be called with the index of each of ``count`` answers, and the answer; for any thread.
 
-    Its last call calls ``done`` with all answers, in the order of their indexes. Without any, ``done`` is called now.
+    Its last call calls ``done`` with all answers in the order of their indexes. If ``count`` is 0, ``done`` is called
+    now.
     """
     found: dict[int, T] = {}
     lock = Lock()

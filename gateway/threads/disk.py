@@ -1,6 +1,6 @@
 """Disk: a thread that reads and writes for a coordinator, so that the coordinator never waits for the disk itself.
 
-:class:`DiskWorker` is the thread, :class:`Store` what a coordinator asks it.
+:class:`DiskWorker` is the thread, :class:`Store` the coordinator's interface to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DiskWorker(Worker, Generic[D]):
-    """A worker that owns what reads and writes, such as a log manager, which is opened at the first use."""
+    """A worker that owns an object that reads and writes, such as a log manager, and opens it at the first use."""
 
     def __init__(self, name: str, open_disk: Callable[[], D], close_disk: Callable[[D], None]) -> None:
         """Both functions are called in the thread of the worker."""
@@ -30,13 +30,13 @@ class DiskWorker(Worker, Generic[D]):
 
     @property
     def opened(self) -> D:
-        """The object that reads and writes; opening it raises what it raises. Only for the thread of the worker."""
+        """The object that reads and writes. Raises what ``open_disk`` raises. Only for the thread of the worker."""
         if self._opened is None:
             self._opened = self._open_disk()
         return self._opened
 
     def close(self) -> None:
-        """Closes what was opened."""
+        """Closes the object, if it was opened."""
         if self._opened is not None:
             self._close_disk(self._opened)
 
@@ -45,7 +45,7 @@ class Disk(Protocol[D_co]):
     """The thread of the disk."""
 
     def run(self, task: Task) -> None:
-        """Runs ``task`` after those given before. For any thread."""
+        """Runs ``task`` after earlier ones. For any thread."""
         ...
 
     @property
@@ -58,19 +58,19 @@ class Home(Protocol):
     """The coordinator's thread."""
 
     def run(self, task: Task) -> None:
-        """Runs ``task`` after those given before. For any thread."""
+        """Runs ``task`` after earlier ones. For any thread."""
         ...
 
     def later(self, delay_s: float, task: Task) -> Timer:
-        """Runs ``task`` after ``delay_s``, unless the timer is cancelled."""
+        """Runs ``task`` after ``delay_s`` seconds, unless the timer is cancelled."""
         ...
 
 
 class Store(ABC, Generic[D, W]):
     """Reads and writes in the thread of the disk, and answers in the coordinator's.
 
-    What waits to be written is written together. While the disk cannot be opened, what was asked and written is
-    answered with that error. Its methods are for the coordinator's thread.
+    Pending writes are written together. If the disk cannot be opened, questions and writes are answered with that
+    error. Methods are for the coordinator's thread.
     """
 
     def __init__(self, disk: Disk[D], home: Home) -> None:
@@ -79,7 +79,7 @@ class Store(ABC, Generic[D, W]):
         self._guard = Lock()
 
     def ask(self, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-        """Calls ``done`` with the answer of a question, or ``failed`` with its error, after what was written before."""
+        """Calls ``done`` with the result of ``question``, or ``failed`` with its error; runs after earlier writes."""
 
         def run() -> None:
             try:
@@ -92,7 +92,7 @@ class Store(ABC, Generic[D, W]):
         self._disk.run(run)
 
     def _put(self, write: W) -> None:
-        """Writes with what else waits; then :meth:`_answer` is called."""
+        """Queues a write, to be written together with others; then :meth:`_answer` is called."""
         with self._guard:
             self._waiting.append(write)
             is_first = len(self._waiting) == 1

@@ -43,13 +43,16 @@ class Worker:
         self._thread.start()
 
     def run(self, task: Task) -> None:
-        """Runs ``task`` after those that were given before. For any thread."""
+        """Runs ``task`` after earlier ones. For any thread."""
         with self._changed:
             self._tasks.append(task)
             self._changed.notify()
 
     def later(self, delay_s: float, task: Task) -> Timer:
-        """Runs ``task`` after ``delay_s``, unless the timer is cancelled or the worker stopped. For any thread."""
+        """Runs ``task`` after ``delay_s`` seconds, unless the timer is cancelled or the worker stopped.
+
+        For any thread.
+        """
         timer = Timer(task)
         with self._changed:
             heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), timer))
@@ -57,9 +60,9 @@ class Worker:
         return timer
 
     def repeat(self, every_s: float, task: Task, *, first_s: float | None = None) -> None:
-        """Runs ``task`` again and again until the worker is stopped, ``every_s`` after each end; for any thread.
+        """Runs ``task`` repeatedly until the worker stops, ``every_s`` seconds after the end of each run.
 
-        ``first_s``: after which time it runs first; the default is ``every_s``.
+        For any thread. ``first_s``: the delay of the first run in seconds; default: ``every_s``.
         """
 
         def run() -> None:
@@ -71,7 +74,7 @@ class Worker:
         self.later(every_s if first_s is None else first_s, run)
 
     def stop(self) -> None:
-        """Runs the tasks that were given, drops those that are for later, and ends the thread."""
+        """Runs the queued tasks, drops those with a timer, and ends the thread."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
@@ -88,7 +91,7 @@ class Worker:
         self.close()
 
     def _next(self) -> list[Task] | None:
-        """Waits for tasks and returns those that are due; None: the end."""
+        """Waits for tasks and returns those that are due; None if the worker stops and has no task left."""
         with self._changed:
             while True:
                 tasks, self._tasks = self._tasks, []

@@ -1,9 +1,9 @@
-"""Transactions of clients, on the states, locks and markers that Spark's sink uses.
+"""Transactions of clients, with the same states, locks and markers as Spark's sink.
 
-:class:`TransactionCoordinator` answers; it runs in one thread and knows no sockets. What it knows of a transactional
-id is in ``held``, from the id's first request until it is idle: for so long it holds the id's lock, which keeps
+:class:`TransactionCoordinator` answers; it runs in one thread and knows no sockets. ``held`` has its state of a
+transactional id, from the id's first request until it is idle; during that time it holds the id's lock, which keeps
 Spark's drivers out. ``store`` reads and writes ``__transaction_state`` in a thread of its own, ``markers`` writes the
-markers that end a transaction, ``gate`` says which batches may be appended, and ``threads`` has the threads.
+markers that end a transaction, ``gate`` decides which batches may be appended, and ``threads`` has the threads.
 """
 
 from __future__ import annotations

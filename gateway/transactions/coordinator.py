@@ -1,7 +1,7 @@
-"""TransactionCoordinator: answers what transactional producers ask, as Kafka 3.9.1's ``TransactionCoordinator``.
+"""TransactionCoordinator: answers transactional producers, as Kafka 3.9.1's ``TransactionCoordinator`` does.
 
-It runs in one thread, without sockets. What is answered is synced. Clients are those of the classic protocol: a
-producer keeps its epoch from InitProducerId to InitProducerId, over the ends of its transactions.
+It runs in one thread and knows no sockets. A state is synced before it is answered. Clients use the classic protocol: a
+producer keeps its epoch until the next InitProducerId, through the ends of its transactions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_TIME = -1
 
 
 class TransactionCoordinator:
-    """The coordinator of all transactional ids of a log directory. It belongs to one thread."""
+    """The coordinator of the transactional ids that this node leads. Only for one thread."""
 
     def __init__(self, config: GatewayConfig, ids: HeldIds, markers: Markers) -> None:
         self._config = config
@@ -44,20 +44,20 @@ class TransactionCoordinator:
         self._is_stopped = False
 
     def look(self) -> None:
-        """Ends what is late, and what another process left; then does so again from time to time."""
+        """Ends transactions that are late or abandoned, now and at regular intervals."""
         if not self._is_stopped:
             self._endings.look()
         interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._ids.home.later(interval_ms / 1000, self.look)
 
     def reassign(self) -> None:
-        """Gives back the ids that other nodes coordinate now, and ends what others left of those that came."""
+        """Releases the ids that other nodes coordinate now, and ends abandoned transactions of its own ids."""
         self._ids.give_back_others()
         if not self._is_stopped:
             self._endings.look()
 
     def stop(self) -> None:
-        """Answers COORDINATOR_NOT_AVAILABLE from now on."""
+        """Answers all later requests with COORDINATOR_NOT_AVAILABLE."""
         self._is_stopped = True
 
     def _use(
@@ -76,7 +76,10 @@ class TransactionCoordinator:
             self._ids.use(transactional_id, then, refuse, create=create)
 
     def load(self, transactional_id: str, done: Done) -> None:
-        """Updates the gate to the state of an id; the error is the reason why its producer may not append."""
+        """Loads the state of an id into the gate, then calls ``done``.
+
+        An error means that its producer may not append.
+        """
 
         def then(held: HeldId) -> None:
             done(ErrorCode.invalid_producer_epoch if held.lock is None else ErrorCode.none)
@@ -88,9 +91,9 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None, done: Initialised
     ) -> None:
-        """Ends what the id's last producer left, fences it, and calls ``done`` with the next producer.
+        """Ends the open transaction of the id's last producer, fences that, and calls ``done`` with the next producer.
 
-        ``expected``: the client's own producer, whose epoch it wants raised.
+        ``expected``: the client's current producer, if it asks to raise its epoch.
         """
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             done(ErrorCode.invalid_transaction_timeout, None)
@@ -153,7 +156,7 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], done: Done
     ) -> None:
-        """Adds partitions to the transaction of a producer, and begins one if none is open."""
+        """Adds partitions to a producer's transaction; begins one if none is open."""
 
         def then(held: HeldId) -> None:
             error = held.check_producer(producer)
@@ -169,7 +172,7 @@ class TransactionCoordinator:
         self._use(transactional_id, then, done)
 
     def add_group(self, transactional_id: str, producer: Producer, group: str, done: Done) -> None:
-        """Adds the partition of a group's offsets."""
+        """Adds the partition of ``__consumer_offsets`` that holds a group's offsets."""
         self._ids.store.ask(
             lambda states: states.offsets_partition(group),
             lambda found: self.add_partitions(transactional_id, producer, [found], done),
@@ -179,7 +182,7 @@ class TransactionCoordinator:
     def find_group(
         self, transactional_id: str, group: str, done: Callable[[ErrorCode, TopicPartition | None], None]
     ) -> None:
-        """As :meth:`load`, then calls ``done`` with the partition of a group's offsets."""
+        """Like :meth:`load`, but calls ``done`` with the error and the partition that holds a group's offsets."""
 
         def loaded(error: ErrorCode) -> None:
             if error:
@@ -194,7 +197,7 @@ class TransactionCoordinator:
         self.load(transactional_id, loaded)
 
     def end(self, transactional_id: str, producer: Producer, done: Done, *, commit: bool) -> None:
-        """Commits or aborts the transaction of a producer; repeated, it answers as before."""
+        """Commits or aborts a producer's transaction; a repeated request gets the same answer."""
 
         def then(held: HeldId) -> None:
             error = held.check_producer(producer)
@@ -216,7 +219,7 @@ class TransactionCoordinator:
     # Asking about transactions
 
     def describe(self, transactional_id: str, done: Callable[[ErrorCode, TransactionLogValue | None], None]) -> None:
-        """Calls ``done`` with the newest state of an id, or TRANSACTIONAL_ID_NOT_FOUND."""
+        """Calls ``done`` with the newest state of an id, or with TRANSACTIONAL_ID_NOT_FOUND."""
         if not transactional_id:
             done(ErrorCode.invalid_request, None)
             return
@@ -242,7 +245,10 @@ class TransactionCoordinator:
         producer_ids: Collection[int] = (),
         older_than_ms: int = NO_TIME,
     ) -> None:
-        """Calls ``done`` with all ids and their states, those of Spark's sinks too; with filters, those that fit."""
+        """Calls ``done`` with the ids and states that match the filters, including those of Spark's sinks.
+
+        Default: all.
+        """
         now_ms = self._ids.clock.now_ms()
         failures: list[LogStoreError] = []
 

@@ -1,4 +1,4 @@
-"""Endings: from a decision to its markers, for clients, and for transactions that nobody ends."""
+"""Endings: write decisions and markers, for clients and for transactions that are late or abandoned."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 class Endings:
     """Ends transactions. Belongs to the coordinator's thread.
 
-    What is on disk after each step: the decision, synced; the markers, synced; the Complete state, unsynced, as the
-    decision implies it. After a crash, the process that opens the id next continues from there.
+    Each step leaves on disk: the decision, synced; the markers, synced; the Complete state, unsynced, because the
+    decision implies it. After a crash, the next process that opens the id continues from there.
     """
 
     def __init__(self, ids: HeldIds, markers: Markers) -> None:
@@ -30,10 +30,10 @@ class Endings:
         ids.on_opened = self._on_opened
 
     def end(self, held: HeldId, done: Done, *, commit: bool, raise_epoch: bool = False) -> None:
-        """Ends the open transaction of an id, and calls ``done`` when its markers are in all partitions, synced.
+        """Ends the open transaction of an id, and calls ``done`` when its markers are synced in all partitions.
 
-        With ``raise_epoch``, its producer is fenced. If only markers are missing, ``done`` gets
-        COORDINATOR_NOT_AVAILABLE, and they are tried again later.
+        With ``raise_epoch``, its producer is fenced. If a marker cannot be written after the decision, ``done`` gets
+        COORDINATOR_NOT_AVAILABLE, and the marker is tried again later.
         """
         assert held.value is not None
         decided = prepared_state(
@@ -63,7 +63,9 @@ class Endings:
     def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
         held.is_changing = False
         if error is not None:
-            logger.error("markers of transactional id %r are missing, and are tried again: %s", held.id, error)
+            logger.error(
+                "markers of transactional id %r could not be written, and will be tried again: %s", held.id, error
+            )
             done(ErrorCode.coordinator_not_available)
             return
         assert held.value is not None
@@ -77,7 +79,7 @@ class Endings:
     # What nobody ends
 
     def look(self) -> None:
-        """Ends what is late or was left, and gives back ids that are idle."""
+        """Ends late and abandoned transactions, and releases idle ids."""
         now_ms = self._ids.clock.now_ms()
         for held in self._ids.all():
             self._look_at(held)
@@ -89,7 +91,7 @@ class Endings:
         def found(names: list[str]) -> None:
             self._is_looking = False
             for failure in failures:
-                logger.warning("transactions in a partition could not be read: %s", failure)
+                logger.warning("transactions of one partition could not be read: %s", failure)
             for name in names:
                 if self._ids.find(name) is None:
                     self._ids.use(name, self._look_at_left, lambda _: None)
@@ -117,7 +119,9 @@ class Endings:
 
     def _ended(self, held: HeldId, why: str, error: ErrorCode) -> None:
         if error:
-            logger.warning("the transaction of transactional id %r, which %s: %s", held.id, why, error.name)
+            logger.warning(
+                "the transaction of transactional id %r, which %s, could not be ended: %s", held.id, why, error.name
+            )
             return
         logger.info("ended the transaction of transactional id %r, which %s", held.id, why)
         if held.is_idle(self._ids.clock.now_ms()):
@@ -125,6 +129,6 @@ class Endings:
 
 
 def is_repeated_end(held: HeldId, *, commit: bool) -> bool:
-    """Whether the last transaction of an id ended as a client asks."""
+    """Whether the last transaction of an id has already ended in the way that the request asks for."""
     wanted = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
     return held.is_in(frozenset({wanted}))

@@ -1,4 +1,4 @@
-"""Gate: which batches of transactional producers may be appended, asked under the lock of the batch's partition.
+"""Gate: decides under the partition's lock whether a transactional batch may be appended.
 
 The coordinator closes the gate before it writes a decision. So no batch can follow the marker of its transaction.
 """
@@ -14,7 +14,7 @@ from ..cluster import Homes
 
 
 class _Shown(NamedTuple):
-    """The state of a transactional id, as far as producers' requests depend on it."""
+    """The part of a transactional id's state that the checks need."""
 
     producer: Producer
     partitions: frozenset[TopicPartition]  # of the open transaction
@@ -29,12 +29,12 @@ class Gate:
         homes: Homes | None = None,
         newest: Callable[[str], TransactionLogValue | None] = lambda _: None,
     ) -> None:
-        """``homes``: which ids this node coordinates; None: all. ``newest`` reads the state of another one."""
+        """``homes``: which ids this node coordinates; None: all. ``newest`` reads the state of any other id."""
         self._homes, self._newest = homes or Homes(), newest
         self._shown: dict[str, _Shown] = {}
 
     def show(self, transactional_id: str, value: TransactionLogValue | None) -> None:
-        """Shows the state of a transactional id; None: nobody may append by this id."""
+        """Sets the state of a transactional id; None: no producer may append with this id."""
         if value is None:
             self._shown.pop(transactional_id, None)
             return
@@ -45,10 +45,10 @@ class Gate:
         return transactional_id in self._shown or not self._homes.has(transactional_id)
 
     def _find(self, transactional_id: str) -> _Shown | None:
-        """Returns the state of an id, which is read from the log if another node coordinates it.
+        """Returns the state of an id; reads it from the log if another node coordinates the id.
 
-        That node decides before it writes markers, and needs the lock of a partition to write one. So while the caller
-        holds that lock, a transaction that is open gets no marker in the partition.
+        That node writes its decision before the markers, and needs the partition's lock to write a marker. So while the
+        caller holds that lock, an open transaction gets no marker in the partition.
         """
         found = self._shown.get(transactional_id)
         if found is not None or self._homes.has(transactional_id):
@@ -93,7 +93,7 @@ def _shown(value: TransactionLogValue) -> _Shown:
 
 
 def known_before(error: RequestError) -> RequestError:
-    """Returns the error for clients that do not know TRANSACTION_ABORTABLE."""
+    """Returns the error to send to clients that do not know TRANSACTION_ABORTABLE."""
     if error.code is not ErrorCode.transaction_abortable:
         return error
     return RequestError(ErrorCode.invalid_txn_state, str(error))

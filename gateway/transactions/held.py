@@ -1,4 +1,4 @@
-"""HeldId: what the coordinator knows of a transactional id whose lock it holds."""
+"""HeldId: the state of a transactional id whose lock the coordinator holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows
 
 
 class Opened(NamedTuple):
-    """A transactional id as the store opens it; without ``lock``, another process has it."""
+    """The result of opening a transactional id in the store; ``lock`` is None if another process holds it."""
 
     lock: TransactionalIdLock | None
     value: TransactionLogValue | None
@@ -33,7 +33,7 @@ class HeldId:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a client must try again later."""
+        """Whether the id is being changed, so that a client must try again later."""
         return self.is_changing or self.lock is None
 
     @property
@@ -46,7 +46,7 @@ class HeldId:
         return self.value is not None and self.value.transaction_status in states
 
     def check_producer(self, producer: Producer) -> ErrorCode:
-        """Returns why a producer's request is refused, or none."""
+        """Returns the error for a producer's request that must be refused, else ``ErrorCode.none``."""
         if self.value is None or self.value.producer_id != producer.id:
             return ErrorCode.invalid_producer_id_mapping
         if self.value.producer_epoch != producer.epoch:
@@ -59,7 +59,7 @@ class HeldId:
         return value is not None and value.transaction_status in UNDECIDED and is_late(value, now_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether no transaction is open, and no client has asked for as long as a transaction may take."""
+        """Whether no transaction is open, and the last request is older than the transaction timeout."""
         if self.is_changing or self.is_in(UNDECIDED | PREPARED):
             return False
         return self.value is None or now_ms - self.used_ms >= self.value.transaction_timeout_ms

@@ -1,4 +1,4 @@
-"""HeldIds: the transactional ids that clients use: opened with their locks, changed, and given back."""
+"""HeldIds: opens the transactional ids that clients use, with their locks, changes them, and releases them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def coordinator_code(error: Exception) -> ErrorCode:
-    """Returns the code for a client if a state could not be read or written; clients retry most of these."""
+    """Returns the code for a client if a state could not be read or written; clients retry after most of them."""
     code = code_of(error)
     if code in _UNAVAILABLE:
         return ErrorCode.coordinator_not_available
@@ -52,7 +52,7 @@ class HeldIds:
         self._opening: dict[str, list[_Waiter]] = {}
 
     def all(self) -> Collection[HeldId]:
-        """Returns all."""
+        """Returns all ids whose locks are held."""
         return list(self._held.values())
 
     def find(self, transactional_id: str) -> HeldId | None:
@@ -67,10 +67,10 @@ class HeldIds:
         *,
         create: bool = False,
     ) -> None:
-        """Calls ``then`` with an id, which is opened if need be; while another process has its lock, it is busy.
+        """Calls ``then`` with an id, after opening it if necessary. While another process has its lock, the id is busy.
 
-        Calls ``refuse`` if another node coordinates the id, if the state cannot be read, and without ``create`` if
-        there is none.
+        Calls ``refuse`` if another node coordinates the id, if its state cannot be read, or if it has no state and
+        ``create`` is False.
         """
         if not self.homes.has(transactional_id):
             refuse(ErrorCode.not_coordinator)
@@ -118,9 +118,9 @@ class HeldIds:
     def change(
         self, held: HeldId, value: TransactionLogValue, done: Callable[[ErrorCode], None], *, close_gate: bool = False
     ) -> None:
-        """Writes the next state of an id, durably, then calls ``done``; until then the id is busy.
+        """Writes the next state of an id durably, then calls ``done``; until then the id is busy.
 
-        With ``close_gate``, producers see the state before it is written.
+        With ``close_gate``, the gate applies the new state at once, before it is written.
         """
         held.is_changing = True
         if close_gate:
@@ -133,27 +133,29 @@ class HeldIds:
                 self.gate.show(held.id, value)
                 done(ErrorCode.none)
                 return
-            logger.warning("transactional id %r: %s; its state is read again", held.id, error)
+            logger.warning(
+                "the state of transactional id %r could not be written, so it will be read again: %s", held.id, error
+            )
             self.give_back(held)
             done(coordinator_code(error))
 
         self.store.write(held.id, held.value, value, written)
 
     def change_unsynced(self, held: HeldId, value: TransactionLogValue) -> None:
-        """Writes a state that an earlier one implies; the next request for the id need not wait."""
+        """Writes a state that an earlier one implies, without a sync; requests for the id need not wait for it."""
         before, held.value = held.value, value
         self.gate.show(held.id, value)
 
         def written(error: Exception | None) -> None:
             if error is not None:  # the next change finds the state before it, and the id is opened again
-                logger.warning("transactional id %r: %s", held.id, error)
+                logger.warning("the state of transactional id %r could not be written: %s", held.id, error)
 
         self.store.write(held.id, before, value, written, sync=False)
 
     def give_back_others(self) -> None:
-        """Gives back the ids that other nodes coordinate now, each as soon as nothing of it is being written.
+        """Releases the ids that other nodes coordinate now, each after its pending writes.
 
-        A marker that came after the id was given back could end the producer's next transaction.
+        A marker written after the release could end the producer's next transaction.
         """
         others = [held for held in self.all() if not self.homes.has(held.id)]
         for held in others:
@@ -163,7 +165,7 @@ class HeldIds:
             self.home.later(_AGAIN_S, self.give_back_others)
 
     def give_back(self, held: HeldId) -> None:
-        """Forgets an id and releases its lock, after what is being written. The next request opens it again."""
+        """Forgets an id and releases its lock after the pending writes. The next request opens it again."""
         if self._held.get(held.id) is not held or held.lock is None:
             return
         del self._held[held.id]

@@ -29,10 +29,10 @@ class Markers:
         self._partitions, self._appender = partitions, appender
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
-        """Writes the markers that are missing, then calls ``done`` in any thread; they are synced and shown by then.
+        """Writes the missing markers, then calls ``done`` in any thread, when they are synced and shown.
 
-        A partition that was deleted gets none; one that is being deleted is an error, for that may be refused. With an
-        error, some markers are written; call it again.
+        A deleted partition gets no marker. A partition that is being deleted is an error, because the deletion may
+        still be refused. After an error some markers may be written; call this again.
         """
         again = partial(self._again, decided, coordinator_epoch, now_ms, done)
         try:
@@ -71,10 +71,10 @@ class Markers:
 
 
 def _is_gone(found: object) -> bool:
-    """Whether this is the error of a partition that is closed or deleted, and not of one that is being deleted."""
+    """Whether this is the error of a partition that is closed or deleted, but not of one that is being deleted."""
     return isinstance(found, UnknownTopicOrPartitionError) and not isinstance(found, BeingDeletedError)
 
 
 def _failure(errors: Sequence[Exception | None]) -> Exception | None:
-    """Returns the first error; a partition that was deleted in the meantime is none."""
+    """Returns the first error, if any; a partition that was deleted in the meantime does not count."""
     return next((each for each in errors if each and not _is_gone(each)), None)

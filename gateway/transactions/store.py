@@ -1,7 +1,7 @@
 """TransactionStore: reads and writes ``__transaction_state`` in a thread of its own, and answers in the coordinator's.
 
-States that wait to be written are written together: those in one partition share a sync. So producers that commit at
-the same time do not wait for each other's syncs.
+Pending states are written together, and those in one partition share a sync, so producers that commit at the same time
+do not wait for each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StoredStates:
     """The states in the log, and the locks of ids. Belongs to the thread of the store."""
 
     def __init__(self, manager: LogManager, config: GatewayConfig | None = None) -> None:
-        """``config``: has the number of partitions for topics that must be created; None: Kafka's defaults."""
+        """``config``: the source of the partition numbers of topics to create; None: Kafka's defaults."""
         config = config or GatewayConfig()
         self._manager = manager
         self._states = TransactionStates(manager, partitions=config.transaction_state_log_num_partitions)
@@ -52,7 +52,10 @@ class StoredStates:
         self._locks: set[TransactionalIdLock] = set()
 
     def open(self, transactional_id: str, *, create: bool) -> Opened | None:
-        """Takes the lock of an id and returns its newest state, synced; without ``create`` None if it has no state."""
+        """Takes the lock of an id and returns its newest state, synced.
+
+        None if it has no state and ``create`` is False.
+        """
         if not create and self._states.newest_to_write(transactional_id) is None:
             return None
         try:
@@ -86,11 +89,14 @@ class StoredStates:
         return self._states.newest(transactional_id)
 
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
-        """Returns all ids with their newest states; partitions that cannot be read are added to ``failures``."""
+        """Returns all ids with their newest states.
+
+        Appends errors of partitions that cannot be read to ``failures``.
+        """
         return list(self._states.all(failures))
 
     def unfinished(self, now_ms: int, failures: list[LogStoreError]) -> list[str]:
-        """Returns the ids whose transaction was decided and not ended, or is older than its timeout."""
+        """Returns the ids whose transaction is decided but not ended, or is older than its timeout."""
         return [
             name
             for name, value in self.all(failures)
@@ -99,7 +105,10 @@ class StoredStates:
         ]
 
     def write(self, writes: Collection[_Write]) -> list[Exception | None]:
-        """Writes states; returns the error of each, None for one that is durable, or was to be written unsynced."""
+        """Writes states; returns an error or None for each.
+
+        None: it is durable, or written if no sync was asked for.
+        """
         errors = [self._replace(write) for write in writes]
         synced = {
             write.transactional_id for write, error in zip(writes, errors, strict=True) if write.sync and not error
@@ -147,7 +156,7 @@ class OthersStates:
 
 
 class TransactionStore(Store[StoredStates, _Write]):
-    """The states. Its methods are for the coordinator's thread, which also calls what is given to them."""
+    """The states. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
     def write(
         self,
@@ -158,7 +167,10 @@ class TransactionStore(Store[StoredStates, _Write]):
         *,
         sync: bool = True,
     ) -> None:
-        """Writes a state if ``expected`` is the newest; calls ``done`` with None when it is durable, or the error."""
+        """Writes a state if ``expected`` is still the newest one.
+
+        Calls ``done`` with None when it is durable, or an error.
+        """
         self._put(_Write(transactional_id, expected, value, sync, done))
 
     def _write(self, disk: StoredStates, writes: Sequence[_Write]) -> Sequence[Exception | None]:

@@ -42,21 +42,21 @@ class TransactionThreads:
         self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
 
     def start(self) -> None:
-        """Starts the threads, which end first what was left."""
+        """Starts the threads; they begin by ending abandoned transactions."""
         self._disk.start()
         self._home.start()
         self.run(lambda coordinator: coordinator.look())
 
     def run(self, task: Callable[[TransactionCoordinator], None]) -> None:
-        """Runs ``task`` in the coordinator's thread, after those given before. For any thread."""
+        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread."""
         self._home.run(lambda: task(self._coordinator))
 
     def give_up(self) -> None:
-        """Refuses requests from now on. For any thread."""
+        """Refuses all later requests. For any thread."""
         self.run(lambda coordinator: coordinator.stop())
 
     def stop(self) -> None:
-        """Writes what was given, releases all locks, and ends the threads."""
+        """Completes the pending writes, releases all locks, and ends the threads."""
         self._home.stop()
         self._disk.stop()
         self._others.close()

@@ -76,7 +76,7 @@ def test_super_users_may_do_everything() -> None:
     [
         ("x = 1", r"x is neither \[\[allow\]\] nor \[\[deny\]\]"),
         ("[allow]\nusers = ['a']", "allow is neither"),
-        ("[[allow]]\nuser = ['a']", r"\[\[allow\]\] number 1: unknown user \(did you mean 'users'"),
+        ("[[allow]]\nuser = ['a']", r"\[\[allow\]\] number 1: unknown field user \(did you mean 'users'"),
         ("[[allow]]\nusers = 'a'\noperations = ['read']\ntopics = ['t']", "users must be a list"),
         (
             "[[allow]]\nusers = ['a']\noperations = ['reed']\ntopics = ['t']",
