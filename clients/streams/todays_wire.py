@@ -31,6 +31,7 @@ from .port import Chunk, StartOffsets, given_offsets
 from .progress import PartitionProgress, Progress
 
 _AT_ONCE = 500  # messages taken from librdkafka together
+_FULL_MS = 5  # how long the library, whose default is a second, fetches nothing when it holds enough messages
 _POLL_S = 0.1  # how long to wait in librdkafka before looking whether the stream was closed
 _LOOK_S = 1.0  # how often the topics that a filter chooses from are listed
 _RETRY_S = 0.1  # before a commit is repeated
@@ -186,7 +187,9 @@ class StreamSource:
                 return
             self._seek()
             try:
-                received = self._consumer.consume(_AT_ONCE, timeout_s)
+                # The library waits until it has as many as are asked for, so only the first one is waited for.
+                received = self._consumer.consume(1, timeout_s)
+                received += self._consumer.consume(_AT_ONCE - 1, 0) if received else []
             except KafkaException as error:
                 raise _error("fetching", error.args[0]) from error
         self._sort(received)
@@ -353,6 +356,7 @@ def _settings(config: ConsumerConfig) -> dict[str, Any]:
         "max.partition.fetch.bytes": config.fetch_size,
         "fetch.min.bytes": max(1, config.fetch_min_bytes),
         "fetch.wait.max.ms": config.fetch_wait_max_ms,
+        "fetch.queue.backoff.ms": _FULL_MS,
         "socket.timeout.ms": config.socket_timeout_ms,
         "log_level": _LOG_LEVEL,
         **config.security,
