@@ -20,18 +20,20 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(task: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """Yields the result of ``task`` for each item, in order; threads compute up to ``THREADS`` results ahead.
+def in_order(
+    task: Callable[[Item], Result], items: Iterable[Item], threads: int = THREADS
+) -> Generator[Result, None, None]:
+    """Yields the result of ``task`` for each item, in order; as many ``threads`` compute as many results ahead.
 
     The caller's thread iterates over ``items``. A LogStoreError or OSError from ``items`` or ``task`` is raised after
     the results before it, so that the first damage in a file is reported, whatever follows. To stop early, close the
     generator, which waits for tasks in progress and ignores their errors.
     """
     begun = deque[Future[Result]]()
-    with ThreadPoolExecutor(THREADS) as threads:
-        for future in _begin_all(task, iter(items), threads):
+    with ThreadPoolExecutor(threads) as pool:
+        for future in _begin_all(task, iter(items), pool):
             begun.append(future)
-            if len(begun) > THREADS:
+            if len(begun) > threads:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()

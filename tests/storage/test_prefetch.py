@@ -38,6 +38,17 @@ def test_no_more_items_are_taken_ahead_than_the_bound() -> None:
     assert len(taken) == 50
 
 
+@pytest.mark.parametrize("threads", [1, 8])
+def test_as_many_results_are_computed_at_once_as_threads_are_wanted(threads: int) -> None:
+    together = threading.Barrier(threads, timeout=60)
+
+    def task(item: int) -> int:
+        together.wait()
+        return item
+
+    assert list(in_order(task, range(16), threads)) == [*range(16)]
+
+
 def test_lists_grow_with_the_preceding_items_up_to_the_bound() -> None:
     before = 0
     for each in gathered([1] * 60, lambda item: item, least=2, most=12):

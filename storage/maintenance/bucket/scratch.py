@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
@@ -36,7 +37,7 @@ from ...errors import CorruptionError, ObjectMissingError, StorageError, Unknown
 from ...filesystem import FileSystem, LocalFileSystem, read_file
 from ...format import v2
 from ...format.files import checkpoints, file_names
-from ...prefetch import one_ahead
+from ...prefetch import in_order
 from ...reading import KeptInMemory
 from ...recovery import LeaderEpochCache
 from ...segment import Holes, LogSegment
@@ -45,6 +46,8 @@ from ...writing import Log
 SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
 SMALL_BYTES_MAX = 64 << 20  # of what lies beside a segment
+READS_AT_ONCE = 16
+READ_AHEAD_BYTES = 64 << 20  # of parts that were read and not yet written, and one part
 
 
 @dataclass(frozen=True)
@@ -130,32 +133,51 @@ def scratch_log(
 ) -> Iterator[Log]:
     """Yields a log on this machine with one closed segment for each run of parts, and an empty one at the end.
 
-    Recovery builds indexes, epochs and snapshots. The directory is in the machine's folder for temporary files
-    (``TMPDIR``), and is removed at the end of the ``with`` block. Raises as :func:`read_part`.
+    Recovery builds indexes, epochs, and snapshots, which go on from that of the segment before. The directory is in the
+    machine's folder for temporary files (``TMPDIR``), and is removed at the end of the ``with`` block. Raises as
+    :func:`read_part`.
     """
     filesystem = filesystem or LocalFileSystem()
     with TemporaryDirectory(prefix="commitlog-scratch-") as root:
         directory = file_names.join(root, str(place))
         fill(place, runs, directory, filesystem)
+        _put_producers(place, runs[0][0].base, directory, filesystem)
         marks = KeptInMemory(0, place.state.log_start, Holes.ANYWHERE)
         with Log.open(directory, config, clock=clock, filesystem=filesystem, checkpoints=marks) as log:
             yield log
 
 
 def fill(place: Place, runs: Sequence[Sequence[Part]], directory: str, filesystem: FileSystem) -> None:
-    """Writes a ``.log`` for each run of parts, and an empty one at their end."""
+    """Writes a ``.log`` for each run of parts, and an empty one at their end. Reads several parts at a time."""
     filesystem.make_directory(directory)
-    for run in runs:
-        path = file_names.join(directory, file_names.segment_file(run[0].base, file_names.LOG))
-        known = epochs_before(place, run[0].base).latest
-        epoch = known.epoch if known else 0
-        with filesystem.open(path, "create") as file:
-            position = 0
-            for data in one_ahead(read_part(place, part, epoch) for part in run):
-                file.write(position, data)
-                position += len(data)
+    wanted = ((part, epoch) for run in runs for epoch in [_epoch_of(place, run)] for part in run)
+    at_once = min(READS_AT_ONCE, max(1, READ_AHEAD_BYTES // max(part.size for run in runs for part in run)))
+    with closing(in_order(lambda each: read_part(place, *each), wanted, at_once)) as read:
+        for run in runs:
+            path = file_names.join(directory, file_names.segment_file(run[0].base, file_names.LOG))
+            with filesystem.open(path, "create") as file:
+                position = 0
+                for data in islice(read, len(run)):
+                    file.write(position, data)
+                    position += len(data)
     end = file_names.segment_file(runs[-1][-1].end, file_names.LOG)
     filesystem.open(file_names.join(directory, end), "create").close()
+
+
+def _epoch_of(place: Place, run: Sequence[Part]) -> int:
+    """Returns the leader epoch of the slices in a run; batches of segments have their own."""
+    known = epochs_before(place, run[0].base).latest if isinstance(run[0], Slice) else None
+    return known.epoch if known else 0
+
+
+def _put_producers(place: Place, base: int, directory: str, filesystem: FileSystem) -> None:
+    """Writes the snapshot of the producers at ``base``, if there is one, so that what they wrote before is known."""
+    before = segment_before(place, base)
+    data = read_beside(place, before, file_names.SNAPSHOT) if before else None
+    if data is not None:
+        path = file_names.join(directory, file_names.segment_file(base, file_names.SNAPSHOT))
+        with filesystem.open(path, "create") as file:
+            file.write(0, data)
 
 
 def put_segment(
@@ -182,7 +204,7 @@ def put_segment(
     if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and again_with is None:
         return only
     name = put.key(place.topic.topic_id, place.partition)
-    beside = {**_beside(place, log, segment, end), **(again_with or {})}
+    beside = {**_beside(place, log, segment, end, replaced), **(again_with or {})}
     for kind, content in {**beside, file_names.LOG: data}.items():
         put_staged(place.log.store, name + kind, content, place.log.attempts())
     ids = place.topic.topic_id, place.partition
@@ -190,7 +212,7 @@ def put_segment(
     return put if committed is not None else None
 
 
-def _beside(place: Place, log: Log, segment: LogSegment, end: int) -> dict[str, bytes]:
+def _beside(place: Place, log: Log, segment: LogSegment, end: int, replaced: Sequence[Part]) -> dict[str, bytes]:
     """Returns what is put beside a segment that ends at ``end``, by suffix."""
     filesystem, epochs = log.context.filesystem, epochs_before(place, segment.base_offset)
     for entry in log.epochs.entries:
@@ -199,16 +221,22 @@ def _beside(place: Place, log: Log, segment: LogSegment, end: int) -> dict[str, 
     files = {kind: read_file(filesystem, segment.path(kind), SMALL_BYTES_MAX) for kind in SIDECARS}
     if (aborted := segment.path(file_names.TXN_INDEX)) and filesystem.status(aborted) is not None:
         files[file_names.TXN_INDEX] = read_file(filesystem, aborted, SMALL_BYTES_MAX)
-    files[file_names.SNAPSHOT] = _snapshot(log, end)
+    files[file_names.SNAPSHOT] = _kept_snapshot(place, end, replaced) or _snapshot(log, end)
     files[file_names.EPOCHS] = checkpoints.encode_leader_epochs(epochs.entries)
     return files
 
 
 def epochs_before(place: Place, offset: int) -> LeaderEpochCache:
     """Returns the leader epochs up to the last segment that ends at ``offset`` or below; slices begin none."""
-    segments = [part for part in place.parts if isinstance(part, Segment) and part.end <= offset]
-    data = read_beside(place, segments[-1], file_names.EPOCHS) if segments else None
+    before = segment_before(place, offset)
+    data = read_beside(place, before, file_names.EPOCHS) if before else None
     return LeaderEpochCache(() if data is None else checkpoints.decode_leader_epochs(data))
+
+
+def segment_before(place: Place, offset: int) -> Segment | None:
+    """Returns the last segment that ends at ``offset`` or below."""
+    segments = [part for part in place.parts if isinstance(part, Segment) and part.end <= offset]
+    return segments[-1] if segments else None
 
 
 def read_beside(place: Place, segment: Segment, kind: str) -> bytes | None:
@@ -233,6 +261,16 @@ def _described(segment: LogSegment, end: int, data: bytes, *, is_compacted: bool
         newest = max(newest, int(window.headers.table["max_timestamp"].max()))
     sha256 = hashlib.sha256(data).hexdigest()
     return Segment(base, end, uuid4().hex, len(data), records, newest, sha256, is_compacted)
+
+
+def _kept_snapshot(place: Place, end: int, replaced: Sequence[Part]) -> bytes | None:
+    """Returns the snapshot beside a replaced segment with the same end: it may know of batches that are gone."""
+    last = replaced[-1]
+    data = read_beside(place, last, file_names.SNAPSHOT) if isinstance(last, Segment) and last.end == end else None
+    try:
+        return data if data and checkpoints.decode_snapshot(data) else None
+    except CorruptionError:
+        return None
 
 
 def _snapshot(log: Log, end: int) -> bytes:

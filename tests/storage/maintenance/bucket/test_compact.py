@@ -14,6 +14,8 @@ from pyspark_commitlog.storage.bucket.commits.commit import commit_key
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.files.checkpoints import ProducerEntry, decode_snapshot, encode_snapshot
 from pyspark_commitlog.storage.maintenance.bucket import scratch
 from pyspark_commitlog.storage.maintenance.bucket.compact import Compaction, compact
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
@@ -67,6 +69,20 @@ def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:
     assert place_of(log).state.clean_end == len(before)
     assert sum(each.records for each in done.segments) == len(after)
     assert run(log).rounds == ()  # it is clean
+
+
+def test_producers_whose_batches_are_gone_are_still_known() -> None:
+    store = MemoryStore()
+    log, _ = filled(store)
+    consolidate(place_of(log), LogConfig(segment_ms=1), ManualClock(NOW_MS), NOW_MS)
+    (segment,) = place_of(log).parts
+    assert isinstance(segment, Segment)
+    topic_id = place_of(log).topic.topic_id
+    known = ProducerEntry(99, 0, 5, 3, 0, NOW_MS, -1, -1)
+    store.put(segment.key(topic_id, 0) + file_names.SNAPSHOT, encode_snapshot([known]))
+    (put,) = run(log).segments
+    assert put.records < segment.records
+    assert decode_snapshot(store.objects[put.key(topic_id, 0) + file_names.SNAPSHOT]) == [known]
 
 
 def test_a_tombstone_goes_once_readers_had_the_time_to_see_it() -> None:

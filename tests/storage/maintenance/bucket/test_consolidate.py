@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, Slice, collect, delete_topic
+from pyspark_commitlog.storage.bucket import (
+    BucketFileSystem,
+    CollectLimits,
+    CommitLog,
+    Segment,
+    Slice,
+    collect,
+    delete_topic,
+)
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.errors import UnknownTopicOrPartitionError
@@ -111,15 +120,61 @@ def test_a_topic_that_is_deleted_during_the_run_is_said_to_be_gone() -> None:
         consolidate(place, SMALL, ManualClock(), NOW_MS)  # two segments: the first one's commit finds it out
 
 
-def test_epochs_of_a_copied_directory_go_on(tmp_path: Path) -> None:
-    store = MemoryStore()
-    log = commit_log(store)
-    with LogManager.open(str(tmp_path / "log"), create=True) as source:
+def test_many_slices_are_read_at_once() -> None:
+    class Together(MemoryStore):
+        waiting: Barrier | None = None
+
+        def get_range(self, key: str, start: int, length: int) -> bytes:
+            if self.waiting is not None:
+                self.waiting.wait()
+            return super().get_range(key, start, length)
+
+    store = Together()
+    log = filled(store, 16)
+    before = read_rows(log)
+    store.waiting = Barrier(8, timeout=60)
+    assert run(log, LogConfig(segment_bytes=1 << 20, segment_ms=1), now_ms=NOW_MS).slices == 16
+    store.waiting = None
+    assert read_rows(log) == before
+
+
+def copied(log: CommitLog, directory: Path, **fields: int) -> None:
+    """Copies a directory with two records of leader epoch 5 to the log."""
+    with LogManager.open(str(directory), create=True, clock=ManualClock()) as source:
         source.create_topic("t", partitions=1)
-        buffer, headers = v2.encode_batches(records([b"a", b"b"]), v2.BatchFields(), batch_bytes_max=1 << 20)
+        table = records([b"a", b"b"], timestamps=[ManualClock().now_ms()] * 2)
+        buffer, headers = v2.encode_batches(table, v2.BatchFields(**fields), batch_bytes_max=1 << 20)  # type: ignore[arg-type]
         v2.stamp(buffer, headers, base_offset=0, leader_epoch=5)
         append_fetched(source.open_log("t", 0), buffer.tobytes(), 0, 0)
         assert len(list(copy_to_bucket(source, log))) == 1
+
+
+def producers_of(log: CommitLog) -> list[tuple[int, int, int]]:
+    """Id, last sequence and last offset of the producers, as a reader and a copy see them."""
+    shown = BucketFileSystem(log)
+    manager = LogManager.open(shown.root, filesystem=shown, clock=ManualClock())
+    with manager, manager.open_reader("t", 0) as reader:
+        return [(id_, each.last_sequence, each.last_offset) for id_, each in reader.producers.producers.items()]
+
+
+def test_producers_of_a_copied_directory_are_known_after_later_slices_were_consolidated(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = commit_log(store)
+    copied(log, tmp_path / "log", producer_id=7, producer_epoch=0, base_sequence=0)
+    assert producers_of(log) == [(7, 1, 1)]
+    for _ in range(2):
+        write_pairs(log, (None, b"c"), time_ms=1)
+        (segment,) = run(log).segments
+        name = segment.key(place_of(log).topic.topic_id, 0)
+        (producer,) = checkpoints.decode_snapshot(store.objects[name + file_names.SNAPSHOT])
+        assert (producer.producer_id, producer.last_offset) == (7, 1)
+        assert producers_of(log) == [(7, 1, 1)]
+
+
+def test_epochs_of_a_copied_directory_go_on(tmp_path: Path) -> None:
+    store = MemoryStore()
+    log = commit_log(store)
+    copied(log, tmp_path / "log")
     write_pairs(log, (None, b"c"), time_ms=1)
     (segment,) = run(log).segments
     place = place_of(log)
