@@ -58,7 +58,7 @@ class CommitLog:
         """Reads the state. ``background`` runs what writes checkpoints. Raises as :func:`load_state`."""
         self.store = store
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
-        self._patience, self._background = patience or Patience(), background
+        self._patience, self._background = patience or Patience.of_process(), background
         self._lock, self._by = RLock(), this_process()
         self._state = load_state(store, log_id, self.attempts)
 

@@ -34,7 +34,7 @@ def open_root(
     CorruptionError if commits are there but not what names the log, and ObjectStoreError.
     """
     store = store or open_store(url)
-    clock, random, patience = clock or SystemClock(), random or SystemRandom(), patience or Patience()
+    clock, random, patience = clock or SystemClock(), random or SystemRandom(), patience or Patience.of_process()
 
     def attempts() -> Attempts:
         return Attempts(patience, clock, random)

@@ -90,7 +90,7 @@ class Stager:
         self.close()
 
     def _patient(self) -> Attempts:
-        return Attempts(Patience(), self._clock, SystemRandom())
+        return Attempts(Patience.of_process(), self._clock, SystemRandom())
 
     def append(self, topic: str, partition: int, batches: v2.EncodedBatches) -> AppendInfo:
         """Adds batches of validated records. Changes their buffer: offsets, epoch, producer, checksum.

@@ -13,7 +13,12 @@ import lazy_loader
 if TYPE_CHECKING:
     from .local import LocalFileSystem as LocalFileSystem
     from .local_file import LocalFile as LocalFile
-    from .locks import LocalLock as LocalLock, process_id as process_id, this_process as this_process
+    from .locks import (
+        LocalLock as LocalLock,
+        environment as environment,
+        process_id as process_id,
+        this_process as this_process,
+    )
     from .open_files import OPEN_FILES as OPEN_FILES
     from .operations import (
         catch_up as catch_up,
@@ -44,7 +49,7 @@ else:
         submod_attrs={
             "local": ["LocalFileSystem"],
             "local_file": ["LocalFile"],
-            "locks": ["LocalLock", "process_id", "this_process"],
+            "locks": ["LocalLock", "environment", "process_id", "this_process"],
             "open_files": ["OPEN_FILES"],
             "operations": [
                 "catch_up",

@@ -181,6 +181,11 @@ def process_id() -> int:
     return os.getpid()
 
 
+def environment(name: str) -> str | None:
+    """Returns a variable of this process's environment; None if it is not set."""
+    return os.environ.get(name)
+
+
 def this_process() -> str:
     """Describes this process, by process id, user and host, for messages of processes that wait for its locks."""
     try:

@@ -1,4 +1,7 @@
-"""How long, and how often, requests to a store are repeated."""
+"""How long, and how often, requests to a store are repeated.
+
+Two settings are taken from the environment, as credentials are, because it reaches every process of Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ...clock import Clock
-from ...errors import CorruptionError, ObjectMissingError, ObjectStoreError, StoreAccessError
+from ...errors import CorruptionError, InvalidConfigError, ObjectMissingError, ObjectStoreError, StoreAccessError
+from ...filesystem import environment
 from .port import ObjectStore
 
 _Result = TypeVar("_Result")
+DELIVERY_TIMEOUT = "COMMITLOG_DELIVERY_TIMEOUT_MS"  # Kafka's delivery.timeout.ms
+RETRIES = "COMMITLOG_RETRIES"  # Kafka's retries
+_MOST = 2**31 - 1
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
 
 
@@ -20,6 +27,25 @@ class Patience(NamedTuple):
     deadline_ms: int = 120_000
     first_ms: int = 50  # the longest first pause; each next one may be twice as long
     most_ms: int = 5_000
+
+    @classmethod
+    def of_process(cls) -> Patience:
+        """Returns the limits that the environment sets. Raises InvalidConfigError."""
+        return cls(deadline_ms=_whole_number(DELIVERY_TIMEOUT, 120_000, least=1))
+
+
+def retries_of_process() -> int:
+    """Returns how often the client repeats a request before it reports an error. Raises InvalidConfigError."""
+    return _whole_number(RETRIES, 3, least=0)
+
+
+def _whole_number(name: str, default: int, *, least: int) -> int:
+    text = environment(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and least <= int(text) <= _MOST):
+        raise InvalidConfigError(f"{name} = {text!r} in the environment: must be a number from {least} to {_MOST}")
+    return int(text)
 
 
 class Attempts:

@@ -23,26 +23,30 @@ from ...errors import (
     StoreAccessError,
 )
 from ...filesystem import process_id
+from .patience import retries_of_process
 from .port import ObjectFacts, ObjectStore, checked_size
 from .urls import store_url
 
 if TYPE_CHECKING:
     from obstore.store import BackoffConfig, ObjectStore as Client
 
-RETRIES = 3  # of a request that failed; a conditional one is not repeated after a timeout
 RETRY_TIMEOUT = timedelta(seconds=60)
 BACKOFF_MAX = timedelta(seconds=5)
 
-_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b|\bkind: ([A-Z][A-Za-z]{1,30})\b")
+_CODE = re.compile(
+    r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b"
+    r"|\bkind: (?!Request\b|Uncategorized\b)([A-Z][A-Za-z]{1,30})\b"  # the two say nothing
+)
 _SETTING = re.compile(r"\bsource: ([A-Z][A-Za-z]{1,30})\b")
 _Result = TypeVar("_Result")
 
 
-def open_store(url: str, *, retries: int = RETRIES) -> ObjectStore:
+def open_store(url: str, *, retries: int | None = None) -> ObjectStore:
     """Returns the store at a URL (s3, s3a, gs, az, abfss); sends nothing yet.
 
-    ``retries``: how often a failed request is repeated before its error is raised. Raises InvalidConfigError for
-    another URL, or if the extra ``[bucket]`` is not installed.
+    ``retries``: how often a failed request is repeated before its error is raised, a conditional one not after a
+    timeout; by default as the environment says. Raises InvalidConfigError for another URL, or if the extra ``[bucket]``
+    is not installed.
     """
     return RemoteStore(url, retries)
 
@@ -50,10 +54,10 @@ def open_store(url: str, *, retries: int = RETRIES) -> ObjectStore:
 class RemoteStore:
     """A store behind a URL. Pickling keeps the URL; every process makes a client of its own, when first used."""
 
-    def __init__(self, url: str, retries: int = RETRIES) -> None:
+    def __init__(self, url: str, retries: int | None = None) -> None:
         self._url, self._retries = store_url(url), retries
 
-    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str, int | None]]:
         return type(self), (self._url, self._retries)
 
     @property
@@ -144,9 +148,9 @@ class _Clients:
     def __init__(self) -> None:
         self._lock = Lock()
         self._process: int | None = None
-        self._clients: dict[tuple[str, int], Client] = {}
+        self._clients: dict[tuple[str, int | None], Client] = {}
 
-    def of(self, url: str, retries: int) -> Client:
+    def of(self, url: str, retries: int | None) -> Client:
         process = process_id()
         if self._process not in (None, process):
             raise StorageError(
@@ -163,7 +167,7 @@ class _Clients:
 _CLIENTS = _Clients()
 
 
-def connect(url: str, retries: int) -> Client:
+def connect(url: str, retries: int | None) -> Client:
     """Returns obstore's client. Raises InvalidConfigError if it is missing, or refuses the environment's settings."""
     try:
         from obstore.store import from_url  # noqa: PLC0415 - the extra is needed only here
@@ -172,8 +176,9 @@ def connect(url: str, retries: int) -> Client:
             f"{url}: object stores need the extra [bucket]: pip install 'spark-commitlog[bucket]'"
         ) from None
     backoff: BackoffConfig = {"init_backoff": timedelta(milliseconds=100), "max_backoff": BACKOFF_MAX, "base": 2}
+    most = retries_of_process() if retries is None else retries
     try:
-        return from_url(url, retry_config={"max_retries": retries, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff})
+        return from_url(url, retry_config={"max_retries": most, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff})
     except Exception as error:
         if not _is_of_client(error):
             raise
