@@ -1,6 +1,5 @@
-"""Producers, consumers and mirrors in the words of Kafka's design documents, over the wire or on a log directory.
+"""Producers, consumers and mirrors by the names of Kafka's design documents, over the wire or on a log directory.
 
-They work against any broker, Kafka's own or ours. Of ``storage`` they use its public names alone (record sets, and
-the log as a target without a broker), of ``registry`` the nodes of old clients. Each other name is imported from its
-room.
+They work against any broker, Kafka's own or ours. They use the public names of ``storage`` (record sets, and the log as
+a target without a broker) and of ``registry`` (the nodes of old clients). Import other names from their rooms.
 """

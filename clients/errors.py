@@ -1,4 +1,4 @@
-"""What goes wrong in a client; a wrong setting is ``storage``'s InvalidConfigError, as everywhere."""
+"""The errors of clients. A wrong setting raises InvalidConfigError of ``storage``, as everywhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OutsideLogError(MirrorError):
 
 
 class RetriableError(MirrorError):
-    """Brokers did not answer, or refused a request for now; the same request may succeed later."""
+    """Brokers did not answer, or refused a request for the moment; the same request may succeed later."""
 
 
 class FencedError(MirrorError):
@@ -32,7 +32,7 @@ class TopicThereError(MirrorError):
 
 
 class BrokerUnreachableError(ClientError):
-    """A broker did not answer, or the connection to it broke. Whether it did what was asked is unknown."""
+    """A broker did not answer, or the connection broke. It is unknown whether the broker carried out the request."""
 
 
 class ConnectionClosedError(ClientError):
@@ -40,15 +40,15 @@ class ConnectionClosedError(ClientError):
 
 
 class MalformedAnswerError(ClientError):
-    """A broker sent bytes that are no answer to what was asked."""
+    """A broker sent bytes that are not a valid answer to the request."""
 
 
 class MessageTooLargeError(ClientError):
-    """A message does not fit in what is fetched at once."""
+    """A message is larger than the largest fetch."""
 
 
 class BrokerError(ClientError):
-    """A broker refused a request, or a part of it. ``code`` is the number of its generation of Kafka."""
+    """A broker refused a request, or a part of it. ``code`` is the error code of its Kafka generation."""
 
     def __init__(self, what: str, code: int, name: str) -> None:
         self.what, self.code, self.name = what, code, name
@@ -63,19 +63,19 @@ class ConsumerTimeoutError(ClientError):
 
 
 class RebalanceError(ClientError):
-    """A consumer could not agree with its group on who reads what."""
+    """A consumer could not agree with its group on the assignment of partitions."""
 
 
 class ConsumerIdInUseError(ClientError):
-    """Another process has a consumer of this id in the group."""
+    """Another process has a consumer with this id in the group."""
 
 
 class ConsumerRebalanceFailedError(RebalanceError):
-    """A consumer tried ``rebalance.max.retries`` times; the message has the last reason."""
+    """A consumer tried to rebalance ``rebalance.max.retries`` times; the message states the last reason."""
 
 
 class QueueFullError(ClientError):
-    """The queue of an asynchronous producer has no room; ``accepted`` messages of the same call are in it."""
+    """The queue of an asynchronous producer is full; it holds the first ``accepted`` messages of the call."""
 
     def __init__(self, message: str, accepted: int = 0) -> None:
         super().__init__(message)
@@ -83,7 +83,7 @@ class QueueFullError(ClientError):
 
 
 class QueueClosedError(ClientError):
-    """The producer is closed; ``accepted`` messages of the same call are in its queue."""
+    """The producer is closed; its queue holds the first ``accepted`` messages of the call."""
 
     def __init__(self, message: str, accepted: int = 0) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class QueueClosedError(ClientError):
 
 
 class InvalidMessageError(ClientError):
-    """A message that cannot be sent: its encoder refuses it, or the target has no place for what it holds."""
+    """A message cannot be sent: its encoder refuses it, or the target's format lacks a field that it has."""
 
 
 class MessageSizeTooLargeError(ClientError):
@@ -103,11 +103,11 @@ class InvalidPartitionError(ClientError):
 
 
 class NoBrokersForPartitionError(ClientError):
-    """No broker that is there has the partition."""
+    """No available broker has the partition."""
 
 
 class NotSentError(ClientError):
-    """Some messages of a call or of a batch were not sent; the others were. ``items``: those that were not."""
+    """Some messages of a call or batch were not sent, and the others were. ``items``: the unsent ones."""
 
     def __init__(self, message: str, items: Sequence[object]) -> None:
         super().__init__(message)

@@ -31,7 +31,7 @@ class KafkaTopic(NamedTuple):
 class Admin:
     """Reads and creates topics of a cluster; a context manager.
 
-    Methods raise RetriableError if a request fails that may succeed later, and MirrorError if it never will.
+    Methods raise RetriableError if a failed request may succeed later, and MirrorError if it cannot.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -73,7 +73,7 @@ class Admin:
             try:
                 self._client.create_topics(wanted, wait_for_metadata=True)
             except TopicAlreadyExistsError as error:
-                raise TopicThereError(f"topic {name!r} exists at {self._cluster}") from error
+                raise TopicThereError(f"topic {name!r} already exists at {self._cluster}") from error
 
         masking_errors(self._cluster, create)
 

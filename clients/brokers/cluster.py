@@ -23,15 +23,15 @@ class Secret(str):
 
 @dataclass(frozen=True)
 class Cluster:
-    """The settings of a client of brokers; sent to the workers. No ``repr`` and no error shows secrets among them."""
+    """The settings of a client of brokers, which are sent to workers. ``repr`` and errors do not show their secrets."""
 
     settings: dict[str, Any]  # by kafka-python's names
 
     @classmethod
     def parse(cls, bootstrap_servers: str, settings: Mapping[str, str]) -> Self:
-        """Returns the settings of a client; names are kafka-python's, or Kafka's with dots: ``security.protocol``.
+        """Returns the settings of a client; names are kafka-python's, or Kafka's, such as ``security.protocol``.
 
-        Raises InvalidConfigError, which names it, for an unknown setting.
+        Raises InvalidConfigError, which names the setting, if one is unknown.
         """
         known = KafkaConnectionManager.DEFAULT_CONFIG
         given = {name.replace(".", "_"): value for name, value in settings.items()}
@@ -48,7 +48,8 @@ class Cluster:
 def masking_errors(cluster: Cluster, ask: Callable[[], AnswerT]) -> AnswerT:
     """Returns what ``ask`` returns.
 
-    Raises RetriableError for an error of kafka-python that may pass, and MirrorError for others, without secrets.
+    Raises RetriableError in place of kafka-python's retriable errors, and MirrorError in place of others, without
+    secrets.
     """
     try:
         return ask()

@@ -27,7 +27,7 @@ class ListedTopic(NamedTuple):
 class Connections:
     """Connections to the brokers of a cluster. For one thread at a time.
 
-    Methods raise RetriableError if a request fails that may succeed later, and MirrorError if it never will.
+    Methods raise RetriableError if a failed request may succeed later, and MirrorError if it cannot.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -37,7 +37,7 @@ class Connections:
         self._client = self.masking_errors(lambda: KafkaNetClient(**cluster.settings))
 
     def masking_errors(self, ask: Callable[[], RequestT]) -> RequestT:
-        """As the function of this name."""
+        """Like the function :func:`masking_errors`, for this cluster."""
         return masking_errors(self.cluster, ask)
 
     def check_there(self) -> None:
@@ -50,14 +50,14 @@ class Connections:
         return answer
 
     def ask_any(self, request: Any) -> Any:
-        """Returns the answer of a broker that is not busy."""
+        """Returns the answer of any broker, preferably one that is not busy."""
         self.check_there()
         return self.ask(self.masking_errors(lambda: self._client.least_loaded_node(True)), request)
 
     def ask_all(self, requests: Iterable[tuple[int, Any]]) -> Iterator[Any]:
-        """Yields the answers to requests, in their order; each broker answers in the order of its requests too.
+        """Yields the answers to requests (node id, request), in their order.
 
-        Several requests are sent before the first answer is awaited, at most five.
+        Up to five requests are sent ahead of the answer that is awaited.
         """
         sent: deque[Any] = deque()
         for node, request in requests:
@@ -83,7 +83,10 @@ class Connections:
         raise RetriableError(f"{self.cluster}: no answer within {TIMEOUT_MS // 1000} s")
 
     def check(self, error_code: int, what: str) -> None:
-        """Raises RetriableError or MirrorError for an error code in an answer; ``what`` was asked about."""
+        """Raises RetriableError or MirrorError for an error code in an answer.
+
+        ``what``: the subject of the request, for the message.
+        """
         error = for_code(error_code)
         if error is not NoError:
             if error.retriable:
@@ -115,7 +118,7 @@ class Connections:
         return found
 
     def all_leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """As :meth:`leaders`. Raises RetriableError for a partition without a leader."""
+        """Like :meth:`leaders`, but raises RetriableError for a partition without a leader."""
         wanted = list(partitions)
         led = self.leaders(wanted)
         if missing := set(wanted) - {each for some in led.values() for each in some}:
@@ -123,13 +126,13 @@ class Connections:
         return led
 
     def forget_leader(self, partition: TopicPartition) -> None:
-        """Lets the next request ask who leads a partition."""
+        """Forgets the leader of a partition; the next request asks for it again."""
         self._leaders.pop(partition, None)
 
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        """Returns an offset of each partition: ``at`` is EARLIEST or LATEST, the last stable offset, or a time in ms.
+        """Returns an offset of each partition; ``at``: EARLIEST, LATEST (the last stable offset), or a time in ms.
 
-        -1 if no record is as new as that time.
+        For a time, it is the offset of the first record at or after it; -1 if there is none.
         """
         requests = ((node, _list_offsets(some, at)) for node, some in self.all_leaders(partitions).items())
         found: dict[TopicPartition, int] = {}

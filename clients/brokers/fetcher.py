@@ -1,4 +1,4 @@
-"""Fetcher: what readers of committed records see of many partitions, in whole batches."""
+"""Fetcher: reads the committed batches of many partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_COMMITTED = 1
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """How much one fetch asks for, and how long a broker without anything new waits; names are Kafka's."""
+    """How much a fetch asks for, and how long a broker waits if it has nothing new; names are Kafka's."""
 
     fetch_max_bytes: int = 8 << 20
     max_partition_fetch_bytes: int = 1 << 20
@@ -31,12 +31,12 @@ class Fetcher:
     """Fetches from the leaders of many partitions. For one thread at a time."""
 
     def __init__(self, connections: Connections, limits: FetchLimits) -> None:
-        """``connections`` are closed by the caller."""
+        """``connections``: the caller closes them."""
         self._connections, self._limits = connections, limits
         self._failing = Failing(connections.cluster)
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
-        """Returns the batches from each position on; a partition without anything new is left out.
+        """Returns the batches from each position on, by partition; partitions without new batches are left out.
 
         None for a position that the partition's log does not have. A partition without a leader is left out, and
         tried again with the next call. Raises RetriableError if all have been without one for a minute, or if no

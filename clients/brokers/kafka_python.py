@@ -1,7 +1,6 @@
-"""What is used of kafka-python, which implements the protocol and comes with the extra ``kafka``.
+"""The names used from kafka-python, which implements the protocol and comes with the extra ``kafka``.
 
-Its consumer and producer return and take records. Mirrors need whole record batches, so they use its connections and
-the requests themselves.
+Its consumer and producer handle records. Mirrors need whole record batches, so they send requests over its connections.
 """
 
 from __future__ import annotations

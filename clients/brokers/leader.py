@@ -1,4 +1,4 @@
-"""PartitionLeader: requests to the leader of one partition, as a replica sends them."""
+"""PartitionLeader: requests to the leader of one partition, like those of a replica."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PartitionLeader:
         self._client = masking_errors(cluster, lambda: KafkaNetClient(**cluster.settings))
 
     def fetch(self, offset: int, last_epoch: int, bytes_max: int) -> Fetched:
-        """Returns batches from the one that contains ``offset`` on, up to about ``bytes_max`` bytes.
+        """Returns about ``bytes_max`` bytes of batches, beginning with the one that contains ``offset``.
 
         Includes transaction markers, and batches of open and aborted transactions. ``last_epoch`` is the leader epoch
         of the batch before ``offset``, or NO_EPOCH. Raises OutsideLogError for an offset that the log does not have.
@@ -128,7 +128,7 @@ class PartitionLeader:
     def _ask(
         self, request: Callable[[], Any], of_topic: Callable[[Any], Any] | None, partitions: str = "partitions"
     ) -> Any:
-        """Sends a request, for a minute if necessary, and returns the partition's part of the answer.
+        """Sends a request, retries for up to a minute, and returns the partition's part of the answer.
 
         ``of_topic`` returns the topic's part of an answer; if it is None, returns the whole answer.
         """

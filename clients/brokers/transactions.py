@@ -31,11 +31,12 @@ Batches = Mapping[TopicPartition, EncodedBatches]
 class TransactionalProducer:
     """Writes one transaction after another under a transactional id. For one thread at a time.
 
-    Any error ends it: the transaction is aborted by the next producer of the transactional id, or after its time-out.
+    After any error it cannot be used again; the next producer of the transactional id, or the timeout, aborts the
+    transaction.
     """
 
     def __init__(self, connections: Connections, transactional_id: str, timeout_ms: int) -> None:
-        """Takes over the transactional id, for a minute if necessary, and so ends its last transaction.
+        """Takes over the transactional id, which ends its last transaction; retries for up to a minute.
 
         Raises RetriableError if the coordinator does not answer, and MirrorError if it refuses.
         """
@@ -49,7 +50,7 @@ class TransactionalProducer:
         """Writes batches and commits them; on return, readers of committed records see all of them.
 
         Raises FencedError if another producer took over the transactional id, otherwise RetriableError and MirrorError.
-        After any of them, some or none of the transaction may be committed only as a whole.
+        After an error, either all of the transaction is committed or nothing.
         """
         self._patiently(lambda: self._add(batches))
         for answer in self._connections.ask_all(self._requests(batches)):
@@ -59,7 +60,7 @@ class TransactionalProducer:
         self._patiently(self._commit)
 
     def _requests(self, batches: Batches) -> Iterator[tuple[int, Any]]:
-        """Yields requests with one batch of each partition, as brokers want them, by leader."""
+        """Yields requests by leader, each with at most one batch per partition, as brokers require."""
         for node, partitions in self._connections.all_leaders(batches).items():
             for row in zip_longest(*(self._produced(each, batches[each]) for each in partitions)):
                 yield node, self._request({each: batch for each, batch in zip(partitions, row, strict=True) if batch})
@@ -164,7 +165,7 @@ class TransactionalProducer:
         self._connections.check(error_code, what)
 
     def _patiently(self, ask: Callable[[], Any]) -> Any:
-        """Repeats a request for up to a minute: a coordinator is busy while it ends the last transaction."""
+        """Repeats a request for up to a minute, because a coordinator is busy while it ends the last transaction."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Consumers in the words of the design documents: the low level, and streams over a whole cluster.
+"""The low-level consumer of Kafka's design documents, and message sets.
 
-:class:`SimpleConsumer` sends single requests to one broker. What it gets are message sets, iterators that can also be
-opened over a file: :class:`PositionMessageSet` for Kafka 0.7, :class:`BatchMessageSet` for all later ones.
+:class:`SimpleConsumer` sends single requests to one broker. It returns message sets: iterators that can also read a
+file: :class:`PositionMessageSet` for Kafka 0.7, :class:`BatchMessageSet` for all later ones.
 """
 
 from __future__ import annotations

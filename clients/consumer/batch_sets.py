@@ -18,9 +18,9 @@ _NOT_CONVERTED = b"\xff" * 8  # the offset of what stands for a batch that a bro
 
 
 class RecordBatch:
-    """A record batch or, before magic 2, a message or wrapper as it is stored. Its fields are read when asked.
+    """A record batch or, before magic 2, a stored message or wrapper. A field is read when it is accessed.
 
-    Iterating it yields its messages. Raises CorruptionError for damage.
+    Iterating yields its messages, and raises CorruptionError for damage.
     """
 
     def __init__(self, found: BatchSet, row: int, content: Content) -> None:
@@ -28,7 +28,7 @@ class RecordBatch:
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first record; before magic 2 that of the last, since only decoding finds the first."""
+        """The offset of the first record; before magic 2 that of the last, because only decoding finds the first."""
         return self._field("base_offset")
 
     @property
@@ -37,7 +37,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """Where to read on after the batch."""
+        """The offset to read next, after the batch."""
         return self.last_offset + 1
 
     @property
@@ -50,22 +50,22 @@ class RecordBatch:
 
     @property
     def crc(self) -> int:
-        """The checksum that is stored."""
+        """The stored checksum."""
         return self._field("crc")
 
     @property
     def is_valid(self) -> bool:
-        """Whether the bytes have the checksum that is stored."""
+        """Whether the bytes match the stored checksum."""
         return bool(self._found.are_sound(self._row)[0])
 
     @property
     def codec(self) -> Codec:
-        """Raises ValueError for a number that Kafka does not have."""
+        """The compression. Raises ValueError for a number that Kafka does not define."""
         return Codec(int(self._found.headers[self._row].codec[0]))
 
     @property
     def timestamp_type(self) -> int:
-        """0: of the producer, 1: of the append, -1: magic 0, which has none."""
+        """0: the time of the producer, 1: of the append, -1: none (magic 0)."""
         return int(self._found.headers[self._row].timestamp_type[0])
 
     @property
@@ -82,7 +82,7 @@ class RecordBatch:
 
     @property
     def producer_id(self) -> int:
-        """-1: none."""
+        """The producer's id; -1: none."""
         return self._field("producer_id")
 
     @property
@@ -95,12 +95,12 @@ class RecordBatch:
 
     @property
     def count(self) -> int:
-        """Records, as the header says; -1 before magic 2, where only decoding counts them."""
+        """The number of records in the header; -1 before magic 2, whose headers do not have it."""
         return self._field("count")
 
     @property
     def is_control(self) -> bool:
-        """Whether it has the marker of a transaction rather than records of a producer."""
+        """Whether it holds the marker of a transaction, not records of a producer."""
         return bool(self._found.headers[self._row].is_control[0])
 
     @property
@@ -111,7 +111,7 @@ class RecordBatch:
         yield from messages_of(self._found, self._row)
 
     def write_to(self, target: Writable | socket.socket) -> int:
-        """Writes the batch as it is, and returns its bytes."""
+        """Writes the stored batch unchanged, and returns the number of bytes."""
         start = self._field("position")
         return self._content.part(start, start + self.size_in_bytes).write_to(target)
 
@@ -120,7 +120,7 @@ class RecordBatch:
 
 
 def messages_of(found: BatchSet, rows: slice) -> Iterator[Message]:
-    """Yields the messages of some batches, which are decoded when the first one is asked for."""
+    """Yields the messages of some batches, which are decoded when the first message is read."""
     records = found.decode(rows)
     columns = RecordColumns(records, int(found.headers.table["magic"][rows.start]))
     for row, offset in enumerate(records.offsets.tolist()):
@@ -128,9 +128,9 @@ def messages_of(found: BatchSet, rows: slice) -> Iterator[Message]:
 
 
 class BatchMessageSet(MessageSet[RecordBatch]):
-    """Message sets or record batches of one partition. Markers of transactions are passed over by the iterator.
+    """Message sets or record batches of one partition. The iterator skips markers of transactions.
 
-    Messages below ``initial_offset`` are passed over too: a batch that contains it is fetched as a whole.
+    It also skips messages below ``initial_offset``, because a batch that contains it is fetched as a whole.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class BatchMessageSet(MessageSet[RecordBatch]):
         high_watermark: int = -1,
         aborted: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """``aborted``: producer id and first offset of transactions whose records the iterator leaves out."""
+        """``aborted``: producer id and first offset of each aborted transaction, whose records the iterator skips."""
         super().__init__(content, initial_offset, error, error_code)
         self.high_watermark, self._aborted = high_watermark, aborted
 
@@ -167,7 +167,7 @@ class BatchMessageSet(MessageSet[RecordBatch]):
 
     @property
     def is_too_small(self) -> bool:
-        """As for any set; and a broker of today sends old clients nothing of a message that does not fit."""
+        """True also if the set is empty: today's brokers send old clients no part of a message that does not fit."""
         return super().is_too_small or (not self.size_in_bytes and self.high_watermark > self.initial_offset)
 
     @property
@@ -213,7 +213,7 @@ class BatchMessageSet(MessageSet[RecordBatch]):
 
 
 class _Aborted:
-    """Which batches belong to aborted transactions, asked in the order of the log."""
+    """Decides whether a batch belongs to an aborted transaction; must be asked in log order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._next = sorted(aborted, key=lambda each: -each[1])  # the smallest first offset is last

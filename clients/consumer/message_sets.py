@@ -1,7 +1,7 @@
-"""MessageSet: what a fetch brings, or a file has, as an iterator over messages; for each generation of Kafka.
+"""MessageSet: the result of a fetch, or the content of a file, as an iterator over messages; for each Kafka generation.
 
-A set is a thin layer over bytes or over a file: nothing is copied, and messages are found, checked and decompressed
-when the iterator comes to them.
+A set is a thin layer over bytes or a file: nothing is copied, and messages are found, checked and decompressed when the
+iterator reaches them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NONE = 0  # the code of an answer without an error
 class MessageSet(ABC, Generic[E]):
     """Messages of one partition, from ``initial_offset`` on. Each iteration begins there.
 
-    An incomplete message at the end is passed over. Iterating raises ``error``, what the broker refused the fetch for,
-    if there is one, and CorruptionError for damage, after the messages before it.
+    An incomplete message at the end is skipped. Iterating yields the messages before damage, then raises
+    CorruptionError. If the broker refused the fetch, iterating raises ``error``.
     """
 
     def __init__(
@@ -40,27 +40,27 @@ class MessageSet(ABC, Generic[E]):
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of the set, those of an incomplete message at its end too."""
+        """The size of the set in bytes, including an incomplete message at its end."""
         return len(self._content)
 
     @property
     @abstractmethod
     def valid_bytes(self) -> int:
-        """Bytes of the whole messages."""
+        """The size of the complete messages in bytes."""
 
     @property
     @abstractmethod
     def next_offset(self) -> int:
-        """Where to fetch from after this set."""
+        """The offset to fetch next, after this set."""
 
     @property
     @abstractmethod
     def first_size(self) -> int:
-        """Bytes of the message at the beginning, as its length says; 0: not even the length is whole."""
+        """The stated length of the first message in bytes; 0 if not even the length is complete."""
 
     @property
     def is_too_small(self) -> bool:
-        """Whether there are bytes, but not even one whole message: a fetch of more bytes may bring it."""
+        """Whether there are bytes, but no complete message; then fetch again with a larger size."""
         return self.size_in_bytes > 0 and not self.valid_bytes and self._is_cut
 
     @property
@@ -72,7 +72,7 @@ class MessageSet(ABC, Generic[E]):
         return self._checked(self._messages())
 
     def shallow(self) -> Iterator[E]:
-        """Yields the messages as they are stored: those in a compressed one are one. Raises as the iterator."""
+        """Yields the stored messages; a compressed message is one. Raises like the iterator."""
         return self._checked(self._stored())
 
     @abstractmethod
@@ -92,5 +92,5 @@ class MessageSet(ABC, Generic[E]):
             raise error.located(self._content.path) from error
 
     def write_to(self, target: Writable | socket.socket) -> int:
-        """Writes the bytes of the set, with an incomplete last message, and returns how many they are."""
+        """Writes the bytes of the set, including an incomplete last message, and returns their number."""
         return self._content.write_to(target)

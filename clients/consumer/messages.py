@@ -1,4 +1,4 @@
-"""Message: one message of a set, of any generation of Kafka, whose fields are read when they are asked for."""
+"""Message: one message of a set, of any Kafka generation. A field is read when it is accessed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Columns(Protocol):
 
 
 class Message:
-    """A message and where it is.
+    """A message with its offset.
 
-    ``offset`` is its offset, in 0.7 the position of its entry. ``next_offset`` is where to read on after it: in 0.7 the
-    entry of a compressed message again, until the last message in it.
+    ``offset``: in 0.7 the position of its entry. ``next_offset``: the offset to read next. In 0.7 it is the same entry
+    again for all but the last message inside a compressed one.
     """
 
     __slots__ = ("_columns", "_row", "next_offset", "offset")
@@ -44,12 +44,12 @@ class Message:
 
     @property
     def magic(self) -> int:
-        """The message format; 0.7 has a 0 and a 1 of its own."""
+        """The message format; 0.7 numbers its own formats 0 and 1."""
         return self._columns.magic
 
     @property
     def key(self) -> bytes | None:
-        """None for a message without one, as all of 0.7 are."""
+        """The key; None for a message without one, as in 0.7 always."""
         return self._columns.keys[self._row]
 
     @property
@@ -59,17 +59,17 @@ class Message:
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds; -1: the format has none."""
+        """Milliseconds since the epoch; -1: the format has no timestamp."""
         return self._columns.timestamps[self._row]
 
     @property
     def timestamp_type(self) -> int:
-        """0: of the producer, 1: of the append, -1: the format has none."""
+        """0: the time of the producer, 1: of the append, -1: the format has no timestamp."""
         return self._columns.timestamp_types[self._row]
 
     @property
     def headers(self) -> Headers:
-        """There are none before magic 2."""
+        """The headers; none before magic 2."""
         return self._columns.headers[self._row]
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Message:
 
 
 class RecordColumns:
-    """Records of the log as :class:`Columns`: a column becomes Python's objects when a field of it is first read."""
+    """Log records as :class:`Columns`: a column is converted to Python objects when one of its fields is first read."""
 
     def __init__(self, records: Records, magic: int) -> None:
         self._records, self.magic = records, magic

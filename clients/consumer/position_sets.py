@@ -18,7 +18,7 @@ _SIZE_BYTES = 4  # before each message
 
 
 class PositionEntry:
-    """A message of 0.7 as it is stored: a compressed one with all that it contains. Its fields are read when asked."""
+    """A stored message of 0.7; a compressed one has all its messages. A field is read when it is accessed."""
 
     def __init__(self, entries: Entries, row: int, initial_offset: int, content: Content) -> None:
         self._entries, self._row, self._initial, self._content = entries, row, initial_offset, content
@@ -45,19 +45,19 @@ class PositionEntry:
 
     @property
     def payload(self) -> bytes:
-        """What is stored: a compressed set, if there is a codec."""
+        """The stored payload; if there is a codec, a compressed message set."""
         start, stop = int(self._entries.payloads[self._row]), int(self._entries.ends[self._row])
         return bytes(self._content.data[start:stop])
 
     @property
     def is_valid(self) -> bool:
-        """Whether the payload has the checksum of the message."""
+        """Whether the payload matches the stored checksum."""
         rows = slice(self._row, self._row + 1)
         one = Entries(self._entries.buffer, self._entries.positions[rows], self._entries.sizes[rows], 0, 0)
         return one.sound == 1
 
     def write_to(self, target: Writable | socket.socket) -> int:
-        """Writes the entry as it is, and returns its bytes."""
+        """Writes the stored entry unchanged, and returns the number of bytes."""
         start, stop = int(self._entries.positions[self._row]), int(self._entries.ends[self._row])
         return self._content.part(start, stop).write_to(target)
 
@@ -67,7 +67,7 @@ class PositionMessageSet(MessageSet[PositionEntry]):
 
     @classmethod
     def in_file(cls, path: str, start_position: int, start: int = 0, end: int | None = None) -> Self:
-        """The entries in the bytes [start, end) of a file, whose name says that it begins at ``start_position``."""
+        """The entries in the bytes [start, end) of a file; ``start_position``: the position in the file's name."""
         return cls(Content.of_file(path, start, end), start_position + start)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""SimpleConsumer: the low level. A call is a request to one broker, and nothing is kept between two calls.
+"""SimpleConsumer: the low-level consumer. Each call is one request to one broker, without state between calls.
 
 Source: kafka.consumer.SimpleConsumer of Kafka 0.7.2 and 0.8.2.2.
 """
@@ -23,7 +23,7 @@ MESSAGE_BYTES_MAX = 100 << 20  # up to which a fetch grows for a large message, 
 
 
 class Wire(Enum):
-    """The protocol that is spoken with a broker."""
+    """The protocol to use with the broker."""
 
     KAFKA_0_7 = "0.7"
     KAFKA_0_8 = "0.8"  # brokers of 0.8 to 3.9, and ours
@@ -31,7 +31,7 @@ class Wire(Enum):
 
 
 class Storage(Enum):
-    """Where committed offsets are: ``offsets.storage``."""
+    """Where committed offsets are stored: ``offsets.storage``."""
 
     ZOOKEEPER = "zookeeper"
     KAFKA = "kafka"
@@ -49,7 +49,7 @@ class FetchRequest(NamedTuple):
 class SimpleConsumer:
     """A consumer of one broker; a context manager that closes it. For any thread, one request at a time.
 
-    It connects when it is first used, and repeats a request once if the connection breaks. All calls raise
+    It connects at the first call, and repeats a request once if the connection breaks. All calls may raise
     BrokerUnreachableError, ConnectionClosedError and MalformedAnswerError.
     """
 
@@ -66,10 +66,10 @@ class SimpleConsumer:
         fetch_wait_ms: int = 0,
         fetch_min_bytes: int = 0,
     ) -> None:
-        """``so_timeout``: ms without an answer. ``buffer_size``: bytes for what is received.
+        """``so_timeout``: ms to wait for an answer. ``buffer_size``: the receive buffer in bytes.
 
-        ``fetch_wait_ms``, ``fetch_min_bytes``: how long a broker since 0.8 waits for how many bytes. Raises
-        InvalidConfigError.
+        ``fetch_wait_ms``, ``fetch_min_bytes``: a broker of 0.8 or later answers when it has so many bytes, or after
+        this time. Raises InvalidConfigError.
         """
         terms = Terms(timeout_ms=so_timeout, receive_buffer_bytes=buffer_size)
         self._connection = Connection(Address(host, port), terms)
@@ -78,28 +78,28 @@ class SimpleConsumer:
 
     @property
     def address(self) -> Address:
-        """Where the broker listens."""
+        """The address of the broker."""
         return self._connection.address
 
     def fetch(self, request: FetchRequest) -> MessageSet[Any]:
-        """Returns messages of a partition. Iterating them raises what the broker refused the request for.
+        """Returns messages of a partition. If the broker refused the request, iterating them raises its error.
 
-        If not even the first message fits in ``max_size`` bytes, twice as many are fetched, and so on up to the largest
-        message.
+        If the first message does not fit in ``max_size`` bytes, the size is doubled until it fits, up to
+        ``max_message_bytes``.
         """
         return self._grown(request, *self._api.fetch([request]))
 
     def multifetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet[Any]]:
-        """Returns messages of several partitions, of one request to the broker, in the order of the requests."""
+        """Returns messages of several partitions, in the order of ``requests``, by one request to the broker."""
         found = self._api.fetch(requests)
         return [self._grown(asked, each) for asked, each in zip(requests, found, strict=True)]
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_num_offsets: int) -> list[int]:
-        """Returns offsets not after a time, in descending order, and at most so many.
+        """Returns at most ``max_num_offsets`` offsets not after a time in ms, in descending order.
 
-        They are where files begin, by the times of the files; LATEST_TIME also has the end of the log, EARLIEST_TIME is
-        its beginning. On today's wire there is one offset: that of the first message that is not older than the time.
-        Raises BrokerError and UnknownTopicOrPartitionError.
+        They are the first offsets of segment files, by the times of the files. For LATEST_TIME they include the log
+        end; for EARLIEST_TIME, the result is the log's beginning. On today's wire it is one offset: that of the first
+        message not older than the time. Raises BrokerError and UnknownTopicOrPartitionError.
         """
         return self._api.offsets_before(TopicPartition(topic, partition), time, max_num_offsets)
 
@@ -108,24 +108,27 @@ class SimpleConsumer:
     ) -> None:
         """Commits offsets of a group: through the broker to ZooKeeper, or to the group's coordinator.
 
-        For the coordinator this must be a consumer of its broker (:meth:`find_coordinator`). Raises as
-        :func:`wire.check` for the first partition that was refused; others may have been committed. 0.7 has no such
-        request: its consumers write to ZooKeeper.
+        For the coordinator, this must be a consumer of that broker (:meth:`find_coordinator`). Raises the error of the
+        first refused partition, like :func:`wire.check`; others may have been committed. Kafka 0.7 has no such request:
+        its consumers write to ZooKeeper.
         """
         self._api.commit(group, offsets, Storage(storage))
 
     def fetch_offsets(
         self, group: str, partitions: Iterable[TopicPartition], storage: Storage | str = Storage.ZOOKEEPER
     ) -> dict[TopicPartition, int | None]:
-        """Returns committed offsets of a group; None: there is none. As :meth:`commit_offsets`."""
+        """Returns the committed offset of each partition, None if there is none.
+
+        ``storage`` as in :meth:`commit_offsets`.
+        """
         return self._api.committed(group, list(partitions), Storage(storage))
 
     def find_coordinator(self, group: str) -> Address:
-        """Returns where the coordinator of a group is. Raises BrokerError, also if a later try finds one."""
+        """Returns the address of a group's coordinator. Raises BrokerError, also if it may be found later."""
         return self._api.coordinator(group)
 
     def close(self) -> None:
-        """Ends the connection for good; a thread that waits for an answer gets ConnectionClosedError."""
+        """Closes the consumer; a thread that waits for an answer gets ConnectionClosedError."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -147,7 +150,7 @@ def _wire(wire: Wire | str) -> Wire:
         return Wire(wire)
     except ValueError:
         known = ", ".join(each.value for each in Wire)
-        raise InvalidConfigError(f"wire = {wire!r} is unknown; there are {known}") from None
+        raise InvalidConfigError(f"wire = {wire!r} is unknown; known are {known}") from None
 
 
 class _Api(Protocol):
@@ -195,7 +198,7 @@ class _Positions:
         raise self._unknown()
 
     def _unknown(self) -> ClientError:
-        return ClientError("a broker of Kafka 0.7 keeps no offsets of groups: read and write them in ZooKeeper")
+        return ClientError("a broker of Kafka 0.7 does not store offsets of groups: read and write them in ZooKeeper")
 
 
 def _position_set(found: PositionSet) -> PositionMessageSet:
@@ -246,7 +249,7 @@ class _Offsets:
 
 
 class _TodaysOffsets(_Offsets):
-    """What a broker has today; the versions are the last without tagged fields."""
+    """Today's protocol, in the last versions without tagged fields."""
 
     def _fetch_version(self) -> int:
         return self._broker.version(ApiKey.FETCH, 11)
@@ -260,7 +263,7 @@ class _TodaysOffsets(_Offsets):
 
 
 def _without_repetition(asked: Sequence[FetchRequest]) -> Iterable[list[FetchRequest]]:
-    """Yields the requests in their order, in parts without a partition twice: an answer could not tell them apart."""
+    """Yields the requests in order, in parts that name a partition once: answers could not tell repeated ones apart."""
     part: dict[tuple[str, int], FetchRequest] = {}
     for each in asked:
         if each[:2] in part:
