@@ -1,4 +1,4 @@
-"""Settings of clients: fields of a dataclass that have a name in Kafka 0.7 and perhaps another one in 0.8."""
+"""Settings of clients: dataclass fields with a name in Kafka 0.7, and some with another one in 0.8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECURITY = ("security.", "sasl.", "ssl.")  # prefixes of settings of today's wir
 
 
 def setting(name: str, kind: Any, default: Any, bounds: Any, doc: str, newer: str = "") -> Any:
-    """Returns a field. ``newer``: the name that 0.8 gave it. A default of None depends on other settings."""
+    """Returns a field. ``newer``: its name in 0.8. Default None: it depends on other settings."""
     return field(default=default, metadata={"key": Key(name, kind, default, bounds, doc), "newer": newer})
 
 
@@ -27,9 +27,10 @@ def check_settings(config: Any) -> None:
 
 
 def only_given(config: Any, kinds: type[E], whose: str) -> E:
-    """Returns the one setting that is given among ``kinds``, whose values are names of settings.
+    """Returns the only one of ``kinds`` whose setting is given; their values are names of settings.
 
-    ``whose``: settings, in errors, such as ``a consumer``. Raises InvalidConfigError if none is given, or several.
+    ``whose``: the owner of the settings, for errors, such as ``a consumer``. Raises InvalidConfigError if none is
+    given, or several.
     """
     values = {key.name: getattr(config, name) for name, key in keys_of(type(config)).items()}
     given = [each for each in kinds if values[each.value]]
@@ -43,17 +44,17 @@ def only_given(config: Any, kinds: type[E], whose: str) -> E:
 
 
 def fill_defaults(config: Any, defaults: Mapping[str, object]) -> None:
-    """Sets fields of a config that is being created, by name, if they are not given."""
+    """Sets the fields that are not given, by name, in a config that is being created."""
     for name, value in defaults.items():
         if getattr(config, name) in (None, ""):
             object.__setattr__(config, name, value)
 
 
 def fields_given(cls: Any, mapping: Mapping[str, object], whose: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns the values by names of fields, and those of :data:`SECURITY` by their own names.
+    """Returns the values by field name; those of :data:`SECURITY` keep their own names.
 
-    ``whose``: settings, in errors, such as ``a consumer``. Raises InvalidConfigError for an unknown name, or a setting
-    that is given by both names.
+    ``whose``: the owner of the settings, for errors, such as ``a consumer``. Raises InvalidConfigError for an unknown
+    name, or a setting that is given by both names.
     """
     named = {key.name: name for name, key in keys_of(cls).items()}
     named |= {each.metadata["newer"]: each.name for each in fields(cls) if each.metadata.get("newer")}
@@ -65,7 +66,7 @@ def fields_given(cls: Any, mapping: Mapping[str, object], whose: str) -> tuple[d
         elif name not in named:
             raise InvalidConfigError(f"unknown setting of {whose}: {name}{did_you_mean(name, named)}")
         elif named[name] in given:
-            raise InvalidConfigError(f"{name} is given twice, by its names in Kafka 0.7 and in 0.8")
+            raise InvalidConfigError(f"{name} is given twice, by its name in Kafka 0.7 and by its name in 0.8")
         else:
             given[named[name]] = value
     return given, security

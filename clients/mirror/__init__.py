@@ -1,8 +1,8 @@
-"""Mirrors between clusters: consumers of one or several clusters into one target, another cluster or a log directory.
+"""Mirrors: copy topics from one or several clusters into one target, another cluster or a log directory.
 
-``settings`` reads what the tools of Kafka call consumer.config and producer.config, ``targets`` is what the second
-names (the first is in ``clients.sources``), ``stream`` fetches in a thread, ``session`` writes what the streams of one
-source fetch, and ``run`` is the whole, with one session for each source.
+``settings`` reads what Kafka's tools call consumer.config and producer.config. ``targets`` is the interface to what a
+producer.config names; what a consumer.config names is in ``clients.sources``. ``stream`` fetches in a thread,
+``session`` writes what the streams of one source fetch, and ``run`` runs one session per source.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster as the target of a mirror, by transactions of today's protocol: Kafka 0.11 or newer, and ours."""
+"""A cluster as the target of a mirror, in transactions of today's protocol: Kafka 0.11 or newer, or our gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIMITS = ("max.message.bytes", "segment.bytes")  # of a topic, to the size of a
 
 @dataclass(frozen=True)
 class ClusterTargets:
-    """A cluster of brokers that know transactions."""
+    """A cluster of brokers that support transactions."""
 
     cluster: Cluster
     timeout_ms: int
@@ -49,7 +49,10 @@ class ClusterWriter:
             raise
 
     def _read_progress(self) -> Progress:
-        """Reads the topic with the progress; its last transaction has ended, so that committed readers see its end."""
+        """Reads the progress topic.
+
+        The last transaction on it has ended, so readers of committed records see its end.
+        """
         fetcher = Fetcher(self._connections, FetchLimits())
         (offset,) = self._connections.offsets([self._progress], EARLIEST).values()
         (end,) = self._connections.offsets([self._progress], LATEST).values()
@@ -72,7 +75,7 @@ class ClusterWriter:
                     admin.create(topic, partitions, LogConfig.of_kafka(dict(configs)))
                 found = admin.topic(topic)
             if found is None:
-                raise RetriableError(f"{self._cluster} has created topic {topic!r}, but does not show it")
+                raise RetriableError(f"{self._cluster} created topic {topic!r}, but does not list it")
             if grow and found.partitions < partitions:
                 admin.grow(topic, partitions)
                 found = found._replace(partitions=partitions)

@@ -38,7 +38,7 @@ class DirectoryTargets:
 
 
 class DirectoryWriter:
-    """Appends to the logs of a directory, in transactions of a coordinator of its own."""
+    """Appends to the logs of a directory, in transactions that it coordinates itself."""
 
     def __init__(self, directory: str, group: str, timeout_ms: int) -> None:
         """Raises LogDirLockedError while another process mirrors the same group.id into the directory."""

@@ -1,7 +1,7 @@
-"""How far a mirror has come in a source: a compacted topic of the target, written in the mirror's transactions.
+"""A mirror's progress in a source: a compacted topic of the target, written in the mirror's transactions.
 
-There is one topic for each group.id, with one partition, which only the mirror of that group.id writes. A record's key
-names the partition of the source, and its value has the offset of the next record to read there.
+Each group.id has one such topic, with one partition, which only the mirror of that group.id writes. A record's key
+names a partition of the source, and its value has the offset of the next record to read there.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _BATCH_BYTES = 512 << 10
 
 
 def progress_topic(group: str) -> str:
-    """Returns the name of the topic with the progress of a group."""
+    """Returns the name of a group's progress topic."""
     return PREFIX + group
 
 
 def encoded(progress: Mapping[TopicPartition, int], now_ms: int) -> EncodedBatches:
-    """Returns batches that say which offset of each partition is next."""
+    """Returns batches with the next offset of each partition."""
     keys: list[bytes | None] = [json.dumps([*partition]).encode() for partition in progress]
     values: list[bytes | None] = [json.dumps({"offset": offset}).encode() for offset in progress.values()]
     return encode_batches(Records.to_append(keys, values, now_ms), BatchFields(), batch_bytes_max=_BATCH_BYTES)

@@ -1,4 +1,4 @@
-"""Mirror: all sources into one target, as one lasting process."""
+"""Mirror: copies all sources into one target, in one long-running process."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Mirror:
     ) -> None:
         """``streams``: threads that fetch from each source.
 
-        ``refresh_s``: seconds between two looks for new topics; None: mirror up to the ends that the topics have now,
-        then stop. ``report`` takes a sentence for people about each thing that they may want to look at. Raises
-        InvalidConfigError if two sources have one group.id, by which the target knows their progress.
+        ``refresh_s``: seconds between two searches for new topics; None: mirror up to the present ends of the topics,
+        then stop. ``report`` is called with a sentence about each event that an operator should know. Raises
+        InvalidConfigError if two sources have the same group.id, because the target stores progress by group.id.
         """
         groups = [each.group for each in sources]
         for group in sorted({each for each in groups if groups.count(each) > 1}):
             raise InvalidConfigError(
-                f"two sources have group.id {group!r}: the progress of a source is kept by it, so give each its own"
+                f"two sources have group.id {group!r}: progress is stored by group.id, so give each source its own"
             )
         if streams < 1:
             raise InvalidConfigError(f"--num.streams is {streams}; it must be at least 1")
@@ -48,11 +48,14 @@ class Mirror:
         self._errors: list[BaseException] = []
 
     def stop(self) -> None:
-        """Lets :meth:`run` return after the transactions that are being written. May be called by a signal handler."""
+        """Makes :meth:`run` return after the open transactions. May be called by a signal handler."""
         self._stop.set()
 
     def run(self) -> None:
-        """Mirrors until it is stopped, or up to the ends of the topics. Raises the first error that no retry mends."""
+        """Mirrors until it is stopped, or up to the ends of the topics.
+
+        Raises the first error that cannot be retried.
+        """
         threads = [Thread(target=self._run, args=(each,), name=f"mirror of {each.group}") for each in self._sources]
         for thread in threads:
             thread.start()
@@ -62,12 +65,12 @@ class Mirror:
             raise self._errors[0]
 
     def reached(self) -> dict[tuple[str, TopicPartition], int]:
-        """Returns the next offset of each partition that :meth:`run` mirrored from, by group.id and partition."""
+        """Returns the next offset of each source partition that :meth:`run` has mirrored, by group.id and partition."""
         return {(group, each): offset for group, done in self._mirrored.items() for each, offset in done.next.items()}
 
     @property
     def kept(self) -> int:
-        """How many batches kept the bytes of their records."""
+        """The number of batches whose records were copied without encoding them again."""
         return sum(each.kept for each in self._mirrored.values())
 
     def _run(self, settings: SourceSettings) -> None:

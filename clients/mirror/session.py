@@ -1,4 +1,4 @@
-"""Session: one source into the target, from taking over its progress to the first error."""
+"""Session: copies one source into the target until the first error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAUSE_S = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """What all sessions of a mirror share."""
+    """The state that all sessions of a mirror share."""
 
     targets: Targets
     choice: TopicChoice
@@ -36,7 +36,7 @@ class Work:
 
 @dataclass
 class Mirrored:
-    """What sessions of one source did."""
+    """What the sessions of one source have done so far."""
 
     next: dict[TopicPartition, int] = field(default_factory=dict)  # offsets in the source
     kept: int = 0  # batches whose bytes stayed
@@ -44,10 +44,10 @@ class Mirrored:
 
 
 class Session:
-    """Mirrors a source until the mirror stops or something fails; a session after it goes on exactly there.
+    """Mirrors a source until the mirror stops or an error occurs; the next session continues exactly there.
 
-    Its streams fetch, and its own thread writes. Each transaction of the target has records and the progress that they
-    make, so that after an error, or a kill at any time, the progress in the target says what comes next.
+    Its streams fetch, and its own thread writes. Each transaction of the target has records and the resulting progress,
+    so after an error or a kill at any time, the progress in the target states which records come next.
     """
 
     def __init__(self, settings: SourceSettings, work: Work, mirrored: Mirrored) -> None:
@@ -61,7 +61,10 @@ class Session:
         self._goals: dict[TopicPartition, int] = {}
 
     def run(self) -> None:
-        """Mirrors until the mirror stops or, without refreshes, all is mirrored. Raises what went wrong."""
+        """Mirrors until the mirror stops or, without refreshes, everything is mirrored.
+
+        Raises the error that ended it.
+        """
         writer = self._work.targets.open(self._settings.group)
         try:
             source = self._settings.sources.open()
@@ -114,12 +117,13 @@ class Session:
             stream.revoke(topic)
 
     def _check_none_is_back(self, listed: Collection[str]) -> None:
-        """Lets another session begin with topics that were gone: the progress is known as it was at this one's start.
+        """Raises RetriableError, which starts another session, if a topic that had disappeared exists again.
 
-        A broker that has just started may list no topics for a moment.
+        This session knows the progress only as it was at its start. A broker that has just started may list no topics
+        for a moment.
         """
         if back := sorted(self._gone.intersection(listed)):
-            raise RetriableError(f"topic {back[0]!r} of {self._settings.sources} was gone and is there again")
+            raise RetriableError(f"topic {back[0]!r} of {self._settings.sources} had disappeared and exists again")
 
     def _check_none_waits(self) -> None:
         if self._waiting:
@@ -144,7 +148,8 @@ class Session:
     ) -> dict[TopicPartition, int]:
         """Returns where to begin with partitions; without those that have no leader to say so.
 
-        Those that were never mirrored get progress at once, so that a latest offset is that of today after a restart.
+        Partitions that were never mirrored get progress at once, so that after a restart, ``latest`` still means the
+        offset of today.
         """
         known = {each: writer.progress[each] for each in partitions if each in writer.progress}
         starts = self._starts(source, [each for each in partitions if each not in known])
@@ -189,10 +194,13 @@ class Session:
         return TargetTopic(writer.prepare(topic.name, count, configs, grow=not by_key), by_key)
 
     def _starts(self, source: Source, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns where to begin with partitions that were never mirrored. Raises MirrorError if nobody said where."""
+        """Returns the first offset of partitions that were never mirrored.
+
+        Raises MirrorError without auto.offset.reset.
+        """
         if wanted and self._settings.reset == NONE:
             raise MirrorError(
-                f"{wanted[0]} of {self._settings.sources} was never mirrored: to begin, set auto.offset.reset to "
+                f"{wanted[0]} of {self._settings.sources} was never mirrored: set auto.offset.reset to "
                 "earliest or latest"
             )
         at = EARLIEST if self._settings.reset == RESET_TO_EARLIEST else LATEST
@@ -201,7 +209,7 @@ class Session:
     # Records
 
     def _arrived(self) -> list[Piece]:
-        """Returns pieces for one transaction; none if nothing arrives for a moment. Raises what a stream raised."""
+        """Returns pieces for one transaction; an empty list if nothing arrives soon. Raises the error of a stream."""
         pieces: list[Piece] = []
         size = 0
         while size < TRANSACTION_BYTES:
@@ -216,7 +224,7 @@ class Session:
         return pieces
 
     def _write(self, writer: TargetWriter, pieces: Sequence[Piece]) -> None:
-        """Writes pieces and their progress in one transaction; a piece without a record has its progress alone."""
+        """Writes pieces and their progress in one transaction; for a piece without records, only its progress."""
         divided: dict[TopicPartition, list[EncodedBatches]] = {}
         for source, forwarded in pieces:
             for number, batches in forwarded.shares:

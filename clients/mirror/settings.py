@@ -1,4 +1,4 @@
-"""The settings of a mirror's sources and of its target: what Kafka's tools call consumer.config and producer.config."""
+"""The settings of a mirror's sources and target, which Kafka's tools call consumer.config and producer.config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """A source: its group.id, by which the target knows the mirror's progress, and what opens it."""
+    """A source: its group.id, under which the target stores the mirror's progress, and how to open it."""
 
     group: str
     reset: str  # where to begin without progress, and when the source has deleted what is next
@@ -30,13 +30,15 @@ class SourceSettings:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> Self:
-        """Reads the settings of a consumer. Raises InvalidConfigError for one that is missing, wrong or unknown."""
+        """Parses a consumer's settings. Raises InvalidConfigError for one that is missing, wrong or unknown."""
         given = dict(settings)
         group = required(given, "group.id", "a consumer.config")
         try:
             check_topic_name(progress_topic(group))
         except InvalidTopicError as error:
-            raise InvalidConfigError(f"group.id {group!r} is part of the name of a topic: {error}") from None
+            raise InvalidConfigError(
+                f"group.id {group!r} cannot be part of the name of the progress topic: {error}"
+            ) from None
         reset = given.pop("auto.offset.reset", EARLIEST)
         if reset not in _RESETS:
             raise InvalidConfigError(f"auto.offset.reset is {reset!r}; it must be {', '.join(_RESETS)}")
@@ -51,7 +53,7 @@ class TargetSettings:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> Self:
-        """Reads the settings of a producer; ``log.dir`` in place of ``bootstrap.servers`` names a log directory.
+        """Parses a producer's settings; ``log.dir`` instead of ``bootstrap.servers`` names a log directory.
 
         Raises InvalidConfigError for a setting that is missing, wrong or unknown.
         """

@@ -20,7 +20,7 @@ _PAUSE_S = 0.1
 
 
 class Piece(NamedTuple):
-    """What a fetch brought from one partition."""
+    """The result of a fetch for one partition."""
 
     partition: TopicPartition  # of the source
     forwarded: Forwarded
@@ -39,7 +39,7 @@ class Assigned:
 
 
 class Stream:
-    """Fetches its partitions until it is stopped; what it fetches, and the error that ended it, go to a queue."""
+    """Fetches its partitions until it is stopped; puts results, and an error that ends it, into a queue."""
 
     def __init__(self, settings: SourceSettings, arrivals: Arrivals, report: Callable[[str], None]) -> None:
         """Starts the thread."""
@@ -55,12 +55,12 @@ class Stream:
             self._assigned.update(partitions)
 
     def revoke(self, topic: str) -> None:
-        """Takes away the partitions of a topic that is gone."""
+        """Removes the partitions of a topic that no longer exists."""
         with self._lock:
             self._assigned = {each: state for each, state in self._assigned.items() if each.topic != topic}
 
     def stop(self) -> None:
-        """Ends the thread, after its last request."""
+        """Ends the thread after its current request."""
         self._stopped.set()
         self._thread.join()
 
@@ -92,7 +92,9 @@ class Stream:
             return
         forwarded = state.target.placed(partition, answer)
         if forwarded.next_offset == state.offset:
-            raise MirrorError(f"{partition} of {self._settings.sources}: offset {state.offset} is in no whole batch")
+            raise MirrorError(
+                f"{partition} of {self._settings.sources}: no complete batch contains offset {state.offset}"
+            )
         state.offset = forwarded.next_offset
         self._put(Piece(partition, forwarded))
 

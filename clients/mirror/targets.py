@@ -1,4 +1,4 @@
-"""Where a mirror writes: what a cluster and a log directory have in common."""
+"""Where a mirror writes: the interface that clusters and log directories share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Progress = Mapping[TopicPartition, int]  # the next offset in each partition of 
 
 
 class Taking(NamedTuple):
-    """A topic of the target as it is."""
+    """An existing topic of the target."""
 
     partitions: int
     batch_size_max: int  # bytes of a batch with its header
@@ -20,22 +20,23 @@ class Taking(NamedTuple):
 
 
 class TargetWriter(Protocol):
-    """Writes what a mirror reads from one source; for one thread at a time."""
+    """Writes the records of one source; for one thread at a time."""
 
     @property
     def progress(self) -> Progress:
-        """How far the source is mirrored; read when this was opened."""
+        """The progress of the source, as read when this writer was opened."""
 
     def prepare(self, topic: str, partitions: int, configs: Mapping[str, str], *, grow: bool) -> Taking:
-        """Creates a topic if it is missing, with these partitions and settings, and returns it as it is.
+        """Creates a topic if it is missing, with these partitions and settings; returns the topic that exists then.
 
-        With ``grow``, adds partitions to a topic that has less.
+        With ``grow``, adds partitions to a topic that has fewer.
         """
 
     def write(self, batches: Batches, progress: Progress) -> None:
-        """Writes records and the progress that they make in one transaction, committed on return.
+        """Writes records and the resulting progress in one transaction, which is committed on return.
 
-        After an error, close this writer: only another one knows whether the transaction was committed.
+        After an error, close this writer and open another one, whose progress shows whether the transaction was
+        committed.
         """
 
     def close(self) -> None:
@@ -43,7 +44,7 @@ class TargetWriter(Protocol):
 
 
 class Targets(Protocol):
-    """What opens writers, in any thread."""
+    """Opens writers, in any thread."""
 
     def open(self, group: str) -> TargetWriter:
-        """Takes over the mirror of a group.id, and so ends its last transaction."""
+        """Takes over the mirror of a group.id, which ends its last transaction."""

@@ -1,4 +1,4 @@
-"""Which topics are mirrored, and where their records go."""
+"""Which topics are mirrored, and to which partitions their records go."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TopicChoice:
             raise InvalidConfigError(f"--partition-count is only for --partitions {BY_KEY}")
 
     def allows(self, topic: str) -> bool:
-        """Whether a topic is mirrored. The topics with a mirror's progress never are."""
+        """Whether a topic is mirrored. Progress topics never are."""
         return not topic.startswith(PREFIX) and self.filter.allows(topic)
 
 
 class TargetTopic(NamedTuple):
-    """A topic of the target that takes records of a source."""
+    """A topic of the target that gets records of a source."""
 
     taking: Taking
     by_key: bool
@@ -55,7 +55,7 @@ class TargetTopic(NamedTuple):
     def placed(self, source: TopicPartition, answer: FetchAnswer) -> Forwarded:
         """Returns the batches for each partition of the target, and the source's next offset.
 
-        Raises as :func:`forwarded`.
+        Raises errors like :func:`forwarded`.
         """
         count, size_max, codec = self.taking
         if not self.by_key:
@@ -69,7 +69,10 @@ class TargetTopic(NamedTuple):
         )
 
     def _by_key(self, source: TopicPartition, records: Records) -> npt.NDArray[np.int32]:
-        """Returns the partition of each record; records without a key stay together, so that they keep their order."""
+        """Returns the target partition of each record.
+
+        Records without a key stay in one partition, to keep their order.
+        """
         assert records.keys is not None
         chosen = partitions_of(records.keys, self.taking.partitions)
         chosen[chosen < 0] = source.partition % self.taking.partitions

@@ -1,6 +1,6 @@
-"""Producer: sends messages as Kafka's old producers do, at once or through a queue, to any Kafka or a log directory.
+"""Producer: Kafka's old producers: sends messages at once or through a queue, to any Kafka or a log directory.
 
-The settings have the names of Kafka 0.7 and 0.8. ``targets/`` is where messages go. Imports ``wire`` for old brokers,
+The settings have the names of Kafka 0.7 and 0.8. ``targets/`` are the destinations. Imports ``wire`` for old brokers,
 ``registry`` to find them, and ``storage``.
 """
 

@@ -16,7 +16,7 @@ from .settings import ProducerConfig
 
 
 class AsyncProducer:
-    """For any threads."""
+    """Sends messages through a queue. May be used by several threads."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class AsyncProducer:
     def enqueue(self, items: Sequence[QueueItem]) -> None:
         """Puts messages into the queue, in their order.
 
-        At the first for which there is no room, in time, raises QueueFullError; that one is dropped, and those after it
-        are not offered. Raises QueueClosedError once the producer is closed.
+        If a message gets no room in time, raises QueueFullError; that message is dropped, and later ones of the call
+        are not tried. Raises QueueClosedError after the producer was closed.
         """
         if self._callbacks is None:
             if (accepted := self._queue.put(items, self._timeout_ms)) < len(items):
@@ -81,9 +81,9 @@ class AsyncProducer:
         return QueueClosedError(f"the producer is closed; {accepted} messages of this call were accepted", accepted)
 
     def close(self) -> bool:
-        """Returns once all accepted messages were given to the event handler. False: it was closed already.
+        """Returns when all accepted messages were passed to the event handler; False if it was closed already.
 
-        Does so also if the callback handler raises an error, which is raised afterwards.
+        If the callback handler raises an error, it is raised after that.
         """
         try:
             if self._callbacks and not self._queue.is_closed:

@@ -1,4 +1,4 @@
-"""Encoders: what a program sends as messages (``serializer.class``, ``key.serializer.class``)."""
+"""Encoders: turn a program's objects into messages (``serializer.class``, ``key.serializer.class``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .messages import Message, Record
 
 
 class Encoder(Protocol):
-    """Turns what a program sends into messages. For any thread."""
+    """Turns a program's objects into messages. For any thread."""
 
     def to_message(self, data: Any) -> Message:
-        """Returns a record, or bytes for a record that has a value only. Any error counts for this message alone."""
+        """Returns a record, or bytes for a record with only a value. An error makes only this message fail."""
         ...
 
 

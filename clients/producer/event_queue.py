@@ -1,4 +1,4 @@
-"""EventQueue: the bounded queue between a program's threads and the one that sends."""
+"""EventQueue: the bounded queue between a program's threads and the sending thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .messages import QueueItem
 
 
 class EventQueue:
-    """A queue of at most ``capacity`` items, for any threads. Waits end by the clock's alarms."""
+    """A queue of at most ``capacity`` items, for several threads. Timeouts use the clock's alarms."""
 
     def __init__(self, capacity: int, clock: Clock) -> None:
         self._capacity = capacity
@@ -33,9 +33,9 @@ class EventQueue:
         return self._closed
 
     def put(self, items: Sequence[QueueItem], timeout_ms: int) -> int:
-        """Puts items in, in order, and returns how many were: fewer if there was no room, or the queue is closed.
+        """Adds items in order, and returns how many: fewer if there was no room in time, or the queue is closed.
 
-        ``timeout_ms``: how long to wait for room, for all of them together. 0: not at all; negative: without limit.
+        ``timeout_ms``: how long to wait for room, for all items together. 0: do not wait; negative: no limit.
         """
         count = len(items)
         with self._lock:
@@ -67,9 +67,9 @@ class EventQueue:
         return count
 
     def take(self, most: int, timeout_ms: int) -> list[QueueItem] | None:
-        """Takes ``most`` items out, or what is there after ``timeout_ms``, or once the queue is closed.
+        """Removes and returns ``most`` items; after ``timeout_ms``, or when the queue is closed, those that it has.
 
-        None: the queue is closed and empty. Only one thread may take.
+        Returns None if the queue is closed and empty. Only one thread may call this.
         """
         with self._lock:
             if len(self._items) < most and not self._closed and timeout_ms > 0:
@@ -97,7 +97,7 @@ class EventQueue:
             is_over.drop()
 
     def close(self) -> bool:
-        """Accepts nothing more; what is in the queue can still be taken. Returns False if it was closed already."""
+        """Refuses new items; those in the queue can still be taken. Returns False if it was closed already."""
         with self._lock:
             was_open, self._closed = not self._closed, True
             self._is_filled.notify_all()
@@ -106,7 +106,7 @@ class EventQueue:
 
 
 class _Alarm:
-    """Wakes the threads that wait for a condition once a time is over."""
+    """Wakes the threads that wait for a condition, when a time is over."""
 
     def __init__(self, clock: Clock, duration_ms: int, condition: Condition) -> None:
         self.rang = False

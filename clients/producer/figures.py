@@ -1,4 +1,4 @@
-"""ProducerFigures: what a producer has done, for programs that watch it (the MBeans of Kafka 0.7)."""
+"""ProducerFigures: counters of a producer, for monitoring (the MBeans of Kafka 0.7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ProducerFigures(NamedTuple):
 
 @dataclass
 class Counters:
-    """The same as they are counted, from several threads."""
+    """Counts the figures, from several threads."""
 
     clock: Clock
 
@@ -47,7 +47,7 @@ class Counters:
             self._lost += events
 
     def count_request(self, messages: int, took_ms: int) -> None:
-        """``messages``: those that were sent, none if the request failed."""
+        """Counts a request. ``messages``: the number sent; 0 if the request failed."""
         with self._lock:
             self._requests += 1
             self._sent += messages
@@ -55,7 +55,7 @@ class Counters:
             self._max_ms = max(self._max_ms, took_ms)
 
     def figures(self, accepted: int = 0, queue_size: int = 0) -> ProducerFigures:
-        """``accepted``: messages that were put into the queue."""
+        """Returns the figures. ``accepted``: the number of messages that were put into the queue."""
         seconds = (self.clock.now_ms() - self._opened_ms) / 1000
         with self._lock:
             return ProducerFigures(
