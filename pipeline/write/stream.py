@@ -49,8 +49,15 @@ class StreamWrite(DataSourceStreamArrowWriter):
         WriteColumns.of(schema, str(self._targets), by_topic=self._targets.by_column)
         self._app_id = parsed.app_id  # None: the query's id
         self._checkpoint = next((value for name, value in options.items() if name.lower() == CHECKPOINT.lower()), "")
-        self._topics = opening.prepared(self._targets)
+        self._topics = opening.prepared(self._targets, self._check_new)
         self._write = uuid4().hex
+
+    def _check_new(self) -> None:
+        """Raises ProgressMismatchError if the checkpoint knows of batches that the log had which is to be created."""
+        checkpoint, directory = _checkpoint_at(self._checkpoint), self._targets.directory
+        run = Run(self._app_id or checkpoint.query_id(), checkpoint.query_id(), "")
+        target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
+        Progress(run, checkpoint.newest_batch(), {}).check_remembered(checkpoint.remembered(target), directory)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         run, batch = _run_of_task(self._app_id)

@@ -99,6 +99,14 @@ class Checkpoint:
         """Returns the plan of a batch, or NO_PLAN."""
         return NO_PLAN
 
+    def query_id(self) -> str:
+        """Returns the id of the checkpoint's query; "" if it is not known."""
+        return ""
+
+    def newest_batch(self) -> int:
+        """Returns the number of the batch that Spark planned last; 0 if none is known."""
+        return 0
+
     def remembered(self, target: Target) -> list[Remembered]:
         """Returns the checkpoint's notes about the target's topics.
 
@@ -134,6 +142,14 @@ class LocalCheckpoint(Checkpoint):
             return Plan(path, digest(read_file(self.filesystem, path, OFFSETS_BYTES_MAX)))
         except FileNotFoundError:
             return NO_PLAN
+
+    def query_id(self) -> str:
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            return str(json.loads(read_file(self.filesystem, self._path("metadata"), OFFSETS_BYTES_MAX))["id"])
+        return ""
+
+    def newest_batch(self) -> int:
+        return max((int(name) for name in self._names(self._path("offsets")) if name.isdecimal()), default=0)
 
     # Notes
 

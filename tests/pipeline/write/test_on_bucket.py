@@ -128,11 +128,21 @@ def test_a_log_that_is_older_than_the_checkpoint_is_refused(query: Query, how: s
     assert values(query.url) == [0]
 
 
-def test_a_missing_log_is_refused_and_none_is_made_in_its_place(query: Query) -> None:
-    run_two_batches(query)
+@pytest.mark.parametrize("how", ["foreachBatch", "format", "format, without a name"])
+def test_a_missing_log_is_refused_and_none_is_made_in_its_place(query: Query, how: str) -> None:
+    if how == "format, without a name":
+        query.feed(0)
+        query.feed(1)
+        run(query.by_format())
+        query.feed(2)
+    else:
+        run_two_batches(query)
     open_store(query.url).delete(list(objects(query.url)))
+    writer = query.by_format(**({"txnAppId": "app"} if how == "format" else {}))
+    if how == "foreachBatch":
+        writer = query.stream().foreachBatch(commitlog_sink(topic="t", log_dir=query.url, txnAppId="app"))
     with pytest.raises(StreamingQueryException, match=r"that batch 1 of .* has no batch of it"):
-        run(query.stream().foreachBatch(commitlog_sink(topic="t", log_dir=query.url, txnAppId="app")))
+        run(writer)
     assert [each.key for each in open_store(query.url).list("commits")] == []
     assert open_store(query.url).head("commitlog.json") is None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from unittest import mock
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_commitlog.pipeline.write import stream
+from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import LocalCheckpoint, Note, Target
 from pyspark_commitlog.pipeline.write.exactly_once.progress import Run
 from pyspark_commitlog.pipeline.write.publication import bucket
 from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange
@@ -31,3 +35,34 @@ def test_a_log_that_was_set_back_during_a_run_is_refused_by_the_run_and_taken_by
         with pytest.raises(ProgressMismatchError, match=r"this process remembers that batch 2 .* up to 0"):
             stream._publication_of(URL, Run("app", "query", "run"))
         assert stream._publication_of(URL, Run("app", "query", "next run")) is not kept
+
+
+def checkpoint_after(directory: Path, url: str, app_id: str) -> dict[str, str]:
+    """Makes the checkpoint of a query that committed batch 0 to ``url`` and planned batch 1; returns its options."""
+    (directory / "offsets").mkdir(parents=True)
+    (directory / "metadata").write_text(json.dumps({"id": "query"}))
+    for batch in ("0", "1", ".1.crc"):
+        (directory / "offsets" / batch).write_text("v1")
+    with LocalCheckpoint(str(directory)).secured(Target(app_id, url, {TOPIC: None}), {TOPIC: Note(0, 0, None)}) as done:
+        done.result()
+    return {"path": URL, "topic": TOPIC, "checkpointLocation": str(directory)}
+
+
+SCHEMA = StructType([StructField("value", StringType())])
+
+
+@pytest.mark.parametrize("named", [{"txnAppId": "app"}, {}], ids=["by its name", "by its query"])
+def test_no_log_is_made_in_the_place_of_one_that_had_batches(tmp_path: Path, named: dict[str, str]) -> None:
+    store = MemoryStore()
+    options = checkpoint_after(tmp_path, URL, named.get("txnAppId", "query")) | named
+    with BucketDriver(store).running(), pytest.raises(ProgressMismatchError, match=r"batch 0 of .* has no batch of it"):
+        stream.StreamWrite(SCHEMA, options)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize(("url", "app_id"), [("s3://bucket/elsewhere", "app"), (URL, "another")])
+def test_a_log_is_made_for_a_query_that_had_no_batch_in_it(tmp_path: Path, url: str, app_id: str) -> None:
+    store = MemoryStore()
+    with BucketDriver(store).running():
+        stream.StreamWrite(SCHEMA, {**checkpoint_after(tmp_path, url, app_id), "txnAppId": "app"})
+    assert set(reader(store).state.topic_ids) == {TOPIC}
