@@ -200,6 +200,7 @@ def put_segment(
     """
     data = _read(place, segment)
     put = _described(segment, end, data, is_compacted=is_compacted)
+    _check_copy(segment, data, put, replaced)
     only = replaced[0]
     if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and again_with is None:
         return only
@@ -252,6 +253,28 @@ def _read(place: Place, segment: LogSegment) -> bytes:
             f"{place}: the segment at offset {base} would have {segment.size} bytes: lower segment.bytes"
         )
     return read_file(segment.context.filesystem, segment.path(file_names.LOG), PUT_BYTES_MAX)
+
+
+def _check_copy(segment: LogSegment, data: bytes, put: Segment, replaced: Sequence[Part]) -> None:
+    """Raises StorageError if what is to be put lost something on this machine: what it replaces is still whole.
+
+    Slices have the same records in a segment; how many compaction keeps is not checked here.
+    """
+    buffer = np.frombuffer(data, np.uint8)
+    headers = formats.scan(buffer).headers
+    wrong = "" if headers.end == len(data) else f"{len(data) - headers.end} bytes at its end are no batch"
+    try:
+        formats.verify(buffer, headers)
+    except CorruptionError as error:
+        wrong = str(error)
+    wanted = sum(part.records for part in replaced if isinstance(part, Slice))
+    if all(isinstance(part, Slice) for part in replaced) and not put.is_compacted and put.records != wanted:
+        wrong = wrong or f"it has {put.records} records, and the slices have {wanted}"
+    if wrong:
+        path = segment.path(file_names.LOG)
+        raise StorageError(
+            f"{path}: this copy is damaged, and nothing was replaced; check this machine's disk: {wrong}"
+        )
 
 
 def _described(segment: LogSegment, end: int, data: bytes, *, is_compacted: bool) -> Segment:

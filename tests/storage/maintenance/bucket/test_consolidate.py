@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Barrier
 
@@ -20,9 +21,10 @@ from pyspark_commitlog.storage.bucket import (
 )
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.errors import UnknownTopicOrPartitionError
+from pyspark_commitlog.storage.errors import StorageError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
+from pyspark_commitlog.storage.maintenance.bucket import scratch
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
 from pyspark_commitlog.storage.maintenance.bucket.scratch import SEGMENT_BYTES_MAX, epochs_before, read_part
 from pyspark_commitlog.storage.transfer import copy_to_bucket
@@ -136,6 +138,41 @@ def test_many_slices_are_read_at_once() -> None:
     assert run(log, LogConfig(segment_bytes=1 << 20, segment_ms=1), now_ms=NOW_MS).slices == 16
     store.waiting = None
     assert read_rows(log) == before
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), "checksum|CRC", id="a bit"),
+        pytest.param(lambda data: data[:100], "no batch", id="its end"),
+        pytest.param(lambda data: data + data[:50], "no batch", id="more"),
+    ],
+)
+def test_a_copy_that_this_machine_damaged_replaces_nothing(
+    damaged: Callable[[bytes], bytes], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    log = filled(store)
+    before, objects = read_rows(log), dict(store.objects)
+    read = scratch.read_file
+    monkeypatch.setattr(scratch, "read_file", lambda *args: damaged(read(*args)))
+    with pytest.raises(StorageError, match=rf"this copy is damaged, and nothing was replaced.*({said})"):
+        run(log)
+    assert store.objects == objects
+    assert read_rows(log) == before
+
+
+def test_a_copy_that_lost_records_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    log = filled(store)
+    objects = dict(store.objects)
+    whole = scratch._described
+    monkeypatch.setattr(
+        scratch, "_described", lambda *args, **more: (found := whole(*args, **more))._replace(records=found.records - 1)
+    )
+    with pytest.raises(StorageError, match="it has 8 records, and the slices have 9"):
+        run(log)
+    assert store.objects == objects
 
 
 def copied(log: CommitLog, directory: Path, **fields: int) -> None:
