@@ -146,7 +146,7 @@ class Session:
     def _positions(
         self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Returns where to begin with partitions; without those that have no leader to say so.
+        """Returns the first offset to mirror of each partition; partitions without a leader are left out.
 
         Partitions that were never mirrored get progress at once, so that after a restart, ``latest`` still means the
         offset of today.
@@ -164,7 +164,7 @@ class Session:
         positions: Mapping[TopicPartition, int],
         goals: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Returns where to go on with partitions whose progress the source's log does not reach: it is another one.
+        """Returns where to continue partitions whose progress is above the source's log end, because it is another log.
 
         Raises RetriableError if a log seems to end before its progress only for now.
         """

@@ -110,7 +110,7 @@ class Stream:
 def offset_to_go_on(
     settings: SourceSettings, source: Source, partition: TopicPartition, offset: int, report: Callable[[str], None]
 ) -> int:
-    """Returns where to go on if the source does not have an offset, and reports it.
+    """Returns where to continue if the source does not have an offset, and reports it.
 
     Raises MirrorError if nobody said where, and RetriableError if the partition has no leader.
     """

@@ -1,7 +1,7 @@
-"""CallbackHandler and EventHandler: where a program's own code runs in the queue's pipeline.
+"""CallbackHandler and EventHandler: a program's own code in the queue's pipeline.
 
-``callback.handler`` and ``event.handler`` name classes that are created without arguments, then ``init`` is called with
-``callback.handler.props`` or ``event.handler.props``.
+``callback.handler`` and ``event.handler`` name classes, which are created without arguments; then ``init`` is called
+with ``callback.handler.props`` or ``event.handler.props``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from .messages import Message, QueueItem
 
 
 class CallbackHandler:
-    """Called at each stage of an asynchronous producer's queue, in this order; changes nothing as it stands.
+    """Base class of callback handlers.
 
-    ``before_enqueue`` and ``after_enqueue`` run in the thread that sends, the others in the background thread.
+    Its methods are called at the stages of the queue, in this order, and do nothing here. ``before_enqueue`` and
+    ``after_enqueue`` run in the thread that sends, the others in the background thread.
     """
 
     def init(self, props: Mapping[str, str]) -> None:
@@ -31,23 +32,23 @@ class CallbackHandler:
         """Called once the item is in the queue, or was dropped (``added`` is False)."""
 
     def after_dequeuing_existing_data(self, item: QueueItem | None) -> Sequence[QueueItem]:
-        """Returns what joins the batch. ``item``: taken from the queue; None: ``queue.time`` is over."""
+        """Returns the items to add to the batch. ``item``: taken from the queue; None: ``queue.time`` is over."""
         return [] if item is None else [item]
 
     def before_sending_data(self, items: Sequence[QueueItem]) -> Sequence[QueueItem]:
-        """Returns what is sent in place of a batch."""
+        """Returns the items to send in place of a batch."""
         return items
 
     def last_batch_before_close(self) -> Sequence[QueueItem]:
-        """Returns what joins the last batch. Called after :meth:`close`."""
+        """Returns the items to add to the last batch. Called after :meth:`close`."""
         return []
 
     def close(self) -> None:
-        """Called first when the producer is closed; what is in the queue is sent afterwards."""
+        """Called first when the producer is closed; the rest of the queue is sent afterwards."""
 
 
 class Sender(Protocol):
-    """What an event handler sends with: the producer's SyncProducer."""
+    """The interface with which an event handler sends: the producer's SyncProducer."""
 
     def send(self, topic: str, partition: int | None, messages: Sequence[Message]) -> None: ...
 
@@ -62,7 +63,7 @@ class EventHandler(Protocol):
         ...
 
     def handle(self, events: Sequence[QueueItem], sync_producer: Sender, encoder: Encoder) -> None:
-        """Sends a batch. An error is logged, and counted for the batch, or for the items of a NotSentError."""
+        """Sends a batch. An error is logged and counted, for all items or for those of a NotSentError."""
         ...
 
     def close(self) -> None:
@@ -71,26 +72,26 @@ class EventHandler(Protocol):
 
 
 class DefaultEventHandler:
-    """What sends batches unless ``event.handler`` names another class."""
+    """Sends batches unless ``event.handler`` names another class."""
 
     def __init__(self, callbacks: CallbackHandler | None = None) -> None:
         self._callbacks = callbacks
 
     def init(self, props: Mapping[str, str]) -> None:
-        """Needs nothing."""
+        """Does nothing."""
 
     def handle(self, events: Sequence[QueueItem], sync_producer: Sender, encoder: Encoder) -> None:
-        """Sends what can be encoded. Raises as :meth:`SyncProducer.multi_send`."""
+        """Encodes a batch, and sends the messages that can be encoded. Raises like :meth:`SyncProducer.multi_send`."""
         if self._callbacks:
             events = self._callbacks.before_sending_data(events)
         send_encoded(events, sync_producer, encoder)
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing."""
 
 
 def send_encoded(items: Sequence[QueueItem], sender: Sender, encoder: Encoder) -> None:
-    """Encodes messages, and sends those that can be encoded. Raises as :meth:`SyncProducer.multi_send`."""
+    """Encodes messages, and sends those that can be encoded. Raises like :meth:`SyncProducer.multi_send`."""
     lost = Lost()
     encoded = _encoded(items, encoder, lost)
     if encoded:
@@ -102,7 +103,7 @@ def send_encoded(items: Sequence[QueueItem], sender: Sender, encoder: Encoder) -
 
 
 def _encoded(items: Sequence[QueueItem], encoder: Encoder, lost: Lost) -> Sequence[QueueItem]:
-    """Returns messages whose ``data`` are encoded; without those that the encoder refuses."""
+    """Returns messages with encoded ``data``; those that the encoder refuses are added to ``lost``."""
     if type(encoder) is DefaultEncoder:
         return items  # a SyncProducer lets them through it
     encoded = []

@@ -27,7 +27,10 @@ class Lost:
         self.add(items, error)
 
     def raise_any(self, total: int) -> None:
-        """Raises the error if it is the only one and no message was sent, NotSentError if some were not sent."""
+        """Raises the error if it is the only one and no message was sent.
+
+        Otherwise NotSentError if some were not sent.
+        """
         if not self._items:
             return
         first = self._errors[0]

@@ -1,4 +1,4 @@
-"""What a program sends: ProducerData, with records; and QueueItem, one of them on its way."""
+"""ProducerData, the messages that a program sends, and QueueItem, one of them in the queue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Record(NamedTuple):
-    """A message with all that Kafka's newest format has. Older targets refuse what their formats lack."""
+    """A message with all fields of Kafka's newest format. Older targets refuse fields that their format lacks."""
 
     value: bytes | None  # None: a tombstone in a compacted topic
     key: bytes | None = None  # None: the key of ProducerData, encoded
@@ -23,8 +23,8 @@ Message = Record | bytes | None
 class ProducerData(NamedTuple):
     """Messages for one topic that have one key.
 
-    ``data``: a list of what the encoder takes, or one of them. ``key``: of any type that the partitioner takes; it
-    chooses the partition, and is written into each message where the target's format has keys. None: no key.
+    ``data``: one object for the encoder, or a list of them. ``key``: any type that the partitioner accepts; it chooses
+    the partition, and is stored in each message if the target's format has keys. None: no key.
     """
 
     topic: str

@@ -1,6 +1,6 @@
-"""Partitioners: which of a topic's partitions a key belongs to (``partitioner.class``).
+"""Partitioners: choose the partition of a key (``partitioner.class``).
 
-:func:`java_hash` is what Java's ``hashCode`` gives, so that keys go where Kafka's old producers send them.
+:func:`java_hash` equals Java's ``hashCode``, so keys go where Kafka's old producers send them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _INT32_MIN = -(2**31)
 
 
 class Partitioner(Protocol):
-    """Chooses partitions. Never sees a message without a key."""
+    """Chooses partitions. Not called for messages without a key."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
         """Returns an index into the sorted partitions of the topic, from 0 to ``num_partitions`` - 1."""
@@ -43,11 +43,11 @@ class Murmur2Partitioner:
 
 
 def java_hash(key: object) -> int:
-    """Returns ``hashCode`` of what Java has for ``key``, from -2^31 to 2^31 - 1.
+    """Returns ``hashCode`` of the Java object that corresponds to ``key``, from -2^31 to 2^31 - 1.
 
     A str is a String, an int an Integer or else a Long, a float a Double, a bool a Boolean. Bytes are hashed as by
-    ``Arrays.hashCode``, because a byte[] itself has another hash in every process. Raises InvalidMessageError for
-    others.
+    ``Arrays.hashCode``, because the hash of a byte[] itself differs in every process. Raises InvalidMessageError for
+    other types.
     """
     if isinstance(key, str):
         return _folded(key.encode("utf-16-be", "surrogatepass"), ">H", 0)
@@ -62,7 +62,7 @@ def java_hash(key: object) -> int:
     if isinstance(key, float):
         return _folded_long(struct.unpack(">q", struct.pack(">d", key))[0])
     raise InvalidMessageError(
-        f"a key of type {type(key).__name__} has no hash that Java knows: give text, a number or bytes, or set "
+        f"a key of type {type(key).__name__} has no hash in Java: give text, a number or bytes, or set "
         "partitioner.class"
     )
 

@@ -1,4 +1,4 @@
-"""Producer: the one API over a synchronous and an asynchronous producer."""
+"""Producer: one API for synchronous and asynchronous sending."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTITIONERS: Mapping[str, type] = {
 
 
 class Producer:
-    """Sends messages to topics, by the settings of Kafka's old producers. For any threads; a context manager.
+    """Sends messages to topics, with the settings of Kafka's old producers. For several threads; a context manager.
 
     Asynchronous (``producer.type`` = async): ``send`` puts messages into a queue, and a background thread sends them
     in batches. A batch that cannot be sent is logged and counted in :attr:`figures`.
@@ -49,7 +49,7 @@ class Producer:
         registry: Registry | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``config``: by Kafka's names. The ready objects take the place of the classes that it names.
+        """``config``: settings by Kafka's names. The other objects replace the classes that it names.
 
         ``registry``: where brokers are registered, in place of the ZooKeeper of ``zk.connect``; the caller closes it.
         Raises InvalidConfigError for a wrong setting, and the target's errors if it cannot be opened.
@@ -89,8 +89,8 @@ class Producer:
     def send(self, data: ProducerData | Sequence[ProducerData]) -> None:
         """Sends messages, or puts them into the queue, in their order.
 
-        Synchronous: returns once they are sent, and synced where the target is a log directory. Raises the error if it
-        is the only one and no message was sent, else NotSentError if some were not sent. Asynchronous: raises
+        Synchronous: returns when they are sent, and synced if the target is a log directory. Raises the error if it is
+        the only one and no message was sent, else NotSentError if some were not sent. Asynchronous: raises
         QueueFullError if there is no room in time. After :meth:`close`: QueueClosedError.
         """
         items = items_of(data) if isinstance(data, ProducerData) else [item for each in data for item in items_of(each)]
@@ -106,13 +106,13 @@ class Producer:
 
     @property
     def figures(self) -> ProducerFigures:
-        """What the producer has done so far."""
+        """The producer's counters so far."""
         return self._async.figures if self._async else self._counters.figures()
 
     def close(self) -> None:
-        """Sends all that was accepted, and closes connections and files. A second call does nothing.
+        """Sends all accepted messages, and closes connections and files. A second call does nothing.
 
-        Raises what the handlers' ``close`` raises, when the rest is done.
+        An error of a handler's ``close`` is raised at the end.
         """
         try:
             if self._async:
@@ -138,12 +138,12 @@ def _encoder(setting: str, name: str) -> Encoder:
 
 
 def _key_encoder(config: ProducerConfig, encoder: Encoder) -> Encoder:
-    """Keys that are text go as UTF-8 unless a class says otherwise."""
+    """Returns the encoder of keys. By default, text keys are encoded as UTF-8."""
     return _encoder("key.serializer.class", config.key_serializer_class) if config.key_serializer_class else encoder
 
 
 def _partitioner(config: ProducerConfig, given: Partitioner | None) -> Partitioner | None:
-    """Returns what chooses partitions by keys; None where the target does."""
+    """Returns the partitioner for keys; None if the target chooses partitions."""
     if config.wire is Wire.BROKER_LIST:
         if given:
             raise InvalidConfigError("a partitioner needs zk.connect: with broker.list the broker chooses")
@@ -169,7 +169,7 @@ def _event_handler(config: ProducerConfig, callbacks: CallbackHandler | None) ->
 
 
 def _created(setting: str, name: str, known: Mapping[str, type], method: str) -> object:
-    """Returns an object of a class of Kafka's name, or of a user's own. Raises InvalidConfigError."""
+    """Creates an object of a class by Kafka's name, or of a user's class. Raises InvalidConfigError."""
     if name in known:
         return known[name]()
     where = f"{setting} = {name}"

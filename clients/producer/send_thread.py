@@ -1,4 +1,4 @@
-"""SendThread: takes batches out of an asynchronous producer's queue, and gives them to the event handler."""
+"""SendThread: takes batches from an asynchronous producer's queue, and passes them to the event handler."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SendThread:
         self._thread.start()
 
     def join(self) -> None:
-        """Returns once all that was in the queue was sent. The queue must be closed before."""
+        """Waits until the whole queue is sent. Close the queue first."""
         self._thread.join()
 
     def _run(self) -> None:

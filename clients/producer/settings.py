@@ -25,7 +25,7 @@ _CODECS = {"0": Codec.NONE, "1": Codec.GZIP, "2": Codec.SNAPPY} | {codec.name.lo
 
 
 class Wire(Enum):
-    """Where a producer sends to, by the setting that says it."""
+    """The kinds of targets, by the setting that names one."""
 
     ZOOKEEPER = "zk.connect"  # brokers that ZooKeeper knows, of 0.7 or later
     BROKER_LIST = "broker.list"  # these brokers of 0.7, and no others
@@ -35,7 +35,7 @@ class Wire(Enum):
 
     @property
     def is_old(self) -> bool:
-        """Whether Kafka 0.7 has the setting, and so its defaults count."""
+        """Whether Kafka 0.7 has this setting; then its defaults apply."""
         return self in (Wire.ZOOKEEPER, Wire.BROKER_LIST)
 
 
@@ -155,21 +155,24 @@ class ProducerConfig:
 
     @cached_property
     def wire(self) -> Wire:
-        """Where messages are sent to."""
+        """The kind of target."""
         return only_given(self, Wire, "a producer")
 
     @property
     def codec(self) -> Codec:
-        """How messages are compressed."""
+        """The compression of messages."""
         return _CODECS[self.compression]
 
     def codec_of(self, topic: str) -> Codec:
-        """How messages of a topic are compressed."""
+        """The compression of a topic's messages."""
         return self.codec if not self.compressed_topics or topic in self.compressed_topics else Codec.NONE
 
     @property
     def tries(self) -> int:
-        """How often a request is sent at most. On today's wire librdkafka repeats it itself, without duplicates."""
+        """The most times that a request is sent.
+
+        On today's wire it is 1: librdkafka repeats requests itself, without duplicates.
+        """
         return 1 if self.wire is Wire.BOOTSTRAP else 1 + (self.num_retries or 0)
 
     @property
@@ -179,12 +182,12 @@ class ProducerConfig:
 
     @property
     def event_handler_pairs(self) -> dict[str, str]:
-        """What ``init`` of the event handler gets."""
+        """The argument of the event handler's ``init``, from ``event.handler.props``."""
         return _pairs("event.handler.props", self.event_handler_props)
 
     @property
     def callback_handler_pairs(self) -> dict[str, str]:
-        """What ``init`` of the callback handler gets."""
+        """The argument of the callback handler's ``init``, from ``callback.handler.props``."""
         return _pairs("callback.handler.props", self.callback_handler_props)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""SyncProducer: chooses partitions, collates messages by them, compresses them together, sends, and tries again."""
+"""SyncProducer: chooses partitions, groups and compresses messages by partition, sends them, and retries."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Collated = dict[tuple[str, BrokerPartition], list[QueueItem]]
 
 
 class SyncProducer:
-    """Sends messages that are encoded. For any thread; one sends at a time.
+    """Sends encoded messages. For any thread; one sends at a time.
 
-    Where the settings ask for no acknowledgement (``request.required.acks`` 0, and always with Kafka 0.7) sent means
-    written to the connection.
+    If the settings ask for no acknowledgement (``request.required.acks`` 0, and always with Kafka 0.7), a message
+    counts as sent when it is written to the connection.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SyncProducer:
         partitioner: Partitioner | None,
         key_encoder: Encoder,
     ) -> None:
-        """``partitioner``: None where the target chooses, or any partition is as good."""
+        """``partitioner``: None if the target chooses partitions."""
         self._config, self._target, self._counters, self._clock = config, target, counters, clock
         self._partitioner, self._key_encoder = partitioner, key_encoder
         self._random = random.Random()
@@ -70,7 +70,7 @@ class SyncProducer:
         self.multi_send([QueueItem(each, topic, partition) for each in messages])
 
     def multi_send(self, items: Sequence[QueueItem]) -> None:
-        """Sends messages, whose ``data`` are encoded, with one request to each broker that gets some.
+        """Sends messages with encoded ``data``, in one request to each broker concerned.
 
         Raises the error if it is the only one and no message was sent, else NotSentError if some were not sent.
         """
@@ -86,12 +86,12 @@ class SyncProducer:
         lost.raise_any(len(items))
 
     def close(self) -> None:
-        """Closes the target, once a send that is under way has ended."""
+        """Closes the target, after a send in progress has ended."""
         with self._lock:
             self._target.close()
 
     def _checked(self, items: Sequence[QueueItem], lost: Lost) -> list[QueueItem]:
-        """Returns the messages with their keys; without those that cannot be sent."""
+        """Returns the messages with their keys; those that cannot be sent are added to ``lost``."""
         checked, largest = [], self._config.max_message_size
         for item in items:
             data, _, _, key = item
@@ -105,7 +105,10 @@ class SyncProducer:
         return checked
 
     def _complete(self, item: QueueItem, largest: int) -> QueueItem:
-        """Returns a message with its key. Raises InvalidMessageError, MessageSizeTooLargeError, and the encoder's."""
+        """Returns a message with its key.
+
+        Raises InvalidMessageError, MessageSizeTooLargeError, and the encoder's errors.
+        """
         data = _PASSING_ON.to_message(item.data)
         record = data if isinstance(data, Record) else Record(data)
         if item.key is not None and record.key is None and self._target.has_keys:
@@ -121,7 +124,7 @@ class SyncProducer:
         return encoded.value if isinstance(encoded, Record) else encoded
 
     def _try(self, items: list[QueueItem], lost: Lost, *, is_last: bool) -> list[list[QueueItem]]:
-        """Sends once. Returns what is to be sent again, after a failure that may pass."""
+        """Sends once. Returns the messages to send again, after errors that may pass."""
         again: list[list[QueueItem]] = []
 
         def fail(group: list[QueueItem], error: Exception) -> None:
@@ -183,7 +186,10 @@ class SyncProducer:
         return chooser.place_of(item)
 
     def _chooser(self, topic: str) -> _Chooser | Exception:
-        """The error counts for all messages of the topic: asked again, later ones might overtake those that failed."""
+        """Returns the chooser of a topic, or its error.
+
+        To keep their order, the error counts for all messages of the topic.
+        """
         try:
             return _Chooser(topic, self._target, self._partitioner, self._random)
         except Exception as error:
@@ -216,7 +222,8 @@ class _Chooser:
         places = self._target.partitions(self._topic) if self._places is None else self._places
         if not 0 <= index < len(places):
             raise InvalidPartitionError(
-                f"partition {index} was chosen for a message of topic {self._topic}, which has {len(places)}, from 0 on"
+                f"partition {index} was chosen for a message of topic {self._topic}, "
+                f"which has {len(places)}, numbered from 0"
             )
         return places[index]
 

@@ -1,4 +1,4 @@
-"""BrokerList: a list of brokers of Kafka 0.7 that does not change (``broker.list``)."""
+"""BrokerList: a fixed list of brokers of Kafka 0.7 (``broker.list``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BrokerList:
     is_0_7 = True
 
     def __init__(self, text: str) -> None:
-        """``text``: ``id:host:port``, with commas between. Raises InvalidConfigError."""
+        """``text``: ``id:host:port``, separated by commas. Raises InvalidConfigError."""
         self._brokers = dict(_entry(each) for each in text.split(","))
 
     def brokers(self) -> Mapping[int, Address]:
@@ -28,10 +28,10 @@ class BrokerList:
         return [BrokerPartition(broker, ANY) for broker in sorted(self._brokers)]
 
     def refresh(self, topic: str) -> None:
-        """The list stays as it is."""
+        """Does nothing: the list is fixed."""
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing."""
 
 
 def _entry(text: str) -> tuple[int, Address]:
@@ -40,5 +40,5 @@ def _entry(text: str) -> tuple[int, Address]:
         return int(broker), Address.parse(address)
     except (ValueError, InvalidConfigError) as error:
         raise InvalidConfigError(
-            f"broker.list: {text!r} is no broker: expected id:host:port, such as 0:localhost:9092"
+            f"broker.list: {text!r} is not a broker: expected id:host:port, such as 0:localhost:9092"
         ) from error

@@ -1,4 +1,4 @@
-"""OldCluster: which brokers take messages, as the three ways to find them report it."""
+"""OldCluster: the interface of the three ways to find the brokers of an old cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class OldCluster(Protocol):
 
     @property
     def is_0_7(self) -> bool:
-        """Whether the brokers are of Kafka 0.7. Raises as ``partitions``."""
+        """Whether the brokers are of Kafka 0.7. Raises like ``partitions``."""
         ...
 
     def brokers(self) -> Mapping[int, Address]:
-        """Returns where the brokers are that are there now, by id. Raises as ``partitions``."""
+        """Returns the addresses of the available brokers, by id. Raises like ``partitions``."""
         ...
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]: ...

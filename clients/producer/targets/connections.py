@@ -1,4 +1,4 @@
-"""Connections: one connection to each broker that is there."""
+"""Connections: one connection to each available broker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...wire import Address, Connection
 
 
 class Connections:
-    """A pool with a connection a broker. They are made when they are first used.
+    """A pool with one connection per broker, made at the first use.
 
-    After ``reconnect_interval`` requests a connection is made again, so that a balancer between can choose again.
+    After ``reconnect_interval`` requests a connection is made again, so that a load balancer can choose again.
     """
 
     def __init__(self, connect: Callable[[Address], Connection], reconnect_interval: int) -> None:
@@ -22,7 +22,7 @@ class Connections:
         self._requests: dict[int, int] = {}
 
     def update(self, brokers: Mapping[int, Address]) -> None:
-        """Closes connections to brokers that are gone or have moved."""
+        """Closes connections to brokers that no longer exist or have moved."""
         with self._lock:
             gone = [broker for broker, each in self._open.items() if brokers.get(broker) != each.address]
             for broker in gone:
@@ -33,11 +33,11 @@ class Connections:
                     self._open[broker], self._requests[broker] = self._connect(address), 0
 
     def to(self, broker: int) -> Connection:
-        """Returns the connection for one request. Raises NoBrokersForPartitionError for a broker that is not there."""
+        """Returns the connection for one request. Raises NoBrokersForPartitionError if the broker is not available."""
         with self._lock:
             if broker not in self._open:
                 raise NoBrokersForPartitionError(
-                    "the partition has no leader" if broker < 0 else f"broker {broker} is not there"
+                    "the partition has no leader" if broker < 0 else f"broker {broker} is not available"
                 )
             self._requests[broker] += 1
             if self._requests[broker] > self._interval:

@@ -1,4 +1,4 @@
-"""KnownPartitions: the partitions of topics, as they were when the target was last asked."""
+"""KnownPartitions: a cache of the partitions of topics."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Read = Callable[[str], list[BrokerPartition]]
 
 
 class KnownPartitions:
-    """Asks once for a topic, and again after ``refresh_ms``, or when it was forgotten. For any thread."""
+    """Reads a topic's partitions once, and again after ``refresh_ms`` or :meth:`forget`. For any thread."""
 
     def __init__(self, clock: Clock, refresh_ms: int, read: Read) -> None:
-        """``read``: asks for the partitions of a topic; by one thread at a time."""
+        """``read`` returns the partitions of a topic; it is called by one thread at a time."""
         self._clock, self._refresh_ms, self._read = clock, refresh_ms, read
         self._lock = Lock()
         self._topics: dict[str, tuple[int, list[BrokerPartition]]] = {}  # when they were read, and the partitions
 
     def of(self, topic: str) -> Sequence[BrokerPartition]:
-        """Returns the partitions of a topic. Raises as ``read``."""
+        """Returns the partitions of a topic. Raises like ``read``."""
         with self._lock:
             now_ms = self._clock.now_ms()
             read_ms, found = self._topics.get(topic, (now_ms, []))
@@ -31,5 +31,5 @@ class KnownPartitions:
             return found
 
     def forget(self, topic: str) -> None:
-        """Lets the next call ask again."""
+        """Makes the next call read the topic again."""
         self._topics.pop(topic, None)

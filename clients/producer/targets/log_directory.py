@@ -1,4 +1,4 @@
-"""LogDirectoryTarget: appends to a log directory, without a broker. Idempotent, and synced when a send returns."""
+"""LogDirectoryTarget: appends to a log directory without a broker; idempotent, and synced when a send returns."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .port import BrokerPartition, Failed, RecordSet
 
 
 class LogDirectoryTarget:
-    """A log directory, which this process shares with others that append; a missing topic is created."""
+    """A log directory, to which other processes may append at the same time; creates missing topics."""
 
     def __init__(self, path: str, clock: Clock, refresh_ms: int) -> None:
-        """``refresh_ms``: after what time partitions are looked for again, since other processes may add some.
+        """``refresh_ms``: after this time a topic's partitions are read again, because other processes may add some.
 
         Raises NotALogDirError, and LogDirLockedError while a broker runs on the directory.
         """
@@ -61,7 +61,7 @@ class LogDirectoryTarget:
         return [BrokerPartition(0, each) for each in described.partitions]
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
-        """Each set is synced when this returns, also without ``wait``."""
+        """Sends sets; each is synced when this returns, also without ``wait``."""
         failed = []
         with self._lock:
             for number, each in enumerate(sets):

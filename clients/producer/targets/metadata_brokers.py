@@ -14,14 +14,14 @@ from .port import BrokerPartition
 
 
 class MetadataBrokers:
-    """The brokers of the list only say who leads which partition; they are asked when that may have changed."""
+    """The listed brokers are only asked which brokers lead the partitions, and again when that may have changed."""
 
     is_0_7 = False
 
     def __init__(
         self, text: str, refresh_ms: int, client_id: str, connect: Callable[[Address], Connection], clock: Clock
     ) -> None:
-        """``text``: ``host:port``, with commas between. Raises InvalidConfigError."""
+        """``text``: ``host:port``, separated by commas. Raises InvalidConfigError."""
         self._addresses = [Address.parse(each) for each in text.split(",")]
         self._client_id, self._connect = client_id, connect
         self._brokers: dict[int, Address] = {}
@@ -31,7 +31,7 @@ class MetadataBrokers:
         return self._brokers
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
-        """A partition without a leader has broker -1."""
+        """Returns the partitions of a topic; one without a leader has broker -1."""
         return self._known.of(topic)
 
     def _read(self, topic: str) -> list[BrokerPartition]:
@@ -58,7 +58,7 @@ class MetadataBrokers:
         raise BrokerUnreachableError(f"no broker of metadata.broker.list answers: {'; '.join(failures)}")
 
     def _candidates(self) -> Iterator[Address]:
-        """The given addresses in a random order, then the brokers that are known besides."""
+        """Returns the given addresses in random order, then the other known brokers."""
         yield from random.sample(self._addresses, len(self._addresses))
         yield from (each for each in self._brokers.values() if each not in self._addresses)
 
@@ -66,4 +66,4 @@ class MetadataBrokers:
         self._known.forget(topic)
 
     def close(self) -> None:
-        """Connections end with each question."""
+        """Does nothing: each request to a listed broker has its own connection."""

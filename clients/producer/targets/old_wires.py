@@ -19,7 +19,7 @@ Encoded = list[tuple[int, RecordSet, bytes]]  # with the number of each set
 
 
 class OldWireTarget:
-    """Sends one request to each broker that gets something: a multi-produce of 0.7, or a Produce of version 0."""
+    """Sends one request to each broker concerned: a multi-produce of 0.7, or a Produce of version 0."""
 
     def __init__(self, config: ProducerConfig, brokers: OldCluster, connect: Callable[[Address], Connection]) -> None:
         self._brokers = brokers
@@ -40,7 +40,7 @@ class OldWireTarget:
         return self._brokers.partitions(topic)
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
-        """Waits for answers in any case, where ``request.required.acks`` asks for some."""
+        """Sends sets; waits for answers even without ``wait`` if ``request.required.acks`` asks for them."""
         wire: _Wire = self._old if self._brokers.is_0_7 else self._new
         self._connections.update(self._brokers.brokers())
         failed: list[Failed] = []
@@ -76,7 +76,7 @@ class _Wire(Protocol):
 
 
 class _PositionWire:
-    """The broker does not answer; it drops a set that it refuses."""
+    """The wire of 0.7. The broker does not answer; it drops a set that it refuses."""
 
     def encode(self, records: RecordSet) -> bytes:
         return encode_set([_payload(records.topic, each) for each in records.records], records.codec)
@@ -90,13 +90,13 @@ def _payload(topic: str, message: Message) -> bytes:
     record = message if isinstance(message, Record) else Record(message)
     if record.value is None or record.key is not None or record.headers or record.timestamp_ms is not None:
         raise InvalidMessageError(
-            f"topic {topic}: a message of Kafka 0.7 has a value, but no key, headers and time of its own"
+            f"topic {topic}: messages of Kafka 0.7 have only a value: no key, headers or timestamp"
         )
     return record.value
 
 
 class _OffsetWire:
-    """Message sets of magic 0, which brokers up to 3.9 take; a broker of 4 refuses them."""
+    """The wire of 0.8: message sets of magic 0, which brokers up to 3.9 accept and brokers of 4 refuse."""
 
     def __init__(self, acks: int, timeout_ms: int, client_id: str) -> None:
         self._acks, self._timeout_ms, self._client_id = acks, timeout_ms, client_id
@@ -105,7 +105,7 @@ class _OffsetWire:
         rows = [each if isinstance(each, Record) else Record(each) for each in records.records]
         if any(row.headers or row.timestamp_ms is not None for row in rows):
             raise InvalidMessageError(
-                f"topic {records.topic}: a message of Kafka 0.8 has no headers and no time: use bootstrap.servers"
+                f"topic {records.topic}: messages of Kafka 0.8 have no headers or timestamps: use bootstrap.servers"
             )
         columns = Records.to_append([row.key for row in rows], [row.value for row in rows], -1)
         return to_message_set(columns, records.codec)
@@ -120,7 +120,12 @@ class _OffsetWire:
 def _failure(number: int, records: RecordSet, answered: Mapping[TopicPartition, Produced]) -> Failed | None:
     place = TopicPartition(records.topic, records.place.partition)
     if place not in answered:
-        return Failed(number, MalformedAnswerError(f"{place}: the broker did not say whether it has the messages"))
+        return Failed(
+            number,
+            MalformedAnswerError(
+                f"{place}: the broker's answer lacks this partition; it may or may not have the messages"
+            ),
+        )
     try:
         check(answered[place].error, f"{place}: sending messages")
     except LogStoreError as error:

@@ -18,9 +18,9 @@ from .zookeeper_brokers import ZooKeeperBrokers
 def open_target(
     config: ProducerConfig, clock: Clock, registry: Registry | None, report_lost: Callable[[int, Exception], None]
 ) -> Target:
-    """Opens a target. ``report_lost``: called, in any thread, with the number of messages that are lost, and why.
+    """Opens a target. ``report_lost`` is called, in any thread, with the number of lost messages and the error.
 
-    Raises InvalidConfigError if a library that the target needs is missing, and what opening the target raises.
+    Raises InvalidConfigError if the target needs a library that is missing, and the target's own errors.
     """
     if config.wire is Wire.LOG_DIRECTORY:
         from .log_directory import LogDirectoryTarget  # noqa: PLC0415  the others need no log

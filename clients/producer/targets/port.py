@@ -1,4 +1,4 @@
-"""Target: where a producer's messages go. And what it is given: sets of records for one partition each."""
+"""Target: the destination of a producer's messages, and RecordSet, the records that it gets for one partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecordSet(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A set that was not sent, or perhaps was; ``error``: why."""
+    """A set that failed: it was not sent, or it is unknown whether it was. ``error``: the reason."""
 
     number: int  # of the set among those of the call
     error: Exception
@@ -39,33 +39,33 @@ class Target(Protocol):
 
     @property
     def places_keys(self) -> bool:
-        """Whether the target chooses partitions itself, by Kafka's rules of today, for records of place :data:`ANY`."""
+        """Whether the target chooses the partition of records with partition :data:`ANY`, by today's rules of Kafka."""
         ...
 
     @property
     def has_keys(self) -> bool:
-        """Whether messages hold keys. Raises as :meth:`partitions`."""
+        """Whether the target's messages can have keys. Raises like :meth:`partitions`."""
         ...
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
-        """Returns the partitions of a topic, sorted; never none.
+        """Returns the partitions of a topic, sorted; at least one.
 
-        Raises NoBrokersForPartitionError if there are none, BrokerUnreachableError, and errors of ``storage``.
+        Raises NoBrokersForPartitionError if the topic has none, BrokerUnreachableError, and errors of ``storage``.
         """
         ...
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
         """Sends sets, each with one try, and returns those that failed.
 
-        ``wait``: return once all were acknowledged, as far as the settings ask for that. Otherwise a target may report
-        a failure later, to ``report_lost`` of :func:`open_target`.
+        ``wait``: return when all are acknowledged, if the settings ask for acknowledgements. Without it, a target may
+        report a failure later, by ``report_lost`` of :func:`open_target`.
         """
         ...
 
     def refresh(self, topic: str) -> None:
-        """Forgets what is known of a topic's partitions and their brokers; called before a failed set is sent again."""
+        """Forgets the cached partitions and brokers of a topic; called before a failed set is sent again."""
         ...
 
     def close(self) -> None:
-        """Sends what was accepted, and closes all connections and files."""
+        """Sends everything accepted, and closes all connections and files."""
         ...

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TodaysWireTarget:
-    """Records go into librdkafka's queue, which sends them at once, and together with those that still wait."""
+    """Puts records into librdkafka's queue, which sends them without delay, together with others in the queue."""
 
     def __init__(self, config: ProducerConfig, clock: Clock, report_lost: Report) -> None:
         self._config, self._report_lost = config, report_lost
@@ -42,7 +42,7 @@ class TodaysWireTarget:
             self._listening.start()
 
     def _producer(self, codec: Codec) -> Producer:
-        """The library compresses by producer rather than by topic: two producers where ``compressed.topics`` is set."""
+        """Returns the producer for a codec: librdkafka compresses by producer, so ``compressed.topics`` needs two."""
         if codec not in self._producers:
             try:
                 self._producers[codec] = Producer(_settings(self._config, codec))
@@ -72,7 +72,7 @@ class TodaysWireTarget:
         return [BrokerPartition(ANY, each) for each in sorted(described.partitions)]
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
-        """Without ``wait`` a failure is reported later, by message."""
+        """Sends sets; without ``wait``, failures are reported later, one per message."""
         errors: dict[int, Exception] = {}
         for number, each in enumerate(sets):
             failed = partial(_note, errors, number) if wait else self._failed
@@ -117,7 +117,7 @@ def _note(errors: dict[int, Exception], number: int, error: KafkaError | None, m
 
 
 def _settings(config: ProducerConfig, codec: Codec) -> dict[str, Any]:
-    """The settings of librdkafka. Each message has as long as all its tries may take."""
+    """Returns the settings of librdkafka. A message's time limit covers all its tries."""
     tries = 1 + (config.num_retries or 0)
     timeout_ms = config.socket_timeout_ms or 0
     settings = {

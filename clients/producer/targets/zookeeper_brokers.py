@@ -1,4 +1,4 @@
-"""ZooKeeperBrokers: brokers and topics as a registry has them, watched (``zk.connect``)."""
+"""ZooKeeperBrokers: the brokers and topics in a registry, with watches (``zk.connect``)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class ZooKeeperBrokers:
-    """Follows brokers that come, go or move, and topics that are made, without a restart.
+    """Notices brokers that start, end or move, and new topics, without a restart.
 
-    A watch only notes that something changed: the next call reads the registry again, and sets the watches again.
+    A watch only notes that something changed; the next call reads the registry and sets the watches again.
     """
 
     def __init__(self, registry: Registry, read_num_retries: int, *, is_ours: bool) -> None:
-        """``is_ours``: the registry is closed with this object."""
+        """``is_ours``: :meth:`close` closes the registry, too."""
         self._registry, self._retries, self._is_ours = registry, read_num_retries, is_ours
         self._lock = Lock()
         self._changed = Event()
@@ -49,8 +49,8 @@ class ZooKeeperBrokers:
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
         """Reads up to 1 + ``zk.read.num.retries`` times for a topic that no broker has.
 
-        With Kafka 0.7 a topic that is not registered yet has partition 0 of every broker. Later brokers are there by
-        the leaders of the topic's partitions; a partition without a leader has broker -1.
+        With Kafka 0.7 a topic that is not registered yet has partition 0 of every broker. Brokers of 0.8 and later are
+        the leaders of the partitions; a partition without a leader has broker -1.
         """
         for _ in range(1 + self._retries):
             places = self._read(lambda: self._known_places(topic))

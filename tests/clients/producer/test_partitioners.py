@@ -36,7 +36,7 @@ def test_hashes_are_those_of_java(key: object, hashed: int) -> None:
 
 
 def test_a_key_that_java_does_not_have_is_refused() -> None:
-    with pytest.raises(InvalidMessageError, match="tuple has no hash that Java knows"):
+    with pytest.raises(InvalidMessageError, match="tuple has no hash in Java"):
         java_hash(("a", 1))
 
 

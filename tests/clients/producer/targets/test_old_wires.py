@@ -167,7 +167,7 @@ def test_what_0_8_cannot_hold_is_refused(newer: Gateway, topic: str) -> None:
     data = [ProducerData(topic, None, Record(b"1", timestamp_ms=5)), ProducerData("other", None, b"2")]
     with (
         Producer({"metadata.broker.list": newer.bootstrap_servers}) as producer,
-        pytest.raises(NotSentError, match=r"1 of 2 .* Kafka 0\.8 has no headers and no time"),
+        pytest.raises(NotSentError, match=r"1 of 2 .* Kafka 0\.8 have no headers or timestamps"),
     ):
         producer.send(data)
 
