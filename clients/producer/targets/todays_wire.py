@@ -23,6 +23,9 @@ _WAIT_S = 0.05  # for answers, before looking again
 _ROOM_S = 0.002  # for room in librdkafka's queue
 _LOG_LEVEL = 3  # errors
 _JOINED = 10_000  # messages of a request at most, of batches that wait for a slow broker; librdkafka's default
+_UNDER_WAY = 5  # requests that wait for an answer at once; the library holds as many queues, or it would rest
+_HELD_BYTES = 64 << 20  # of messages that the library holds
+_JOINING_MS = 1  # how long the library waits for the next batch
 _LOG = logging.getLogger(__name__)
 
 
@@ -133,9 +136,10 @@ def _settings(config: ProducerConfig, codec: Codec) -> dict[str, Any]:
         "socket.send.buffer.bytes": config.buffer_size,
         "topic.metadata.refresh.interval.ms": config.metadata_refresh_ms,
         "message.max.bytes": max(1000, config.max_message_size + 1024),
-        "queue.buffering.max.messages": max(config.queue_size, config.batch_size),
+        "queue.buffering.max.messages": min(_UNDER_WAY * max(config.queue_size, config.batch_size), 2**31 - 1),
+        "queue.buffering.max.kbytes": max(_HELD_BYTES, 2 * config.max_message_size) >> 10,
         "batch.num.messages": max(config.batch_size, _JOINED),
-        "linger.ms": 0,
+        "linger.ms": _JOINING_MS if config.is_async else 0,
         "compression.type": codec.name.lower(),
         "partitioner": "murmur2_random",  # as Java's
         "delivery.report.only.error": True,
