@@ -1,7 +1,7 @@
-"""What mirrors and loads read: the partitions of a cluster of any generation, in whole batches.
+"""Sources for mirrors and loads: the partitions of a cluster of any Kafka generation, in whole batches.
 
-:func:`sources_of` takes the settings of a consumer and returns what opens a :class:`Source`: by today's protocol, or by
-that of Kafka 0.8.
+:func:`sources_of` returns a :class:`Sources` for a consumer's settings, which opens a :class:`Source` by today's
+protocol or by that of Kafka 0.8.
 """
 
 from __future__ import annotations

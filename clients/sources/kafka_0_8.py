@@ -1,7 +1,7 @@
 """Clusters of Kafka 0.8 to 0.10, found in ZooKeeper.
 
-Brokers are found in the registry, topics and leaders by Metadata, as the consumers of that time did. Messages are those
-of magic 0 and 1. There are no transactions, so what is below the high watermark is committed.
+Brokers are found in the registry, topics and leaders by Metadata requests, as consumers of that time did. Messages have
+magic 0 or 1. There are no transactions, so everything below the high watermark is committed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ZooKeeperSources:
 
 
 class ZooKeeperSource:
-    """Connections to the brokers of a cluster; as :class:`Source`."""
+    """Connections to the brokers of a cluster; a :class:`Source`."""
 
     def __init__(self, settings: ZooKeeperSources, registered: Callable[[], Mapping[int, Address]]) -> None:
         """``registered``: returns where the brokers are, by id."""
@@ -63,7 +63,7 @@ class ZooKeeperSource:
         return sorted(ListedTopic(topic, count) for topic, count in counts.items() if topic not in found.errors)
 
     def configs(self, topic: str) -> Mapping[str, str]:
-        """The settings of these topics stay where they are: brokers do not tell them."""
+        """Returns no settings, because brokers of this time do not report them."""
         del topic
         return {}
 
@@ -111,10 +111,10 @@ class ZooKeeperSource:
         return self._sizes.get(partition, self._settings.fetch_bytes)
 
     def _has_whole_message(self, partition: TopicPartition, offset: int, answer: Fetched) -> bool:
-        """Whether an answer is of use; if a message is larger than was asked for, the next fetch asks for twice that.
+        """Whether an answer has a complete message; if not, the next fetch asks for twice the size.
 
         Brokers send a part of such a message, or nothing. They also send nothing below the high watermark if all that
-        is there are markers of transactions. Raises MirrorError for a message that is larger than any may be.
+        is there are markers of transactions. Raises MirrorError if a message is larger than the largest allowed size.
         """
         records, end = answer.records, answer.high_watermark
         if len(records) >= 12 and len(records) >= 12 + int.from_bytes(records[8:12], "big"):
@@ -158,7 +158,10 @@ class ZooKeeperSource:
 
 
 def _offset(leader: Broker, partition: TopicPartition, at: int) -> int:
-    """Returns where a file begins, by its time; for a time before all files where the first one does."""
+    """Returns the first offset of a segment file, chosen by its time.
+
+    For a time before all files, that of the first file.
+    """
     found = offsets_before(leader, partition, at, 1) or offsets_before(leader, partition, EARLIEST, 1)
     if not found:
         raise MalformedAnswerError(f"{leader.connection.address}: the broker answered no offset of {partition}")

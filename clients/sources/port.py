@@ -1,4 +1,4 @@
-"""Source and Sources: what can be read of a cluster, whatever its generation."""
+"""Source and Sources: the interface to read a cluster of any Kafka generation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..brokers import ListedTopic
 
 
 class Source(Protocol):
-    """An open source; for one thread at a time. Methods raise RetriableError if it does not answer for now."""
+    """An open source; for one thread at a time. Methods raise RetriableError if it does not answer at the moment."""
 
     def topics(self) -> Iterable[ListedTopic]:
         """Returns all topics except internal ones."""
@@ -21,12 +21,12 @@ class Source(Protocol):
     def offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
         """Returns the first (EARLIEST) or the next offset (LATEST) of each partition that has a leader now.
 
-        For a time in ms: one from which on all records of that time or later are; -1 if there are none. Brokers before
-        0.10.1 know the times of files only, and answer where one begins.
+        For a time: an offset at or before the first record of that time or later; -1 if there is none. Brokers before
+        0.10.1 know only the times of files, and answer with the first offset of a file.
         """
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
-        """Returns what each partition has from its position on; None for a position that its log does not have.
+        """Returns the batches of each partition from its position on; None if its log does not have the position.
 
         A partition with nothing new is left out, and one without a leader. Raises RetriableError if none of them has
         had a leader for a minute.
@@ -37,6 +37,6 @@ class Source(Protocol):
 
 
 class Sources(Protocol):
-    """What opens a source, in any thread."""
+    """Opens a source, in any thread."""
 
     def open(self) -> Source: ...

@@ -1,4 +1,4 @@
-"""What opens a source, by the settings of a consumer."""
+"""Chooses the kind of source by the settings of a consumer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OLD_LIMITS = {"fetch.message.max.bytes": "fetch_bytes", "fetch.wait.max.ms": "w
 def sources_of(settings: Mapping[str, str]) -> Sources:
     """Returns the cluster that a consumer's settings name.
 
-    ``bootstrap.servers`` names one of today, ``zookeeper.connect`` one of Kafka 0.8. Raises InvalidConfigError for a
-    setting that is missing, wrong or unknown.
+    ``bootstrap.servers`` names a cluster of today, ``zookeeper.connect`` one of Kafka 0.8. Raises InvalidConfigError
+    for a setting that is missing, wrong or unknown.
     """
     given = dict(settings)
     if given.pop("isolation.level", "read_committed") != "read_committed":
-        raise InvalidConfigError("only committed records are read here: leave isolation.level out")
+        raise InvalidConfigError("only committed records are read here: remove isolation.level")
     if "zookeeper.connect" in given:
         return _by_zookeeper(given)
     limits = FetchLimits(**{field: number_of(given, name) for name, field in _LIMITS.items() if name in given})
@@ -46,14 +46,17 @@ def _by_zookeeper(given: dict[str, str]) -> Sources:
 
 
 def required(given: dict[str, str], name: str, whose: str) -> str:
-    """Takes a setting out of ``given``. Raises InvalidConfigError if it is missing."""
+    """Removes a setting from ``given`` and returns it. Raises InvalidConfigError if it is missing."""
     if not given.get(name):
         raise InvalidConfigError(f"{whose} needs {name}")
     return given.pop(name)
 
 
 def number_of(given: dict[str, str], name: str) -> int:
-    """Takes a positive number out of ``given``. Raises InvalidConfigError for anything else."""
+    """Removes a setting from ``given`` and returns it, a positive number.
+
+    Raises InvalidConfigError for anything else.
+    """
     text = given.pop(name)
     if not text.isdecimal() or not int(text):
         raise InvalidConfigError(f"{name} is {text!r}; it must be a positive whole number")

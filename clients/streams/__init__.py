@@ -1,8 +1,8 @@
-"""The high level of consuming: streams of messages from a whole cluster, shared with a group.
+"""The high-level consumer: streams of messages from a whole cluster, shared with a group.
 
-:class:`ConsumerConnector` makes :class:`KafkaStream`, blocking iterators. Over ZooKeeper's groups on the wires of 0.7
-and of 0.8 (``old_wires``), with threads that fetch (``fetchers``) and offsets in both stores (``offset_stores``); or
-over the group protocol of brokers (``todays_wire``), by confluent-kafka.
+:class:`ConsumerConnector` makes :class:`KafkaStream`, blocking iterators. There are two implementations. ``old_wires``
+uses the wires of 0.7 and 0.8 and groups in ZooKeeper, with threads that fetch (``fetchers``) and offsets in ZooKeeper
+or at a coordinator (``offset_stores``). ``todays_wire`` uses the group protocol of brokers, by confluent-kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the partitions of old clusters are: in 0.7 the broker is part of their name, later a leader is asked for."""
+"""Finds the brokers of partitions: in 0.7 the broker is part of a partition's name, later the leader is asked for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Brokers(Protocol):
     wire: Wire
 
     def locate(self, partitions: Collection[Partition]) -> Mapping[Partition, Address]:
-        """Returns where partitions can be fetched from; those that are nowhere now are missing.
+        """Returns the address to fetch each partition from; partitions without a broker now are left out.
 
         Raises RegistryError, and BrokerUnreachableError if no broker answers.
         """
@@ -39,7 +39,7 @@ class NamedBrokers:
 
 
 class LeadingBrokers:
-    """Kafka 0.8 to 3: any broker says who leads a partition."""
+    """Kafka 0.8 to 3: any broker names the leader of a partition."""
 
     wire = Wire.KAFKA_0_8
 

@@ -1,4 +1,4 @@
-"""ChunkQueue: what was fetched for a stream and not yet handed out, bounded by the number of answers."""
+"""ChunkQueue: chunks that were fetched for a stream and not yet read, bounded by their number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .port import Chunk
 
 
 class ChunkQueue:
-    """Chunks of one stream. Fetchers put, the stream's thread takes; ``on_room`` is called when it took one."""
+    """Chunks of one stream. Fetchers add, the stream's thread takes; ``on_room`` is called after it took one."""
 
     def __init__(self, chunks_max: int, on_room: Callable[[], None] = lambda: None) -> None:
         self.on_room = on_room
@@ -30,20 +30,20 @@ class ChunkQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether a fetcher may put more."""
+        """Whether a fetcher may add more."""
         return len(self._chunks) < self._chunks_max
 
     def put(self, chunk: Chunk) -> None:
-        """Adds a chunk; never blocks: a fetcher asks for :attr:`has_room` before it fetches."""
+        """Adds a chunk. Never blocks, because a fetcher checks :attr:`has_room` before it fetches."""
         with self._filled:
             if not self._is_closed and not chunk.progress.has_failed:
                 self._chunks.append(chunk)
                 self._filled.notify()
 
     def take(self, timeout_s: float | None) -> Chunk | None:
-        """Makes the next chunk the current one, and returns it; None: the queue was closed.
+        """Waits for the next chunk, makes it the current one and returns it; None if the queue was closed.
 
-        Waits for one. Raises TimeoutError after ``timeout_s``.
+        Raises TimeoutError after ``timeout_s`` seconds; None: no limit.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._filled:
@@ -60,7 +60,7 @@ class ChunkQueue:
         return self.current
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
-        """Forgets the chunks of partitions, None: all; nothing more of them is handed out once this returns."""
+        """Drops the chunks of partitions, None: of all. After this returns, the stream yields no message of them."""
         with self._filled:
             for chunk in (*self._chunks, *([] if self.current is None else [self.current])):
                 if partitions is None or chunk.progress.partition in partitions:
@@ -68,7 +68,7 @@ class ChunkQueue:
             self._chunks = deque(each for each in self._chunks if not each.is_stale)
 
     def close(self) -> None:
-        """Ends the stream: what is left is not handed out."""
+        """Ends the stream; remaining chunks are dropped."""
         with self._filled:
             self.drop()
             self._is_closed = True

@@ -15,7 +15,7 @@ from ..zookeeper_groups import Strategy
 
 
 class Cluster(Enum):
-    """What a consumer reads from, by the setting that names it."""
+    """The kinds of clusters, by the setting that names one."""
 
     KAFKA_0_7 = "zk.connect"  # brokers of 0.7, whom ZooKeeper knows
     KAFKA_0_8 = "zookeeper.connect"  # brokers of 0.8 to 3, whom ZooKeeper knows
@@ -96,7 +96,7 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         check_settings(self)
         if not self.group_id:
-            raise InvalidConfigError("a consumer needs groupid (group.id): it reads as a member of a group")
+            raise InvalidConfigError("a consumer needs groupid (group.id), because it reads as a member of a group")
         self._check_cluster()
         self._fill_defaults()
         if self.fetch_wait_max_ms > self.socket_timeout_ms:
@@ -130,7 +130,7 @@ class ConsumerConfig:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """What the consumer reads from."""
+        """The kind of cluster that the consumer reads."""
         return only_given(self, Cluster, "a consumer")
 
     @property

@@ -1,4 +1,4 @@
-"""ConsumerConnector: the high level. Streams of messages from a whole cluster, shared with a group."""
+"""ConsumerConnector: the high-level consumer: streams of messages from a whole cluster, shared with a group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V = TypeVar("V")
 class ConsumerConnector:
     """A consumer of a cluster, made by :meth:`create`; a context manager that shuts it down.
 
-    Streams are made once, all in one call: it registers the consumer, and the group shares the partitions again.
+    Create all streams in one call: it registers the consumer, and the group rebalances.
     """
 
     def __init__(self, config: ConsumerConfig, wire: Wire) -> None:
@@ -39,13 +39,13 @@ class ConsumerConnector:
         registry: Registry | None = None,
         start_offsets: StartOffsets | None = None,
     ) -> Self:
-        """Returns a consumer that has connected to ZooKeeper, if it needs it, and reads nothing yet.
+        """Returns a consumer that is connected to ZooKeeper, if it needs that, but reads nothing yet.
 
-        ``config``: or settings by Kafka's names. ``registry``: in place of ZooKeeper, the session of another registry
-        in which brokers and consumers meet; the consumer closes it. ``start_offsets``: where to begin, which counts
-        more than what is committed: for a program that stores offsets beside its results. It is asked again when
-        partitions come to this consumer, so give a function if they may come back. Raises InvalidConfigError, and
-        ConnectionLossError without ZooKeeper.
+        ``config``: a config, or settings by Kafka's names. ``registry``: a session of another registry to use instead
+        of ZooKeeper; the consumer closes it. ``start_offsets``: where to begin, instead of the committed offsets, for a
+        program that stores offsets with its results. It is used whenever partitions are assigned to this consumer, so
+        pass a function if partitions may be assigned more than once. Raises InvalidConfigError, and ConnectionLossError
+        without ZooKeeper.
         """
         checked = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_mapping(config)
         if checked.cluster is not Cluster.TODAY:
@@ -62,13 +62,14 @@ class ConsumerConnector:
         key_decoder: Decoder[K] = as_bytes,  # type: ignore[assignment]
         value_decoder: Decoder[V] = as_bytes,  # type: ignore[assignment]
     ) -> dict[str, list[KafkaStream[K, V]]]:
-        """Returns so many streams of each topic. Each partition is read by one stream of one consumer of the group.
+        """Returns streams, by topic; ``topic_count_map``: the number of streams of each topic.
 
-        Raises ConsumerRebalanceFailedError if other consumers do not let go of their partitions in time.
+        Each partition is read by one stream of one consumer of the group. Raises ConsumerRebalanceFailedError if other
+        consumers do not release their partitions in time.
         """
         wrong = [topic for topic, count in topic_count_map.items() if count < 1]
         if wrong or not topic_count_map:
-            raise InvalidConfigError(f"each topic needs one stream at least: {dict(topic_count_map)}")
+            raise InvalidConfigError(f"each topic needs at least one stream: {dict(topic_count_map)}")
         queues = self._open(topic_count_map, None)
         return {
             topic: [self._stream(queues[topic, each], key_decoder, value_decoder) for each in range(count)]
@@ -82,34 +83,36 @@ class ConsumerConnector:
         key_decoder: Decoder[K] = as_bytes,  # type: ignore[assignment]
         value_decoder: Decoder[V] = as_bytes,  # type: ignore[assignment]
     ) -> list[KafkaStream[K, V]]:
-        """Returns streams that share all topics that a filter allows, later ones too. Raises as the other way."""
+        """Returns streams that share all topics that a filter allows, including later ones.
+
+        Raises like the method above.
+        """
         if num_streams < 1:
-            raise InvalidConfigError(f"one stream is needed at least, not {num_streams}")
+            raise InvalidConfigError(f"num_streams must be at least 1, not {num_streams}")
         queues = self._open({"": num_streams}, topic_filter)
         return [self._stream(queues["", each], key_decoder, value_decoder) for each in range(num_streams)]
 
     def commit_offsets(self) -> None:
-        """Commits the offsets of all messages that were handed out so far.
+        """Commits the offsets of all messages that the streams have yielded so far.
 
-        Raises BrokerError, BrokerUnreachableError or RegistryError if they are not committed after
-        ``offsets.commit.max.retries`` more tries.
+        Raises BrokerError, BrokerUnreachableError or RegistryError after ``offsets.commit.max.retries`` retries.
         """
         self._wire.commit_offsets()
 
     def positions(self) -> dict[Partition, int]:
-        """Returns, for each partition that this consumer reads now, the offset behind what was handed out."""
+        """Returns, for each partition that this consumer reads now, the offset after the last message yielded."""
         return dict(self._wire.positions())
 
     def rewind(self, offsets: Mapping[Any, int]) -> None:
         """Reads partitions again from offsets, by topic, partition and, in 0.7, broker.
 
-        Nothing that was read ahead is handed out any more. Raises ClientError for a partition that this consumer does
-        not read now.
+        Messages that were read ahead are dropped. Raises ClientError for a partition that this consumer does not read
+        now.
         """
         self._wire.rewind({Partition(*each): offset for each, offset in offsets.items()})
 
     def shutdown(self) -> None:
-        """Leaves the group and ends all streams; what was handed out is committed if ``autocommit.enable`` is on."""
+        """Leaves the group and ends all streams. With ``autocommit.enable``, commits the messages that were yielded."""
         with self._lock:
             if self._is_closed:
                 return
@@ -127,7 +130,7 @@ class ConsumerConnector:
             if self._is_closed:
                 raise ClientError("the consumer is shut down")
             if self._is_open:
-                raise ClientError("a consumer makes its streams once: ask for all of them in one call")
+                raise ClientError("a consumer creates its streams once: create all of them in one call")
             self._is_open = True
         return self._wire.open(counts, topic_filter)
 

@@ -1,4 +1,4 @@
-"""Fetchers: threads that fetch the partitions of a consumer, one for each broker, and one that finds the brokers."""
+"""Fetchers: threads that fetch the partitions of a consumer, one per broker, and one that finds the brokers."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ class FetchTask(NamedTuple):
     queue: ChunkQueue
 
     def fail(self, error: Exception) -> None:
-        """Has the stream raise an error; nothing more of the partition is fetched."""
+        """Makes the stream raise an error; the partition is not fetched any more."""
         with self.queue.lock:
             self.queue.put(Chunk(self.progress, error))
             self.progress.has_failed = True
 
 
 class Fetchers:
-    """Fetches partitions from :meth:`start` to :meth:`stop`, as often as they are called, by one thread at a time."""
+    """Fetches partitions between :meth:`start` and :meth:`stop`, which may be repeated, by one thread at a time."""
 
     def __init__(self, brokers: Brokers, config: ConsumerConfig) -> None:
         self._brokers, self._config = brokers, config
         self._running: _Run | None = None
 
     def start(self, tasks: Mapping[Partition, FetchTask]) -> None:
-        """Begins to fetch partitions from where their progress says."""
+        """Starts fetching partitions at the offsets of their progress."""
         self._running = _Run(self._brokers, self._config, tasks)
 
     def stop(self) -> None:
-        """Returns once nothing is fetched or put any more."""
+        """Stops fetching; returns when no thread fetches or adds to a queue any more."""
         if self._running is not None:
             self._running.stop()
             self._running = None
 
     def wake(self) -> None:
-        """Says that a queue has room again."""
+        """Notifies the threads that a queue has room again."""
         if (running := self._running) is not None:
             running.room.set()
 
 
 class _Run:
-    """The threads between a start and a stop."""
+    """The threads that run between a start and a stop."""
 
     def __init__(self, brokers: Brokers, config: ConsumerConfig, tasks: Mapping[Partition, FetchTask]) -> None:
         self.brokers, self.config, self.tasks = brokers, config, tasks
@@ -91,7 +91,7 @@ class _Run:
             each.thread.join()
 
     def lose(self, partitions: Collection[Partition]) -> None:
-        """Has the broker of partitions looked for again."""
+        """Makes the finder search for the brokers of partitions again."""
         with self._lost:
             self._unplaced.update(partitions)
             self._lost.notify_all()
@@ -106,7 +106,7 @@ class _Run:
                 self.stopping.wait(self.config.refresh_leader_backoff_ms / 1000)
 
     def _place(self, wanted: Collection[Partition]) -> set[Partition]:
-        """Gives partitions to the fetchers of their brokers, and returns them."""
+        """Passes partitions to the fetchers of their brokers; returns those that have a broker."""
         try:
             found = self.brokers.locate(wanted)
         except (LogStoreError, OSError) as error:
@@ -137,7 +137,7 @@ class _Fetcher:
         self.thread.start()
 
     def add(self, partitions: Collection[Partition]) -> bool:
-        """Fetches more partitions; False: this thread has ended."""
+        """Adds partitions to fetch; returns False if this thread has ended."""
         with self._lock:
             if not self._is_over:
                 self._partitions.update(partitions)
@@ -185,7 +185,7 @@ class _Fetcher:
             self._run.stopping.wait(self._run.config.fetcher_backoff_ms / 1000)
 
     def _deliver(self, task: FetchTask, asked: FetchRequest, found: MessageSet[Any]) -> bool:
-        """Puts an answer into its queue; whether it brought anything."""
+        """Adds an answer to its queue; returns whether it had any messages."""
         if found.error is not None:
             self._refused(task, asked, found.error)
             return False
@@ -206,7 +206,7 @@ class _Fetcher:
                 return
             with task.queue.lock:
                 if task.progress.fetched == asked.offset:
-                    logger.warning("%s; it is read from the %s", error, self._run.config.auto_offset_reset)
+                    logger.warning("%s; reading from the %s", error, self._run.config.auto_offset_reset)
                     task.progress.fetched = None
         elif isinstance(error, UnknownTopicOrPartitionError) or (
             isinstance(error, BrokerError) and self._run.brokers.wire is Wire.KAFKA_0_8 and error.code in _ELSEWHERE
@@ -219,7 +219,7 @@ class _Fetcher:
             task.fail(error)
 
     def _reset(self, task: FetchTask) -> None:
-        """Begins a partition without an offset where the settings say."""
+        """Sets the offset of a partition that has none, by ``autooffset.reset``."""
         partition, policy = task.progress.partition, self._run.config.auto_offset_reset
         if policy not in _RESETS:
             task.fail(

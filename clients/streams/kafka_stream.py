@@ -1,4 +1,4 @@
-"""KafkaStream: a blocking iterator over the messages of the partitions that one stream reads."""
+"""KafkaStream: a blocking iterator over the messages of one stream's partitions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 def as_bytes(data: bytes) -> bytes:
-    """The default decoder: what was stored."""
+    """The default decoder: returns the stored bytes."""
     return data
 
 
 class MessageAndMetadata(Generic[K, V]):
-    """A message of a stream and where it is from. It is decoded when it is asked for."""
+    """A message of a stream, with its partition and offset. Key and payload are decoded when they are accessed."""
 
     __slots__ = ("_decode_key", "_decode_value", "_message", "_place")
 
@@ -41,7 +41,7 @@ class MessageAndMetadata(Generic[K, V]):
 
     @property
     def broker(self) -> int | None:
-        """The broker that the partition is on, in 0.7."""
+        """The broker of the partition; in 0.7 only."""
         return self._place.broker
 
     @property
@@ -50,7 +50,7 @@ class MessageAndMetadata(Generic[K, V]):
 
     @property
     def next_offset(self) -> int:
-        """Where to read on after this message: what a program stores beside its results."""
+        """The offset to read next, after this message, which a program may store with its results."""
         return self._message.next_offset
 
     @property
@@ -67,12 +67,12 @@ class MessageAndMetadata(Generic[K, V]):
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds; -1: there is none."""
+        """Milliseconds since the epoch; -1: there is none."""
         return self._message.timestamp
 
     @property
     def headers(self) -> Any:
-        """Names and values."""
+        """Names and values of the headers."""
         return self._message.headers
 
     def __repr__(self) -> str:
@@ -80,12 +80,12 @@ class MessageAndMetadata(Generic[K, V]):
 
 
 class KafkaStream(Generic[K, V]):
-    """Messages of some partitions, in their order within each. For one thread.
+    """Messages of some partitions, in order within each partition. For one thread.
 
     Iterating waits for messages, and ends when the consumer is shut down. A message counts as consumed when it is
-    handed out: a commit made while it is processed includes it. Raises ConsumerTimeoutError if none comes within
-    ``consumer.timeout.ms``, after which iterating may go on, and whatever a partition cannot be read for: then the
-    others are read on.
+    yielded, so a commit made while it is processed includes it. Raises ConsumerTimeoutError if no message comes within
+    ``consumer.timeout.ms``; iterating may continue after that. Also raises the error of a partition that cannot be
+    read; then the other partitions continue.
     """
 
     def __init__(self, queue: StreamQueue, timeout_ms: int, decode_key: Decoder[K], decode_value: Decoder[V]) -> None:
@@ -108,7 +108,7 @@ class KafkaStream(Generic[K, V]):
             self._take()
 
     def _next_of(self, chunk: Chunk) -> AnyMessage | None:
-        """Returns the next message of a chunk, which is consumed thereby; None: there is no more."""
+        """Consumes and returns the next message of a chunk; None if it has no more."""
         try:
             found = next(self._messages, None)
         except Exception:

@@ -1,4 +1,4 @@
-"""Where a group's offsets are committed to: ZooKeeper, the coordinator's log, or both while a group moves.
+"""Where a group's offsets are committed: ZooKeeper, the coordinator, or both while a group moves.
 
 Source: ZookeeperConsumerConnector of Kafka 0.8.2.2.
 """
@@ -29,16 +29,15 @@ class OffsetStore(Protocol):
     """Keeps the offsets of one group. For one thread at a time."""
 
     def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
-        """Returns committed offsets, None for a partition without one; None: they cannot be known yet."""
+        """Returns committed offsets, with None for a partition without one; None if they cannot be read yet."""
         ...
 
     def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
-        """Commits offsets, and returns those that are committed. Raises RegistryError, and ClientError after the last
-        try."""
+        """Commits offsets, and returns those committed. Raises RegistryError, and ClientError after the last try."""
         ...
 
     def close(self) -> None:
-        """Ends connections, and the wait of another thread."""
+        """Closes connections, which ends the wait of another thread."""
         ...
 
 
@@ -107,7 +106,7 @@ class KafkaOffsets:
     def _try(
         self, left: dict[TopicPartition, Partition], offsets: Mapping[Partition, int], done: Offsets
     ) -> LogStoreError | None:
-        """Commits what is left. Returns why some were refused."""
+        """Commits the offsets that are left to commit. Returns the errors of those that were refused."""
         asked = {place: offsets[each] for place, each in left.items()}
         refused = None
         for place, code in (calls.commit(self._connected(), self._group, asked) if asked else {}).items():
@@ -127,13 +126,13 @@ class KafkaOffsets:
                 self._terms,
                 self._client_id,
                 lambda broker: calls.coordinator(broker, self._group),
-                f"no broker is there to say where group {self._group} belongs",
+                f"no broker is available to find the coordinator of group {self._group}",
             )
             self._coordinator = Broker(Connection(found, self._terms), self._client_id)
         return self._coordinator
 
     def _lose(self, error: LogStoreError) -> None:
-        """Looks for the coordinator again next time, unless it just loads its offsets."""
+        """Forgets the coordinator, unless it is only loading its offsets."""
         logger.info("the coordinator of group %s: %s", self._group, error)
         is_loading = isinstance(error, BrokerError) and error.code == ErrorCode.coordinator_load_in_progress
         if self._coordinator is not None and not is_loading:
@@ -147,7 +146,7 @@ class KafkaOffsets:
 
 
 class DualOffsets:
-    """Both, while a group moves: the larger offset counts, and commits go to the log first."""
+    """Both stores, while a group moves: reads the larger offset, and commits to the coordinator first."""
 
     def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
         self._kafka, self._zookeeper = kafka, zookeeper

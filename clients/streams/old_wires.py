@@ -33,10 +33,13 @@ logger = logging.getLogger(__name__)
 
 
 class OldWireConnector:
-    """Reads partitions for streams while this consumer owns them; what :class:`GroupMember` calls a holder."""
+    """Reads partitions for streams while this consumer owns them; the holder of a :class:`GroupMember`."""
 
     def __init__(self, config: ConsumerConfig, registry: Registry | None, start_offsets: StartOffsets | None) -> None:
-        """``registry``: a session of its own, which :meth:`shutdown` closes; None: of the settings' ZooKeeper."""
+        """``registry``: a session used only here, which :meth:`shutdown` closes.
+
+        None: open the ZooKeeper of the settings.
+        """
         self._config, self._start_offsets = config, start_offsets
         self._registry = registry or _opened(config)
         is_old = config.cluster is Cluster.KAFKA_0_7
@@ -125,13 +128,13 @@ class OldWireConnector:
         try:
             self._commit(0)
         except LogStoreError as error:
-            logger.warning("offsets are not committed: %s", error)
+            logger.warning("offsets could not be committed: %s", error)
 
     def rewind(self, offsets: Mapping[Partition, int]) -> None:
         tasks = self._tasks
         for partition in offsets:
             if partition not in tasks:
-                raise ClientError(f"{partition} is not read by this consumer now")
+                raise ClientError(f"this consumer does not read {partition} now")
         for partition, offset in offsets.items():
             progress, queue = tasks[partition]
             with queue.lock:  # a fetcher that has asked from elsewhere puts nothing any more

@@ -1,4 +1,4 @@
-"""What streams and connectors need of a wire, whichever it is."""
+"""The interface between streams and the wire that reads for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StartOffsets = Mapping[Any, int] | Callable[[Collection[Partition]], Mapping[Any
 
 
 def given_offsets(given: StartOffsets | None, partitions: Collection[Partition]) -> dict[Partition, int]:
-    """Returns where the program says to begin; for some of ``partitions`` or all of them, and no others."""
+    """Returns the start offsets that the program gives for ``partitions``, at most one for each."""
     found = given(partitions) if callable(given) else given or {}
     return {place: offset for each, offset in found.items() if (place := Partition(*each)) in partitions}
 
@@ -48,7 +48,7 @@ class Messages(Protocol):
 
 
 class Chunk:
-    """Messages of one partition that a stream takes together, or the error that it raises in their place."""
+    """Messages of one partition that a stream takes together, or an error that it raises instead."""
 
     __slots__ = ("content", "is_stale", "progress")
 
@@ -58,15 +58,15 @@ class Chunk:
 
 
 class StreamQueue(Protocol):
-    """What one stream takes from."""
+    """The queue of one stream."""
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Held while a message is handed out, and while chunks are dropped."""
+        """A lock held while a message is yielded, and while chunks are dropped."""
         ...
 
     def take(self, timeout_s: float | None) -> Chunk | None:
-        """Waits for the next chunk, and returns it; None: the consumer was shut down. Raises TimeoutError."""
+        """Waits for the next chunk and returns it; None if the consumer was shut down. Raises TimeoutError."""
         ...
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
@@ -80,7 +80,7 @@ class Wire(Protocol):
     def open(
         self, counts: Mapping[str, int], topic_filter: TopicFilter | None
     ) -> Mapping[tuple[str, int], StreamQueue]:
-        """Joins the group, and returns what each stream takes from. ``counts``: by topic, "" with a filter."""
+        """Joins the group, and returns the queue of each stream. ``counts``: streams by topic; "" with a filter."""
         ...
 
     def commit_offsets(self) -> None: ...

@@ -1,4 +1,4 @@
-"""PartitionProgress: how far a partition was fetched and consumed."""
+"""PartitionProgress: the offsets up to which a partition was fetched and consumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PartitionProgress:
         self.has_failed = False  # it is not fetched until it is read from another place
 
     def begin_at(self, offset: int) -> None:
-        """Reads on from here."""
+        """Sets the next offset to fetch and consume."""
         self.fetched = self.consumed = offset
         self.has_failed = False
 
@@ -45,11 +45,11 @@ class Progress:
             return dict(self._owned)
 
     def positions(self) -> dict[Partition, int]:
-        """Returns the offsets behind what was handed out."""
+        """Returns the offset after the last message yielded, by partition."""
         return {each: at.consumed for each, at in self.owned().items() if at.consumed is not None}
 
     def uncommitted(self) -> dict[Partition, int]:
-        """Returns the offsets that a commit has to write."""
+        """Returns the offsets that are not committed yet."""
         return {
             partition: each.consumed
             for partition, each in self.owned().items()
@@ -57,7 +57,7 @@ class Progress:
         }
 
     def note_committed(self, offsets: dict[Partition, int]) -> None:
-        """Notes what was written."""
+        """Notes which offsets were committed."""
         for partition, each in self.owned().items():
             if partition in offsets:
                 each.committed = offsets[partition]

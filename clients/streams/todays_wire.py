@@ -1,6 +1,6 @@
-"""TodaysConnector: streams over the group protocol of brokers. Connections, fetches and groups are librdkafka's.
+"""TodaysConnector: streams over the group protocol of brokers, by librdkafka.
 
-Each stream is a member of the group: the brokers give it partitions, and the thread that iterates it reads them
+Each stream is a member of the group: the brokers assign partitions to it, and the thread that iterates it reads them
 (docs/decisions/streams_on_todays_wire.md).
 """
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class TodaysConnector:
-    """A consumer of the library for each stream."""
+    """Runs one librdkafka consumer per stream."""
 
     def __init__(self, config: ConsumerConfig, start_offsets: StartOffsets | None) -> None:
         self._config, self._start_offsets = config, start_offsets
@@ -103,7 +103,7 @@ class Batch:
 
 
 class TodaysMessage:
-    """A message of the library."""
+    """A message of librdkafka."""
 
     __slots__ = ("_received", "next_offset", "offset")
 
@@ -140,10 +140,13 @@ def _offset(received: Received) -> int:
 
 
 class StreamSource:
-    """A member of the group, from which one stream takes. Its thread calls :meth:`take`, any thread the others."""
+    """A member of the group that reads for one stream.
+
+    Only the stream's thread may call :meth:`take`; any thread may call the other methods.
+    """
 
     def __init__(self, config: ConsumerConfig, wanted: str | TopicFilter, start_offsets: StartOffsets | None) -> None:
-        """``wanted``: a topic, or a filter."""
+        """``wanted``: a topic or a filter."""
         self._config, self._wanted, self._start_offsets = config, wanted, start_offsets
         self._queue = ChunkQueue(_AT_ONCE)  # a poll brings no more, and is made when the queue is empty
         self.lock = self._queue.lock
@@ -162,7 +165,7 @@ class StreamSource:
     # The stream's thread
 
     def take(self, timeout_s: float | None) -> Chunk | None:
-        """As :meth:`.chunks.ChunkQueue.take`."""
+        """Like :meth:`.chunks.ChunkQueue.take`."""
         deadline, is_over = None if timeout_s is None else time.monotonic() + timeout_s, False
         while True:
             try:
@@ -174,7 +177,7 @@ class StreamSource:
             is_over = deadline is not None and time.monotonic() >= deadline
 
     def drop(self, partitions: Collection[Partition] | None = None) -> None:
-        """As :meth:`.chunks.ChunkQueue.drop`."""
+        """Like :meth:`.chunks.ChunkQueue.drop`."""
         self._queue.drop(partitions)
 
     def _poll(self, timeout_s: float) -> None:
@@ -195,7 +198,7 @@ class StreamSource:
         self._sort(received)
 
     def _seek(self) -> None:
-        """Moves the library to where partitions were rewound to; if it cannot now, the next poll does."""
+        """Seeks to the offsets that partitions were rewound to; if that fails now, the next poll tries again."""
         with self.lock:
             wanted, self._rewound = self._rewound, {}
         for partition, offset in wanted.items():
@@ -207,7 +210,7 @@ class StreamSource:
                 self._fail(partition, error.args[0])
 
     def _sort(self, received: Sequence[Received]) -> None:
-        """Makes chunks of what came, by partition and in its order."""
+        """Groups received messages into chunks by partition, in order."""
         owned = self.progress.owned()
         runs: dict[tuple[str | None, int | None], list[Received]] = {}
         for each in received:
@@ -278,7 +281,7 @@ class StreamSource:
         self._give_up()
 
     def _on_lost(self, consumer: Consumer, places: list[Place]) -> None:
-        logger.warning("group %s went on without this stream", self._config.group_id)
+        logger.warning("group %s rebalanced without this stream", self._config.group_id)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -290,7 +293,7 @@ class StreamSource:
     # Offsets
 
     def commit(self, retries: int) -> None:
-        """Commits what was handed out. Raises BrokerError or BrokerUnreachableError after the last try."""
+        """Commits the messages yielded so far. Raises BrokerError or BrokerUnreachableError after the last try."""
         with self._committing:
             for tries_left in range(retries, -1, -1):
                 offsets = self.progress.uncommitted()
@@ -318,14 +321,14 @@ class StreamSource:
         return refused
 
     def commit_if_possible(self) -> None:
-        """Commits what was handed out; what cannot be committed is logged."""
+        """Commits the messages yielded so far; logs errors."""
         try:
             self.commit(0)
         except LogStoreError as error:
             logger.warning("offsets are not committed: %s", error)
 
     def rewind(self, partition: Partition, offset: int) -> bool:
-        """Reads a partition from another place; False: this stream does not read it."""
+        """Continues a partition at another offset; returns False if this stream does not read it."""
         with self.lock:
             progress = self.progress.owned().get(partition)
             if progress is None:
@@ -336,7 +339,7 @@ class StreamSource:
             return True
 
     def close(self) -> None:
-        """Leaves the group. Ends the stream: what is left is not handed out."""
+        """Leaves the group and ends the stream; remaining messages are dropped."""
         self._queue.close()
         with self._polling:
             if self._config.auto_commit:
