@@ -36,6 +36,7 @@ _REPEATED = (  # errors after which another try may succeed
     UnknownTopicOrPartitionError,
 )
 
+Fail = Callable[[Sequence[QueueItem], Exception], None]
 Collated = dict[tuple[str, BrokerPartition], list[QueueItem]]
 
 
@@ -76,7 +77,7 @@ class SyncProducer:
         """
         lost = Lost()
         with self._lock:
-            unsent = self._checked(items, lost)
+            unsent = list(items)
             for tries_left in reversed(range(self._config.tries)):
                 failed = self._try(unsent, lost, is_last=not tries_left)
                 unsent = [item for group in failed for item in group]
@@ -90,28 +91,33 @@ class SyncProducer:
         with self._lock:
             self._target.close()
 
-    def _checked(self, items: Sequence[QueueItem], lost: Lost) -> list[QueueItem]:
-        """Returns the messages with their keys; those that cannot be sent are added to ``lost``."""
-        checked, largest = [], self._config.max_message_size
+    def _completed(self, items: Sequence[QueueItem], fail: Fail) -> list[QueueItem]:
+        """Returns the messages of one partition with their keys; those that cannot be sent are given to ``fail``."""
+        completed, largest = [], self._config.max_message_size
+        try:
+            has_keys = self._target.has_keys  # asked once: later messages must not overtake one that failed
+        except Exception as error:
+            fail(items, error)
+            return []
         for item in items:
             data, _, _, key = item
             if key is None and type(data) is bytes and len(data) <= largest:  # as most are
-                checked.append(item)
+                completed.append(item)
                 continue
             try:
-                checked.append(self._complete(item, largest))
+                completed.append(self._complete(item, largest, has_keys=has_keys))
             except Exception as error:
-                lost.add([item], error)
-        return checked
+                fail([item], error)
+        return completed
 
-    def _complete(self, item: QueueItem, largest: int) -> QueueItem:
+    def _complete(self, item: QueueItem, largest: int, *, has_keys: bool) -> QueueItem:
         """Returns a message with its key.
 
         Raises InvalidMessageError, MessageSizeTooLargeError, and the encoder's errors.
         """
         data = _PASSING_ON.to_message(item.data)
         record = data if isinstance(data, Record) else Record(data)
-        if item.key is not None and record.key is None and self._target.has_keys:
+        if item.key is not None and record.key is None and has_keys:
             record = record._replace(key=self._encoded_key(item.key))
         if _size_of(record) > largest:
             raise MessageSizeTooLargeError(
@@ -123,40 +129,38 @@ class SyncProducer:
         encoded = self._key_encoder.to_message(key)
         return encoded.value if isinstance(encoded, Record) else encoded
 
-    def _try(self, items: list[QueueItem], lost: Lost, *, is_last: bool) -> list[list[QueueItem]]:
+    def _try(self, items: list[QueueItem], lost: Lost, *, is_last: bool) -> list[Sequence[QueueItem]]:
         """Sends once. Returns the messages to send again, after errors that may pass."""
-        again: list[list[QueueItem]] = []
+        again: list[Sequence[QueueItem]] = []
 
-        def fail(group: list[QueueItem], error: Exception) -> None:
+        def fail(group: Sequence[QueueItem], error: Exception) -> None:
             if is_last or not isinstance(error, _REPEATED):
                 lost.add(group, error)
             else:
                 again.append(group)
 
-        collated = self._collated(items, fail)
-        groups = list(collated.values())
-        sets = [
-            RecordSet(topic, place, cast(list[Message], [item.data for item in group]), self._config.codec_of(topic))
-            for (topic, place), group in collated.items()
-        ]
+        groups, sets = [], []
+        for (topic, place), group in self._collated(items, fail).items():
+            if completed := self._completed(group, fail):
+                data = cast(list[Message], [item.data for item in completed])
+                groups.append(completed)
+                sets.append(RecordSet(topic, place, data, self._config.codec_of(topic)))
         if sets:
             self._send(sets, groups, fail)
         return again
 
-    def _send(
-        self,
-        sets: Sequence[RecordSet],
-        groups: Sequence[list[QueueItem]],
-        fail: Callable[[list[QueueItem], Exception], None],
-    ) -> None:
+    def _send(self, sets: Sequence[RecordSet], groups: Sequence[list[QueueItem]], fail: Fail) -> None:
         began_ms = self._clock.now_ms()
-        failed = {each.number: each.error for each in self._target.send(sets, wait=not self._config.is_async)}
+        try:
+            failed = {each.number: each.error for each in self._target.send(sets, wait=not self._config.is_async)}
+        except Exception as reason:  # before any of them was sent
+            failed = dict.fromkeys(range(len(sets)), reason)
         sent = sum(len(group) for number, group in enumerate(groups) if number not in failed)
         self._counters.count_request(sent, self._clock.now_ms() - began_ms)
         for number, error in failed.items():
             fail(groups[number], error)
 
-    def _collated(self, items: Sequence[QueueItem], fail: Callable[[list[QueueItem], Exception], None]) -> Collated:
+    def _collated(self, items: Sequence[QueueItem], fail: Fail) -> Collated:
         """Groups messages by topic and partition, in their order."""
         collated: Collated = {}
         choosers: dict[str, _Chooser | Exception] = {}

@@ -102,7 +102,9 @@ class ZooKeeperBrokers:
             endpoint = kafka_nodes.decode_broker(path, node.data).plain_endpoint
             if endpoint is not None:
                 found[broker] = Address(endpoint.host, endpoint.port)
-        self._brokers, self._topics, self._is_0_7 = found, {}, is_0_7
+        self._brokers, self._topics = found, {}
+        if found:  # else they are of the generation that they were
+            self._is_0_7 = is_0_7
 
     def _known_places(self, topic: str) -> list[BrokerPartition]:
         if topic not in self._topics:

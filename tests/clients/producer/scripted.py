@@ -76,7 +76,6 @@ class ScriptedTarget:
     """A target of partitions that a test sets; each send gets the next of ``script``: errors by partition."""
 
     places_keys = False
-    has_keys = True
 
     def __init__(self, *places: tuple[int, int]) -> None:
         self.places = [BrokerPartition(*each) for each in places]
@@ -84,7 +83,15 @@ class ScriptedTarget:
         self.script: list[Mapping[BrokerPartition, Exception]] = []
         self.refreshed: list[str] = []
         self.unknown = 0  # how often the partitions are not known yet
+        self.keys: list[Exception] = []  # what is raised for the next questions whether messages hold keys
+        self.sends: list[Exception] = []  # what is raised by the next sends
         self.is_closed = False
+
+    @property
+    def has_keys(self) -> bool:
+        if self.keys:
+            raise self.keys.pop(0)
+        return True
 
     def partitions(self, topic: str) -> Sequence[BrokerPartition]:
         if self.unknown:
@@ -93,6 +100,8 @@ class ScriptedTarget:
         return self.places
 
     def send(self, sets: Sequence[RecordSet], *, wait: bool) -> list[Failed]:
+        if self.sends:
+            raise self.sends.pop(0)
         errors = self.script.pop(0) if self.script else {}
         self.sent.append([each for each in sets if each.place not in errors])
         return [Failed(number, errors[each.place]) for number, each in enumerate(sets) if each.place in errors]

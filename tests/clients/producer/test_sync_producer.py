@@ -25,6 +25,7 @@ from pyspark_commitlog.clients.producer.figures import Counters
 from pyspark_commitlog.clients.producer.partitioners import Partitioner
 from pyspark_commitlog.clients.producer.sync_producer import SyncProducer
 from pyspark_commitlog.clients.producer.targets import BrokerPartition
+from pyspark_commitlog.registry import ConnectionLossError
 from pyspark_commitlog.storage import Codec
 from tests.clients.producer.scripted import ScriptedTarget
 from tests.support.clock import ManualClock
@@ -134,6 +135,20 @@ def test_messages_of_a_topic_that_is_just_being_made_do_not_overtake_each_other(
     sending.send(at(0, b"1"), at(0, b"2"), at(0, b"3"))
     assert [[each.records for each in sets] for sets in sending.target.sent] == [[[b"1", b"2", b"3"]]]
     assert sending.target.refreshed == ["t"]
+
+
+def test_while_the_registry_does_not_answer_messages_with_keys_are_tried_again_in_their_order() -> None:
+    sending, silent = Sending(), ConnectionLossError("h:1 is silent")
+    sending.target.keys, sending.target.sends = [silent], [silent]
+    sending.send(*[QueueItem(value, "t", None, "k") for value in (b"1", b"2", b"3")])
+    assert [*sending.sent.values()] == [[Record(b"1", b"k"), Record(b"2", b"k"), Record(b"3", b"k")]]
+    assert sending.target.refreshed == ["t", "t"]
+    for errors in (sending.target.keys, sending.target.sends):
+        errors.extend([silent] * 3)
+        with pytest.raises(ConnectionLossError, match="h:1 is silent"):
+            sending.send(QueueItem(b"4", "t", None, "k"), QueueItem(b"5", "t", None, "k"))
+        assert not errors
+    assert sending.counters.figures()[4] == 3
 
 
 def test_after_the_last_try_the_error_is_raised() -> None:

@@ -102,3 +102,13 @@ def test_leaders_of_later_brokers_are_followed(registry: Registry, brokers: ZooK
     soon(lambda: brokers.partitions("t") == [(0, 0), (0, 1), (-1, 2), (1, 10)])
     registry.delete(kafka_nodes.broker_path(1))
     soon(lambda: brokers.partitions("t")[-1] == (-1, 10))
+
+
+def test_while_no_broker_is_there_they_are_of_the_generation_that_they_were(
+    registry: Registry, brokers: ZooKeeperBrokers
+) -> None:
+    start(registry, 0, kafka=NEW)
+    assert not brokers.is_0_7
+    registry.delete(kafka_nodes.broker_path(0))
+    soon(lambda: not brokers.brokers())
+    assert not brokers.is_0_7
