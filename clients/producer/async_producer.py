@@ -61,8 +61,7 @@ class AsyncProducer:
                 raise self._closed(number)
             put = self._callbacks.before_enqueue(item)
             is_added = self._queue.put([put], self._timeout_ms) == 1
-            if is_added or not self._queue.is_closed:
-                self._callbacks.after_enqueue(put, is_added)
+            self._callbacks.after_enqueue(put, is_added)
             if not is_added:
                 raise self._refused(number, len(items))
 

@@ -62,6 +62,8 @@ class ConsumerConfig:
         "Bytes that a fetch waits for; not in 0.7.")
     fetch_wait_max_ms: int = setting("fetch.wait.max.ms", INT, 100, Between(0),
         "How long a fetch waits for them at most; not in 0.7.")
+    num_fetchers: int = setting("num.consumer.fetchers", INT, 1, Between(1),
+        "Threads that fetch from each broker; on today's wire librdkafka has its own.")
     fetcher_backoff_ms: int = setting("fetcher.backoff.ms", INT, 1000, Between(0),
         "How long to wait after a fetch from 0.7 that brought nothing.", "backoff.increment.ms")
     refresh_leader_backoff_ms: int = setting("refresh.leader.backoff.ms", INT, 200, Between(0),

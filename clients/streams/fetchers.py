@@ -1,4 +1,7 @@
-"""Fetchers: threads that fetch the partitions of a consumer, one per broker, and one that finds the brokers."""
+"""Fetchers: threads that fetch the partitions of a consumer, ``num.consumer.fetchers`` for each broker.
+
+One more thread finds the brokers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from ...protocol import ErrorCode
 from ...storage import LogStoreError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
@@ -75,7 +79,7 @@ class _Run:
         self.stopping, self.room = threading.Event(), threading.Event()
         self._lost = threading.Condition()
         self._unplaced = set(tasks)  # partitions whose broker is not known
-        self._fetchers: dict[Address, _Fetcher] = {}
+        self._fetchers: dict[tuple[Address, int], _Fetcher] = {}  # by broker and number
         self._finder = threading.Thread(target=self._find, name="commitlog leader finder", daemon=True)
         self._finder.start()
 
@@ -114,18 +118,21 @@ class _Run:
             return set()
         with self._lost:
             self._unplaced -= set(found)
-        by_address: dict[Address, list[Partition]] = {}
+        placed: dict[tuple[Address, int], list[Partition]] = {}
         for partition, address in found.items():
-            by_address.setdefault(address, []).append(partition)
-        for address, partitions in by_address.items():
-            fetcher = self._fetchers.get(address)
+            placed.setdefault((address, self._number_of(partition)), []).append(partition)
+        for place, partitions in placed.items():
+            fetcher = self._fetchers.get(place)
             if fetcher is None or not fetcher.add(partitions):
-                self._fetchers[address] = _Fetcher(self, address, partitions)
+                self._fetchers[place] = _Fetcher(self, place[0], partitions)
         return set(found)
+
+    def _number_of(self, partition: Partition) -> int:
+        return (crc32(partition.topic.encode()) + partition.partition) % self.config.num_fetchers
 
 
 class _Fetcher:
-    """The thread of one broker. It ends when the broker is lost."""
+    """A thread for one broker. It ends when the broker is lost."""
 
     def __init__(self, run: _Run, address: Address, partitions: Collection[Partition]) -> None:
         self._run = run

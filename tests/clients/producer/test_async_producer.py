@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from threading import Thread
 from typing import Self
 from unittest.mock import Mock
 
@@ -254,6 +255,30 @@ def test_callbacks_see_what_is_dropped(tmp_path: Path) -> None:
         with pytest.raises(QueueFullError):
             producing.send(3)
         assert callbacks.calls[-2:] == [("before_enqueue", 3), ("after_enqueue", "3!", False)]
+
+
+def test_callbacks_see_what_waited_for_room_until_the_producer_was_closed(tmp_path: Path) -> None:
+    callbacks = RecordingCallbacks()
+    settings = {"batch.size": 1, "queue.size": 1, "queue.enqueueTimeout.ms": -1}
+    errors: list[Exception] = []
+    with Producing(tmp_path, settings, stalled=True, callbacks=callbacks) as producing:
+
+        def send() -> None:
+            try:
+                producing.send(1, 2, 3)
+            except Exception as error:
+                errors.append(error)
+
+        sending = Thread(target=send)
+        sending.start()
+        soon(lambda: callbacks.calls[-1] == ("before_enqueue", 3))
+        closing = Thread(target=producing.producer.close)
+        closing.start()
+        sending.join(60)
+        assert ("after_enqueue", "3!", False) in callbacks.calls
+        producing.handler.go_on.set()
+        closing.join(60)
+    assert [type(each) for each in errors] == [QueueClosedError]
 
 
 def test_callbacks_may_fill_a_batch_with_more_than_was_dequeued(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -49,6 +50,18 @@ def test_streams_of_several_topics_bring_messages_in_order_and_say_where_they_ar
             assert [each.next_offset for each in mine][:-1] == offsets[1:]
         for stream in streams["b"]:  # one partition each
             assert [each.message for each in islice(stream, 5)] == list(range(5))
+
+
+def test_several_threads_may_fetch_from_one_broker(cluster: OldCluster) -> None:
+    cluster.create("t", 2)
+    for partition in (0, 1):
+        cluster.produce("t", numbers(0, 5), partition)
+    with cluster.connect(num_consumer_fetchers=2) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        found = list(islice(stream, 10))
+        fetching = [each for each in threading.enumerate() if each.name == f"commitlog fetcher {cluster.address}"]
+        assert len(fetching) == 2
+    assert [[each.message for each in found if each.partition == number] for number in (0, 1)] == [numbers(0, 5)] * 2
 
 
 def test_what_was_handed_out_is_committed_where_old_tools_look_and_read_on_from_there(cluster: OldCluster) -> None:
