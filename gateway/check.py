@@ -41,7 +41,7 @@ class _Client:
         body = read_answer(key, version, answer, answer_header_bytes(key, version))
         code = getattr(body, "error_code", ErrorCode.none)
         if code:
-            raise CheckError(f"{key.name}: {getattr(body, 'error_message', None) or code.name}")
+            raise CheckError(f"{key.name}: {getattr(body, 'error_message', None) or getattr(code, 'name', code)}")
         return body
 
     def _exactly(self, size: int) -> bytes:

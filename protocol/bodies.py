@@ -15,10 +15,10 @@ from typing import Any, get_type_hints
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.primitive import i16
 
-from .decoding import decode, shape_of
+from .decoding import decode, decode_whole, shape_of
 from .old import OLD
 
 __all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
@@ -63,10 +63,12 @@ def write_request(key: int, version: int, body: Body) -> bytes:
         return buffer.getvalue()
 
 
-def read_answer(key: int, version: int, frame: bytes, position: int) -> Any:
-    """Returns the body of an answer, kio's object, which begins at ``position``. Raises an error of kio's."""
-    body, _ = entity_reader(answer_class(key, version))(frame, position)
-    return body
+def read_answer(key: int, version: int, frame: bytes | bytearray, position: int) -> Any:
+    """Returns the body of an answer, kio's object, from ``position`` to the frame's end. Raises MalformedRequestError.
+
+    An error code that kio does not know is its number.
+    """
+    return decode_whole(answer_class(key, version), frame, position)
 
 
 @cache

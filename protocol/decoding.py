@@ -1,14 +1,14 @@
 """Decodes a body by the fields of kio's class for it.
 
 kio's own reader refuses tagged fields that it does not know; a broker passes over them, since a client may be newer.
-Requests that are read here have no tagged field that is known.
+It also takes memory for as many items as an array says that it has, before their bytes are there.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -24,11 +24,21 @@ _PRIMITIVES: Mapping[str, Read] = {
     "int64": RequestReader.int64,
     "string": RequestReader.string,
     "bytes": lambda reader: None if (found := reader.records()) is None else bytes(found),
+    "records": lambda reader: None if (found := reader.records()) is None else bytes(found),
     "uuid": lambda reader: found if (found := reader.uuid()).int else None,
     "timedelta_i32": lambda reader: timedelta(milliseconds=reader.int32()),
     "timedelta_i64": lambda reader: _duration(reader.int64()),
+    "datetime_i64": lambda reader: None if (ms := reader.int64()) == _NO_TIME else _time(ms),
 }
-_NULLABLE = ("string", "bytes", "uuid")  # that may be null in bytes; a field says whether it may
+_NO_TIME = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NULLABLE = (
+    "string",
+    "bytes",
+    "records",
+    "uuid",
+    "datetime_i64",
+)  # that may be null in bytes; a field says whether it may
 
 
 def decode(entity: Any, frame: bytearray, position: int) -> Any:
@@ -36,14 +46,28 @@ def decode(entity: Any, frame: bytearray, position: int) -> Any:
     return _decoder(entity)(RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__))
 
 
+def decode_whole(entity: Any, frame: bytes | bytearray, position: int) -> Any:
+    """As :func:`decode`. Raises MalformedRequestError also if bytes follow."""
+    reader = RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__)
+    found = _decoder(entity)(reader)
+    if reader.position != len(frame):
+        raise MalformedRequestError(f"{len(frame) - reader.position} bytes follow the body")
+    return found
+
+
 @cache
 def _decoder(entity: Any) -> Read:
     hints = get_type_hints(entity)
-    fields = [(one.name, _field(one, hints[one.name])) for one in dataclasses.fields(entity)]
+    every = [(one, _field(one, hints[one.name])) for one in dataclasses.fields(entity)]
+    fields = [(one.name, read) for one, read in every if "tag" not in one.metadata]
+    tagged = {one.metadata["tag"]: (one.name, read) for one, read in every if "tag" in one.metadata}
 
     def read(reader: RequestReader) -> Any:
         values = {name: read_field(reader) for name, read_field in fields}
-        reader.tags()
+        for tag, field_reader in reader.tags():
+            if tag in tagged:
+                name, read_field = tagged[tag]
+                values[name] = read_field(field_reader)
         return entity(**values)
 
     return read
@@ -51,6 +75,8 @@ def _decoder(entity: Any) -> Read:
 
 def _field(one: dataclasses.Field[Any], hint: Any) -> Read:
     kind, shape = one.metadata.get("kafka_type"), shape_of(hint)
+    if kind == "error_code":
+        return _error_code(hint)
     item = _decoder(shape.nested) if shape.nested is not None else _PRIMITIVES[kind or ""]
     if shape.is_array:
         required = item if kind not in _NULLABLE else _required(item)
@@ -76,6 +102,26 @@ def _required(read: Read) -> Read:
         return found
 
     return read_it
+
+
+def _error_code(codes: type[int]) -> Read:
+    """Reads a code; one that a newer Kafka has stays a number. ``codes``: kio's enumeration, or int."""
+
+    def read(reader: RequestReader) -> int:
+        number = reader.int16()
+        try:
+            return codes(number)
+        except ValueError:
+            return number
+
+    return read
+
+
+def _time(ms: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        raise MalformedRequestError(f"a time of {ms} ms") from None
 
 
 def _duration(ms: int) -> timedelta:

@@ -142,6 +142,8 @@ def decode_multi_fetched(answer: bytes | bytearray | memoryview, count: int) -> 
             raise MalformedFrameError(f"at byte {at} of the answer to {count} fetches, {length} bytes should follow")
         found.append(Fetched(code, data[at + HEAD.size : end]))
         at = end
+    if at != len(data):
+        raise MalformedFrameError(f"{len(data) - at} bytes follow the answer to {count} fetches")
     return found
 
 
@@ -151,7 +153,7 @@ def decode_offsets(answer: bytes | bytearray | memoryview) -> tuple[int, list[in
     if code != Code.NONE:
         return code, []
     count = int.from_bytes(data[:4], "big", signed=True) if len(data) >= 4 else -1
-    if not 0 <= count <= (len(data) - 4) // 8:
+    if count < 0 or len(data) != 4 + 8 * count:
         raise MalformedFrameError(f"an answer of {len(data)} bytes should have {count} positions")
     return code, list(struct.unpack_from(f">{count}q", data, 4))
 

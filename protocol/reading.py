@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -14,7 +14,7 @@ VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
 
 
 class MalformedRequestError(Exception):
-    """The bytes of a request do not match its header; the connection is closed, as by a broker."""
+    """The bytes of a request, or of an answer, do not match its header; the connection is closed, as by a broker."""
 
 
 class RequestReader:
@@ -79,19 +79,20 @@ class RequestReader:
             raise MalformedRequestError(f"an array of {length} items")
         return None if length < 0 else [read_item() for _ in range(length)]
 
-    def tags(self) -> None:
-        """Passes over the tagged fields at the end of a struct, in flexible versions."""
-        if self._is_flexible and (count := self._uvarint()):
-            for _ in range(count):
-                self._uvarint()
-                self._take(self._uvarint())
+    def tags(self) -> Sequence[tuple[int, RequestReader]]:
+        """Reads the tagged fields at the end of a struct, in flexible versions: tags, with readers of the fields."""
+        if not self._is_flexible or not (count := self._uvarint()):
+            return ()
+        return [
+            (self._uvarint(), RequestReader(self._take(self._uvarint()), 0, is_flexible=True)) for _ in range(count)
+        ]
 
     def _number(self, kind: struct.Struct) -> int:
         at, self._at = self._at, self._at + kind.size
         try:
             found: int = kind.unpack_from(self._data, at)[0]
         except struct.error:
-            raise MalformedRequestError("a request ends too early") from None
+            raise MalformedRequestError("the bytes end too early") from None
         return found
 
     def _uvarint(self) -> int:
@@ -110,6 +111,6 @@ class RequestReader:
     def _take(self, length: int) -> memoryview:
         end = self._at + length
         if end > self._size:
-            raise MalformedRequestError("a request ends too early")
+            raise MalformedRequestError("the bytes end too early")
         found, self._at = self._data[self._at : end], end
         return found

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from ...protocol import APIS, ApiKey, answer_header_bytes, read_answer, request_header, write_request
+from ...protocol import (
+    APIS,
+    ApiKey,
+    MalformedRequestError,
+    answer_header_bytes,
+    read_answer,
+    request_header,
+    write_request,
+)
 from ..errors import ClientError, MalformedAnswerError
 from .connection import Connection
 
@@ -35,15 +43,16 @@ class Broker:
         sent = self._next_id()
         answer = self.connection.exchange(self._frame(key, version, sent, fields), again=again)
         if int.from_bytes(answer[:_ID_BYTES], "big") != sent:
-            self.connection.disconnect()
-            raise MalformedAnswerError(f"{self.connection.address}: the broker answered another request")
+            raise self.malformed("the broker answered another request")
         try:
-            return read_answer(key, version, bytes(answer), answer_header_bytes(key, version))
-        except Exception as error:  # kio raises what the bytes make of its types
-            self.connection.disconnect()
-            raise MalformedAnswerError(
-                f"{self.connection.address}: the answer to {ApiKey(key).name} {version} cannot be read: {error}"
-            ) from error
+            return read_answer(key, version, answer, answer_header_bytes(key, version))
+        except MalformedRequestError as error:
+            raise self.malformed(f"the answer to {ApiKey(key).name} {version} cannot be read: {error}") from error
+
+    def malformed(self, why: str) -> MalformedAnswerError:
+        """Returns the error for an answer; the connection ends, since what else comes on it is doubtful too."""
+        self.connection.disconnect()
+        return MalformedAnswerError(f"{self.connection.address}: {why}")
 
     def tell(self, key: int, version: int, /, **fields: Any) -> None:
         """Sends a request that has no answer: Produce with acks 0."""

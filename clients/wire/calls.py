@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _NO_LIMIT = 2**31 - 1  # bytes
 
+_CODES = frozenset(map(int, ErrorCode))
 _ERRORS: Mapping[int, type[LogStoreError]] = {
     ErrorCode.offset_out_of_range: OffsetOutOfRangeError,
     ErrorCode.corrupt_message: CorruptRecordError,
@@ -38,7 +39,7 @@ def error_of(code: int, what: str) -> LogStoreError | None:
     """Returns the error that a broker's code stands for; None for code 0. ``what`` was asked of it."""
     if code == ErrorCode.none:
         return None
-    name = ErrorCode(code).name
+    name = ErrorCode(code).name if code in _CODES else "a code that this client does not know"
     kind = _ERRORS.get(code)
     return BrokerError(what, code, name) if kind is None else kind(f"{what}: the broker answered {name} ({code})")
 
@@ -73,7 +74,7 @@ def cluster(broker: Broker, topics: Sequence[str] | None = None, *, version: int
     names = None if topics is None and version >= 1 else [{"name": each} for each in topics or ()]
     answer = broker.ask(ApiKey.METADATA, version, topics=names)
     return Cluster(
-        {each.node_id: Address(each.host, each.port) for each in answer.brokers},
+        {each.node_id: _address(broker, each) for each in answer.brokers},
         {
             TopicPartition(topic.name, each.partition_index): Leader(
                 each.leader_id, tuple(each.replica_nodes), each.error_code
@@ -89,7 +90,13 @@ def coordinator(broker: Broker, group: str) -> Address:
     """Returns where the coordinator of a group is. Raises BrokerError, which may be one that a later try does not."""
     answer = broker.ask(ApiKey.FIND_COORDINATOR, 0, key=group)
     check(answer.error_code, f"the coordinator of group {group}")
-    return Address(answer.host, answer.port)
+    return _address(broker, answer)
+
+
+def _address(broker: Broker, found: Any) -> Address:
+    if not 0 < found.port < 65536:
+        raise broker.malformed(f"the broker answered port {found.port} of {found.host!r}")
+    return Address(found.host, found.port)
 
 
 # Records
@@ -107,6 +114,7 @@ def produce(
 ) -> dict[TopicPartition, Produced]:
     """Sends message sets, and returns what became of each; {} with ``acks`` 0, which has no answer.
 
+    A set of which the broker does not say what became of it is left out.
     It is not repeated if the connection breaks: the sets may be there. Raises as :class:`Broker`.
     """
     data = [
@@ -118,11 +126,12 @@ def produce(
         broker.tell(ApiKey.PRODUCE, version, **fields)
         return {}
     answer = broker.ask(ApiKey.PRODUCE, version, again=False, **fields)
-    return {
+    found = {
         TopicPartition(topic.name, each.index): Produced(each.error_code, each.base_offset)
         for topic in answer.responses
         for each in topic.partition_responses
     }
+    return {each: found[each] for each in sets if each in found}
 
 
 class FetchFrom(NamedTuple):
@@ -175,7 +184,7 @@ def fetch(
         session_epoch=-1,
         topics=topics,
     )
-    return {
+    found = {
         TopicPartition(topic.topic, each.partition_index): Fetched(
             each.error_code,
             each.high_watermark,
@@ -185,6 +194,7 @@ def fetch(
         for topic in answer.responses
         for each in topic.partitions
     }
+    return _of_each(broker, asked, found)
 
 
 # Offsets
@@ -212,7 +222,10 @@ def offset_at(broker: Broker, partition: TopicPartition, time_ms: int, *, versio
 def _listed(broker: Broker, version: int, partition: TopicPartition, asked: Mapping[str, int]) -> Any:
     topics = [{"name": partition.topic, "partitions": [asked]}]
     answer = broker.ask(ApiKey.LIST_OFFSETS, version, replica_id=-1, topics=topics)
-    found = answer.topics[0].partitions[0]
+    answers = {
+        TopicPartition(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions
+    }
+    found = _of_each(broker, [partition], answers)[partition]
     check(found.error_code, f"offsets of {partition}")
     return found
 
@@ -243,20 +256,22 @@ def commit(
     answer = broker.ask(
         ApiKey.OFFSET_COMMIT, version, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics
     )
-    return {
+    found = {
         TopicPartition(topic.name, each.partition_index): each.error_code
         for topic in answer.topics
         for each in topic.partitions
     }
+    return _of_each(broker, offsets, found)
 
 
 def committed(
     broker: Broker, group: str, partitions: Iterable[TopicPartition], *, version: int = 1
 ) -> dict[TopicPartition, int | None]:
     """Returns the committed offsets of a group; None: there is none. Version 0 reads ZooKeeper. Raises BrokerError."""
+    wanted = list(partitions)
     topics = [
         {"name": topic, "partition_indexes": [partition for partition, _ in chosen]}
-        for topic, chosen in _by_topic((each, None) for each in partitions)
+        for topic, chosen in _by_topic((each, None) for each in wanted)
     ]
     answer = broker.ask(ApiKey.OFFSET_FETCH, version, group_id=group, topics=topics)
     found: dict[TopicPartition, int | None] = {}
@@ -266,7 +281,17 @@ def committed(
             if each.error_code != ErrorCode.unknown_topic_or_partition:  # what has no offset in ZooKeeper
                 check(each.error_code, f"the committed offset of group {group} for {place}")
             found[place] = each.committed_offset if each.committed_offset >= 0 else None
-    return found
+    return _of_each(broker, wanted, found)
+
+
+def _of_each(
+    broker: Broker, asked: Iterable[TopicPartition], found: Mapping[TopicPartition, T]
+) -> dict[TopicPartition, T]:
+    """Returns the answers for what was asked, in this order. Raises MalformedAnswerError if one is missing."""
+    wanted = list(asked)
+    if missing := [each for each in wanted if each not in found]:
+        raise broker.malformed(f"the broker answered nothing for {missing[0]}")
+    return {each: found[each] for each in wanted}
 
 
 def _by_topic(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, list[tuple[int, T]]]]:

@@ -126,7 +126,7 @@ class Connection:
         self._check_open()
         if self._socket is None:
             terms = self._terms
-            found = socket.create_connection(self.address, timeout=terms.connect_timeout_ms / 1000)
+            found = _connect(self.address, terms.connect_timeout_ms / 1000)
             found.settimeout(terms.timeout_ms / 1000 or None)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for option, size in (
@@ -147,6 +147,14 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _connect(address: Address, timeout_s: float) -> socket.socket:
+    """Raises OSError, also for what is no name of a host, which a broker may answer as well."""
+    try:
+        return socket.create_connection(address, timeout=timeout_s)
+    except (ValueError, OverflowError) as error:
+        raise ConnectionError(f"{address.host!r} is no name of a host: {error}") from error
 
 
 def _has_ended(connected: socket.socket) -> bool:

@@ -134,6 +134,12 @@ def test_nobody_listens() -> None:
         Connection(broker.address).send(b"abc")
 
 
+@pytest.mark.parametrize("host", ["x" * 70, "a..b", "\ud800"])
+def test_a_broker_at_what_is_no_name_of_a_host_is_unreachable(host: str) -> None:
+    with pytest.raises(BrokerUnreachableError, match="is no name of a host"):
+        Connection(Address(host, 9092)).exchange(b"abc")
+
+
 def test_a_silent_broker_is_waited_for_as_long_as_the_terms_say(released: threading.Event) -> None:
     broker = Broker(lambda _: assert_released(released), lambda _: assert_released(released))
     with pytest.raises(BrokerUnreachableError, match="timed out"):
