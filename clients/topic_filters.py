@@ -1,4 +1,4 @@
-"""Whitelist and Blacklist: which topics a consumer of many reads, by Kafka's rules.
+"""Whitelist and Blacklist: choose topics by regular expressions, by Kafka's rules.
 
 The text is a Java regular expression in which a comma may stand for ``|``. It must match a topic's whole name. Python's
 expressions differ from Java's in few constructs, none of which names of topics need: ``\\p{...}``, ``\\Q...\\E``,
@@ -20,7 +20,7 @@ _NAMES = re.compile(r"[A-Za-z0-9|-]*")
 
 @dataclass(frozen=True)
 class TopicFilter(ABC):
-    """Chooses topics by name. Raises InvalidConfigError for text that is no regular expression."""
+    """Chooses topics by name. Raises InvalidConfigError for an invalid regular expression."""
 
     text: str
     expression: re.Pattern[str] = field(init=False, compare=False)
@@ -35,13 +35,13 @@ class TopicFilter(ABC):
             raise InvalidConfigError(f"{self.text!r} is an invalid regular expression: {error}") from None
 
     def allows(self, topic: str, *, exclude_internal: bool = True) -> bool:
-        """Whether a topic is chosen. Kafka's internal topics are not, unless ``exclude_internal`` is false."""
+        """Whether a topic is chosen. Kafka's internal topics never are, unless ``exclude_internal`` is False."""
         return not (exclude_internal and topic in INTERNAL_TOPICS) and self._chooses(topic)
 
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether topics that do not exist yet may be chosen later, by names that nobody wrote out."""
+        """Whether the filter may match topics that do not exist yet, rather than a list of fixed names."""
 
     @abstractmethod
     def _chooses(self, topic: str) -> bool: ...

@@ -1,9 +1,9 @@
 """Kafka's protocol: the bytes of requests and answers, for both ends of a connection. It knows no sockets.
 
-``apis`` is the table of requests and versions. ``bodies`` reads and writes them by kio, the only module that imports
-it; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so for the gateway ``produce`` and
-``fetch`` read and write them by hand. ``errors`` has Kafka's codes for the errors of ``storage``. ``kafka_0_7`` is the
-protocol of Kafka 0.7, whose names are imported from it.
+``apis`` is the table of requests and versions. ``bodies`` reads and writes them with the library kio, which no other
+module imports; ``old`` has the versions that kio lacks. Produce and Fetch carry all records, so for speed the gateway
+reads and writes them without kio, by ``produce`` and ``fetch``. ``errors`` has Kafka's codes for the errors of
+``storage``. ``kafka_0_7`` is the protocol of Kafka 0.7; import its names from that module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which requests are served, in which versions: this table makes the answer to ApiVersions.
+"""The requests and versions that are served; the answer to ApiVersions is this table.
 
-Versions are those that Kafka 3.9.1 advertises. ``old`` has the bodies of those that kio lacks; Produce and Fetch are
-read by hand.
+Versions are those that Kafka 3.9.1 advertises. ``old`` has the bodies that kio lacks; Produce and Fetch are read
+without kio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Bodies of requests and answers, by kio. No other module imports it. ``old`` has the versions that kio lacks.
+"""Bodies of requests and answers, by the library kio, which no other module imports.
 
-A request is kio's object of its version. An answer is a mapping by kio's names of fields, nested for structs; fields
-that the version does not have are left out, and missing ones have Kafka's defaults.
+A request is read as an object of kio's class for its version. An answer is written from a mapping by kio's field names,
+nested for structs; fields that the version does not have are ignored, and missing ones have Kafka's defaults. ``old``
+has the versions that kio lacks.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def write_answer(key: int, version: int, body: Body) -> bytes:
 
 
 def write_request(key: int, version: int, body: Body) -> bytes:
-    """Returns the bytes of a request's body, for a client of ours."""
+    """Returns the bytes of a request's body, for our own clients."""
     entity = request_class(key, version)
     with io.BytesIO() as buffer:
         entity_writer(entity)(buffer, made(entity, body))
@@ -78,21 +79,21 @@ def _writer(key: int, version: int) -> tuple[Any, Callable[[io.BytesIO, Any], No
 
 
 def request_class(key: int, version: int) -> Any:
-    """Returns the class of a request's body: kio's, or one like it."""
+    """Returns the class of a request's body: one of kio's, or of ``old``."""
     old = OLD.get((key, version))
     layout = version if old is None else old.request
     return load_request_schema(key, layout) if isinstance(layout, int) else layout
 
 
 def answer_class(key: int, version: int) -> Any:
-    """Returns the class of an answer's body: kio's, or one like it."""
+    """Returns the class of an answer's body: one of kio's, or of ``old``."""
     old = OLD.get((key, version))
     layout = version if old is None else old.answer
     return load_response_schema(key, layout) if isinstance(layout, int) else layout
 
 
 def made(entity: Any, values: Body) -> Any:
-    """Returns an object of kio's class ``entity`` with the values that the class has."""
+    """Returns an object of kio's class ``entity``; ignores values for fields that the class lacks."""
     return entity(
         **{name: make(values[name]) if name in values else default for name, make, default in _fields(entity)}
     )
@@ -100,7 +101,7 @@ def made(entity: Any, values: Body) -> Any:
 
 @cache
 def _fields(entity: Any) -> list[tuple[str, Callable[[Any], Any], Any]]:
-    """Returns, for each field of an entity, its name, what makes its value, and its default."""
+    """Returns, for each field of an entity, its name, a function that converts its value, and its default."""
     hints = get_type_hints(entity)
     return [
         (one.name, _maker(one, hints[one.name]), _default(one, hints[one.name])) for one in dataclasses.fields(entity)

@@ -128,12 +128,12 @@ def _duration(ms: int) -> timedelta:
     try:
         return timedelta(milliseconds=ms)
     except OverflowError:
-        raise MalformedRequestError(f"a duration of {ms} ms") from None
+        raise MalformedRequestError(f"a duration of {ms} ms is out of range") from None
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A field's type, taken apart."""
+    """The parts of a field's type."""
 
     nested: Any  # the struct in it; None: it has none
     is_array: bool
@@ -141,7 +141,7 @@ class Shape:
 
 
 def shape_of(hint: Any) -> Shape:
-    """Returns the shape of a field's type: a primitive or a struct, or an array of them, perhaps None."""
+    """Returns the shape of a field's type: a primitive, a struct, or an array of them; each may be optional."""
     outer = get_args(hint)
     inner = (hint, *outer, *(each for one in outer for each in get_args(one)))
     return Shape(

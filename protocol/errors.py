@@ -35,7 +35,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
 
 
 class RequestError(Exception):
-    """A request, or a part of it, is refused with a code of Kafka's; ``str`` of it is the message for the client."""
+    """A request, or a part of it, is refused with one of Kafka's codes; ``str`` of it is the message for the client."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         self.code = code
@@ -43,7 +43,7 @@ class RequestError(Exception):
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """Returns the code for an error: that of its nearest class; an error of ours is an unknown server error."""
+    """Returns the code for an error, by its nearest known class; for unexpected errors, UNKNOWN_SERVER_ERROR."""
     if isinstance(error, RequestError):
         return error.code
     found = (_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
@@ -51,9 +51,9 @@ def code_of(error: Exception) -> ErrorCode:
 
 
 def message_of(error: Exception) -> str | None:
-    """Returns the message for a client about an error; None: only the code. Errors of ours have none.
+    """Returns the message about an error for a client; None for unexpected errors, of which it gets only the code.
 
-    A long text is cut: it may contain what the client sent.
+    A long text is truncated, because it may contain data that the client sent.
     """
     told = str(error)[:MESSAGE_CHARACTERS_MAX]
     return told or None if isinstance(error, (RequestError, storage.LogStoreError)) else None

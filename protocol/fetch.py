@@ -1,4 +1,4 @@
-"""Fetch requests, read and written by hand, since their answers carry all records and may list many partitions."""
+"""Fetch requests, read and written without kio for speed: answers carry all records and many partitions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Fetched(NamedTuple, Generic[P]):
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """The size of the records in bytes."""
         return 0 if self.records is None else len(self.records)
 
 
@@ -102,7 +102,7 @@ def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
 
 
 def encode_fetched(answers: Iterable[Fetched[P]], version: int, error: ErrorCode = ErrorCode.none) -> list[bytes | P]:
-    """Returns the parts of the body: bytes, and between them the records as they are. ``error``: of the whole."""
+    """Returns the parts of the body: bytes, and between them the records unchanged. ``error``: of the whole request."""
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
     by_topic = [
         (topic, list(group)) for topic, group in groupby(answers, lambda answer: answer.topic)

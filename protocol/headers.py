@@ -26,8 +26,8 @@ class RequestHeader(NamedTuple):
 def parse_header(frame: bytearray) -> RequestHeader:
     """Returns the header of the request in a frame.
 
-    Raises MalformedRequestError for bytes that are no header, and for a kind or version that is not served, except for
-    ApiVersions: a client learns from the answer to it which versions it may use.
+    Raises MalformedRequestError for an invalid header, and for a kind or version that is not served. Any version of
+    ApiVersions is accepted, because a client learns the served versions from its answer.
     """
     try:
         key, version, correlation_id = _FIXED.unpack_from(frame)
@@ -37,7 +37,7 @@ def parse_header(frame: bytearray) -> RequestHeader:
     if api is None or not api.lowest <= version <= api.highest:
         if key == ApiKey.API_VERSIONS:
             return RequestHeader(key, version, correlation_id, None, _FIXED.size, is_served=False)
-        raise MalformedRequestError(f"a request of kind {key} and version {version}, which is not served")
+        raise MalformedRequestError(f"a request of kind {key} and version {version} is not served")
     reader = RequestReader(memoryview(frame), _FIXED.size, is_flexible=False)
     client_id = reader.string()
     if version >= api.flexible_from:
@@ -47,14 +47,14 @@ def parse_header(frame: bytearray) -> RequestHeader:
 
 
 def request_header(key: int, version: int, correlation_id: int, client_id: str) -> bytes:
-    """Returns the header of a request, for a client of ours."""
+    """Returns the header of a request, for our own clients."""
     name = client_id.encode()
     fixed = _FIXED.pack(key, version, correlation_id) + len(name).to_bytes(2, "big") + name
     return fixed + b"\0" if version >= APIS[key].flexible_from else fixed
 
 
 def answer_header_bytes(key: int, version: int) -> int:
-    """Returns how long the header of an answer is."""
+    """Returns the length of an answer's header in bytes."""
     return len(answer_header(RequestHeader(key, version, 0, None, 0, is_served=True)))
 
 

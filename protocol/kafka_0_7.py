@@ -1,8 +1,8 @@
 """The five requests of Kafka 0.7 and their answers: bytes to values, and values to bytes.
 
-A frame is a key (int16) and a body. Numbers are big-endian, a topic is its length (int16) and UTF-8. What follows the
-body of a request is ignored, as 0.7.2 does. An answer is an error code (int16) and a body; a produce request has none.
-Each of them has its length (int32) before it on a connection. Source: kafka.api of Kafka 0.7.2.
+A frame is a key (int16) and a body. Numbers are big-endian, a topic is its length (int16) and UTF-8. Bytes after the
+body of a request are ignored, as in 0.7.2. An answer is an error code (int16) and a body; a produce request has no
+answer. On a connection, each frame and answer is preceded by its length (int32). Source: kafka.api of Kafka 0.7.2.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Code(IntEnum):
 
 
 class MalformedFrameError(Exception):
-    """A frame that is no request, or no answer, of 0.7: its connection is closed."""
+    """A frame is not a valid request or answer of 0.7; its connection is closed."""
 
 
 class Produce(NamedTuple):
@@ -51,7 +51,7 @@ class Produce(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Up to ``size`` bytes of a partition from ``position`` on."""
+    """A request for up to ``size`` bytes of a partition from ``position`` on."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class Fetch(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """Up to ``most`` positions before a time; -1 is the latest time, -2 the earliest."""
+    """A request for up to ``most`` positions before a time in ms; -1 is the latest time, -2 the earliest."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Offsets(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """The answer to a fetch, or one part of that to a multi-fetch."""
+    """The answer to a fetch, or one part of the answer to a multi-fetch."""
 
     code: int
     message_set: memoryview
@@ -90,7 +90,7 @@ def encode_fetch(asked: Fetch) -> bytes:
 
 
 def encode_multi_fetch(asked: Sequence[Fetch]) -> bytes:
-    """Returns the frame of several fetches, also of none."""
+    """Returns the frame of any number of fetches, even 0."""
     return struct.pack(">hh", Key.MULTI_FETCH, len(asked)) + b"".join(map(_fetch_body, asked))
 
 
@@ -120,7 +120,7 @@ def decode_fetched(answer: bytes | bytearray | memoryview) -> Fetched:
     """Returns the answer to a fetch, without a copy. Raises MalformedFrameError."""
     data = memoryview(answer)
     if len(data) < _CODE.size:
-        raise MalformedFrameError(f"an answer of {len(data)} bytes has no room for its code")
+        raise MalformedFrameError(f"an answer of {len(data)} bytes is too short for an error code")
     (code,) = _CODE.unpack_from(data)
     return Fetched(code, data[_CODE.size :])
 
@@ -128,7 +128,7 @@ def decode_fetched(answer: bytes | bytearray | memoryview) -> Fetched:
 def decode_multi_fetched(answer: bytes | bytearray | memoryview, count: int) -> list[Fetched]:
     """Returns the parts of the answer to ``count`` fetches, in their order.
 
-    Raises MalformedFrameError; an answer whose own code is not 0 has the parts nevertheless, as in 0.7.2.
+    Raises MalformedFrameError. Even an answer whose own code is not 0 has the parts, as in 0.7.2.
     """
     data = decode_fetched(answer).message_set
     found: list[Fetched] = []
@@ -154,7 +154,7 @@ def decode_offsets(answer: bytes | bytearray | memoryview) -> tuple[int, list[in
         return code, []
     count = int.from_bytes(data[:4], "big", signed=True) if len(data) >= 4 else -1
     if count < 0 or len(data) != 4 + 8 * count:
-        raise MalformedFrameError(f"an answer of {len(data)} bytes should have {count} positions")
+        raise MalformedFrameError(f"an answer of {len(data)} bytes states {count} positions, but needs another length")
     return code, list(struct.unpack_from(f">{count}q", data, 4))
 
 
@@ -174,7 +174,7 @@ class FrameReader:
         try:
             return Key(number)
         except ValueError:
-            raise MalformedFrameError(f"{number} is no request of Kafka 0.7") from None
+            raise MalformedFrameError(f"key {number} is not a request of Kafka 0.7") from None
 
     def produce(self) -> Produce:
         topic, partition, size = self._topic(), self._number(">i"), self._number(">i")
@@ -187,10 +187,10 @@ class FrameReader:
         return Offsets(self._topic(), self._number(">i"), self._number(">q"), self._number(">i"))
 
     def count(self) -> int:
-        """How many parts follow, in a request with several."""
+        """The number of parts that follow, in a request with several."""
         found = self._number(">h")
         if found < 0:
-            raise MalformedFrameError(f"a request with {found} parts")
+            raise MalformedFrameError(f"a request states {found} parts")
         return found
 
     def _topic(self) -> str:

@@ -1,4 +1,4 @@
-"""Produce requests, read and written by hand, since they carry all records: no byte of a record is copied."""
+"""Produce requests, read and written without kio for speed: they carry all records, and no record is copied."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def encode_produced(answers: Sequence[Produced], version: int) -> bytes:
 
 
 def _encode_one(answer: Produced, version: int) -> bytes:
-    """Returns the body with one partition that was not refused by its records, by one struct."""
+    """Returns the body with one partition without errors of single records, packed by one struct."""
     before, between, fixed, after = _parts_around_one(version)
     name = answer.topic.encode()
     size = len(name)
@@ -91,13 +91,13 @@ def _encode_one(answer: Produced, version: int) -> bytes:
 
 
 def _numbers_in(version: int) -> int:
-    """Returns how many numbers a version has for a partition."""
+    """Returns the number of integer fields that a version has for a partition."""
     return 5 if version >= 5 else 4 if version >= 2 else 3
 
 
 @cache
 def _parts_around_one(version: int) -> tuple[bytes, bytes, struct.Struct, bytes]:
-    """Returns what is before the name, before the numbers, the numbers, and what is behind them."""
+    """Returns four parts: bytes before the name, bytes before the numbers, the numbers' struct, bytes after them."""
     is_flexible = version >= _FLEXIBLE_FROM
     one = b"\2" if is_flexible else _INT32.pack(1)
     fixed = struct.Struct(">ihqqq"[: 1 + _numbers_in(version)])

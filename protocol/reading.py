@@ -1,4 +1,4 @@
-"""RequestReader: the primitive types of Kafka's protocol, read from a request by hand."""
+"""RequestReader: reads the primitive types of Kafka's protocol from a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MalformedRequestError(Exception):
 
 
 class RequestReader:
-    """Reads one value after the other. Every method raises MalformedRequestError if the bytes end too early."""
+    """Reads values in order. Every method raises MalformedRequestError if the bytes end too early."""
 
     def __init__(self, data: memoryview, position: int, *, is_flexible: bool) -> None:
         self._data, self._size = data, len(data)
@@ -73,10 +73,10 @@ class RequestReader:
         return None if length < 0 else self._take(length)
 
     def array(self, read_item: Callable[[], T]) -> list[T] | None:
-        """Reads an array; None for null. Takes no memory for items that are not there."""
+        """Reads an array; None for null. Allocates no memory for items that the request does not contain."""
         length = self._uvarint() - 1 if self._is_flexible else self.int32()
         if length < -1:
-            raise MalformedRequestError(f"an array of {length} items")
+            raise MalformedRequestError(f"an array states {length} items")
         return None if length < 0 else [read_item() for _ in range(length)]
 
     def tags(self) -> Sequence[tuple[int, RequestReader]]:

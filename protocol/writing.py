@@ -1,4 +1,4 @@
-"""AnswerWriter: the primitive types of Kafka's protocol, written to an answer by hand."""
+"""AnswerWriter: writes the primitive types of Kafka's protocol to an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INT16 = struct.Struct(">h")
 
 
 class AnswerWriter:
-    """Collects one value after the other in :attr:`data`."""
+    """Appends values to :attr:`data`."""
 
     def __init__(self, *, is_flexible: bool) -> None:
         self.data = bytearray()
@@ -34,10 +34,10 @@ class AnswerWriter:
         self.data += encoded or b""
 
     def length(self, count: int) -> None:
-        """Adds the number of an array's items or of bytes, -1 for null."""
+        """Adds the length of an array or of bytes, -1 for null."""
         self.data += unsigned_varint(count + 1) if self._is_flexible else _INT32.pack(count)
 
     def tags(self) -> None:
-        """Adds, in flexible versions, that a struct has no tagged fields."""
+        """Adds an empty list of tagged fields, in flexible versions."""
         if self._is_flexible:
             self.data += b"\0"

@@ -1,9 +1,8 @@
-"""The old wires from the side of a client: a connection to one broker, and requests on it.
+"""A connection to one broker, and the requests of Kafka 0.7 and of 0.8 and later on it.
 
-:class:`Connection` sends frames and receives answers. :class:`PositionBroker` makes the requests of Kafka 0.7 on it,
-:class:`Broker` those of Kafka 0.8 and later, :mod:`calls` gives what a broker answers to the frequent ones its types,
-:mod:`finding` finds brokers. They keep no state but the connection. Security is for today's clients: these connections
-have neither TLS nor logins.
+:class:`Connection` sends frames and receives answers. :class:`PositionBroker` sends the requests of Kafka 0.7,
+:class:`Broker` those of Kafka 0.8 and later; :mod:`calls` has typed functions for the frequent ones, and :mod:`finding`
+finds brokers. The connection is their only state. These connections have neither TLS nor logins.
 """
 
 from __future__ import annotations

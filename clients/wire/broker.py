@@ -24,7 +24,7 @@ _NEXT_ID_BITS = 0x7FFFFFFF
 
 
 class Broker:
-    """One broker, asked in versions that the caller names or that both sides have.
+    """One broker. The caller chooses the version of each request, or one that both sides have.
 
     All calls raise BrokerUnreachableError, ConnectionClosedError and MalformedAnswerError.
     """
@@ -36,14 +36,14 @@ class Broker:
         self._lock = threading.Lock()
 
     def ask(self, key: int, version: int, /, *, again: bool = True, **fields: Any) -> Any:
-        """Returns the body of the answer, kio's object, to a request with fields by kio's names.
+        """Sends a request with fields by kio's names, and returns the answer's body, an object of kio's.
 
-        ``again``: as :meth:`Connection.exchange`. Missing fields have Kafka's defaults.
+        ``again``: as in :meth:`Connection.exchange`. Missing fields have Kafka's defaults.
         """
         sent = self._next_id()
         answer = self.connection.exchange(self._frame(key, version, sent, fields), again=again)
         if int.from_bytes(answer[:_ID_BYTES], "big") != sent:
-            raise self.malformed("the broker answered another request")
+            raise self.malformed("the broker's answer belongs to another request")
         try:
             return read_answer(key, version, answer, answer_header_bytes(key, version))
         except MalformedRequestError as error:
@@ -59,10 +59,10 @@ class Broker:
         self.connection.send(self._frame(key, version, self._next_id(), fields))
 
     def version(self, key: int, highest: int) -> int:
-        """Returns the highest version of a kind of request up to ``highest`` that the broker has too.
+        """Returns the highest version of a kind of request, up to ``highest``, that the broker supports.
 
-        The broker is asked once (ApiVersions), which those before 0.10 do not know: they close the connection. Raises
-        ClientError if there is no common version.
+        Asks the broker once by ApiVersions; brokers before 0.10 do not know this request and close the connection.
+        Raises ClientError if there is no common version.
         """
         with self._lock:
             if self._versions is None:

@@ -1,4 +1,4 @@
-"""The frequent requests of Kafka 0.8 and later, with types of our own for what a broker answers.
+"""The frequent requests of Kafka 0.8 and later, with types for their answers.
 
 ``version`` is that of the request. The defaults are those of Kafka 0.8, which brokers have up to 3.9; Kafka 4 begins
 at Produce 3, Fetch 4, ListOffsets 1, OffsetCommit 2, OffsetFetch 1.
@@ -36,7 +36,7 @@ _ERRORS: Mapping[int, type[LogStoreError]] = {
 
 
 def error_of(code: int, what: str) -> LogStoreError | None:
-    """Returns the error that a broker's code stands for; None for code 0. ``what`` was asked of it."""
+    """Returns the error for a broker's error code, None for code 0; ``what``: the request, for the message."""
     if code == ErrorCode.none:
         return None
     name = ErrorCode(code).name if code in _CODES else "a code that this client does not know"
@@ -45,7 +45,7 @@ def error_of(code: int, what: str) -> LogStoreError | None:
 
 
 def check(code: int, what: str) -> None:
-    """Raises the error that a broker's code stands for, if it is one; ``what`` was asked of it."""
+    """Raises the error for a broker's error code, unless it is 0; ``what``: the request, for the message."""
     if (error := error_of(code, what)) is not None:
         raise error
 
@@ -54,7 +54,7 @@ def check(code: int, what: str) -> None:
 
 
 class Leader(NamedTuple):
-    """A partition as a broker knows it."""
+    """A partition and its leader, as one broker reports them."""
 
     leader: int  # id of a broker; -1: none
     replicas: Sequence[int]
@@ -62,7 +62,7 @@ class Leader(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Brokers and topics as one broker knows them."""
+    """Brokers and topics, as one broker reports them."""
 
     brokers: Mapping[int, Address]
     partitions: Mapping[TopicPartition, Leader]
@@ -70,7 +70,7 @@ class Cluster(NamedTuple):
 
 
 def cluster(broker: Broker, topics: Sequence[str] | None = None, *, version: int = 0) -> Cluster:
-    """Returns what a broker knows of topics; None: of all. Old brokers create those that are missing, if they may."""
+    """Returns a broker's metadata of topics; None: of all. Brokers with auto-creation create missing topics."""
     names = None if topics is None and version >= 1 else [{"name": each} for each in topics or ()]
     answer = broker.ask(ApiKey.METADATA, version, topics=names)
     return Cluster(
@@ -87,7 +87,7 @@ def cluster(broker: Broker, topics: Sequence[str] | None = None, *, version: int
 
 
 def coordinator(broker: Broker, group: str) -> Address:
-    """Returns where the coordinator of a group is. Raises BrokerError, which may be one that a later try does not."""
+    """Returns the address of a group's coordinator. Raises BrokerError, also for errors that may pass."""
     answer = broker.ask(ApiKey.FIND_COORDINATOR, 0, key=group)
     check(answer.error_code, f"the coordinator of group {group}")
     return _address(broker, answer)
@@ -103,7 +103,7 @@ def _address(broker: Broker, found: Any) -> Address:
 
 
 class Produced(NamedTuple):
-    """What became of one message set."""
+    """The answer for one message set."""
 
     error: int
     offset: int  # of its first message
@@ -112,10 +112,11 @@ class Produced(NamedTuple):
 def produce(
     broker: Broker, sets: Mapping[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 10_000, version: int = 0
 ) -> dict[TopicPartition, Produced]:
-    """Sends message sets, and returns what became of each; {} with ``acks`` 0, which has no answer.
+    """Sends message sets, and returns the answer for each; {} with ``acks`` 0, which has no answer.
 
     A set of which the broker does not say what became of it is left out.
-    It is not repeated if the connection breaks: the sets may be there. Raises as :class:`Broker`.
+    Does not repeat the request if the connection breaks, because the broker may have stored the sets. Raises the errors
+    of :class:`Broker`.
     """
     data = [
         {"name": topic, "partition_data": [{"index": partition, "records": records} for partition, records in group]}
@@ -159,9 +160,9 @@ def fetch(
     is_committed_only: bool = False,
     version: int = 0,
 ) -> dict[TopicPartition, Fetched]:
-    """Returns what a broker has of partitions, once it is ``bytes_min`` together or ``wait_ms`` are over.
+    """Fetches from partitions. The broker answers when it has ``bytes_min`` bytes, or after ``wait_ms``.
 
-    ``version``: up to 11, the last with names of topics and without tagged fields. An answer has an error by partition.
+    ``version``: up to 11, the last without tagged fields and topic ids. Each partition's answer has its own error code.
     """
     topics = [
         {
@@ -201,9 +202,9 @@ def fetch(
 
 
 def offsets_before(broker: Broker, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
-    """Returns where segments begin that are not newer than a time, the newest first (ListOffsets 0).
+    """Returns the first offsets of segments not newer than a time in ms, the newest first (ListOffsets 0).
 
-    -1, the latest time, also has the end of the log; -2 is the earliest. Raises as :func:`check`.
+    For -1, the latest time, they include the log end; -2 is the earliest time. Raises as :func:`check`.
     """
     asked = {"partition_index": partition.partition, "timestamp": time_ms, "max_num_offsets": most}
     found = _listed(broker, 0, partition, asked)
@@ -211,9 +212,9 @@ def offsets_before(broker: Broker, partition: TopicPartition, time_ms: int, most
 
 
 def offset_at(broker: Broker, partition: TopicPartition, time_ms: int, *, version: int = 1) -> int:
-    """Returns the offset of the first record that is not older than a time, -1 if there is none (ListOffsets 1 to 5).
+    """Returns the offset of the first record not older than a time in ms; -1 if there is none (ListOffsets 1 to 5).
 
-    -1 is the end of the log, -2 its beginning. Raises as :func:`check`.
+    Time -1 is the log end, -2 the log start. Raises like :func:`check`.
     """
     asked = {"partition_index": partition.partition, "timestamp": time_ms, "current_leader_epoch": -1}
     return int(_listed(broker, version, partition, asked).offset)
@@ -237,7 +238,10 @@ def commit(
     *,
     version: int = 1,
 ) -> dict[TopicPartition, int]:
-    """Commits offsets, and returns the codes. Version 0 goes to ZooKeeper, later ones to the coordinator's log."""
+    """Commits offsets, and returns the error codes.
+
+    Version 0 writes to ZooKeeper, later ones to the coordinator's log.
+    """
     topics = [
         {
             "name": topic,
@@ -267,7 +271,10 @@ def commit(
 def committed(
     broker: Broker, group: str, partitions: Iterable[TopicPartition], *, version: int = 1
 ) -> dict[TopicPartition, int | None]:
-    """Returns the committed offsets of a group; None: there is none. Version 0 reads ZooKeeper. Raises BrokerError."""
+    """Returns a group's committed offsets, None for a partition without one. Version 0 reads ZooKeeper.
+
+    Raises BrokerError.
+    """
     wanted = list(partitions)
     topics = [
         {"name": topic, "partition_indexes": [partition for partition, _ in chosen]}
@@ -295,7 +302,7 @@ def _of_each(
 
 
 def _by_topic(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[str, list[tuple[int, T]]]]:
-    """Returns partitions and what belongs to them, by topic, both in the order in which they come."""
+    """Groups pairs of partition and value by topic, in their order."""
     found: dict[str, list[tuple[int, T]]] = {}
     for (topic, partition), each in pairs:
         found.setdefault(topic, []).append((partition, each))

@@ -18,17 +18,17 @@ _PIECE_BYTES = 1 << 20  # received at once: an answer takes no memory before its
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Returns the address that ``host:port`` names. Raises InvalidConfigError."""
+        """Parses ``host:port``. Raises InvalidConfigError."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise InvalidConfigError(f"{text!r} is no address: expected host:port, such as 127.0.0.1:9092")
+            raise InvalidConfigError(f"{text!r} is not an address: expected host:port, such as 127.0.0.1:9092")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Terms:
-    """How a connection is made. Buffers: bytes, -1 for the system's default."""
+    """The options of a connection. Buffer sizes are in bytes, -1 for the system's default."""
 
     timeout_ms: int = 30_000  # the longest silence of a broker that owes an answer: socket.timeout.ms
     connect_timeout_ms: int = 5_000
@@ -46,10 +46,10 @@ class Terms:
 
 
 class Connection:
-    """A connection to one broker, made when it is first used; a context manager that closes it.
+    """A connection to one broker, opened at the first use; a context manager that closes it.
 
-    For any thread: requests are exchanged one after the other. As the SimpleConsumer of Kafka 0.7, an exchange that
-    fails is repeated once on another connection.
+    For any thread; requests are sent one after the other. Like the SimpleConsumer of Kafka 0.7, it repeats a failed
+    request once on a new connection.
     """
 
     def __init__(self, address: Address, terms: Terms | None = None) -> None:
@@ -61,8 +61,8 @@ class Connection:
     def exchange(self, frame: bytes, *, again: bool = True) -> bytearray:
         """Sends a frame and returns the answer, both without their lengths.
 
-        ``again``: repeat the request if the connection breaks; False for what must not be done twice. Raises
-        BrokerUnreachableError, ConnectionClosedError, and MalformedAnswerError for a length below 0.
+        ``again``: repeat the request if the connection breaks; False for requests that must not be carried out twice.
+        Raises BrokerUnreachableError, ConnectionClosedError, and MalformedAnswerError for a length below 0.
         """
         with self._lock:
             try:
@@ -73,9 +73,9 @@ class Connection:
             return self._exchange(frame)
 
     def send(self, frame: bytes) -> None:
-        """Sends a frame that has no answer. It may be lost although this returns: the broker says nothing.
+        """Sends a frame that has no answer. It may be lost although this returns.
 
-        Raises BrokerUnreachableError, after which the next call makes another connection, and ConnectionClosedError.
+        Raises BrokerUnreachableError, after which the next call opens a new connection, and ConnectionClosedError.
         """
         with self._lock:
             if self._socket is not None and _has_ended(self._socket):
@@ -83,12 +83,12 @@ class Connection:
             self._guarded(frame, has_answer=False)
 
     def disconnect(self) -> None:
-        """Ends the connection; the next request makes another."""
+        """Closes the connection; the next request opens a new one."""
         with self._lock:
             self._drop()
 
     def close(self) -> None:
-        """Ends the connection for good; a thread that waits for an answer gets ConnectionClosedError."""
+        """Closes the connection for good; a thread that waits for an answer gets ConnectionClosedError."""
         self._is_closed = True
         if (connected := self._socket) is not None:
             _shut_down(connected)
@@ -109,7 +109,10 @@ class Connection:
         return found
 
     def _guarded(self, frame: bytes, *, has_answer: bool) -> bytearray | None:
-        """Sends, and receives an answer; whatever interrupts it ends the connection, whose next bytes are unknown."""
+        """Sends, and receives an answer.
+
+        Closes the connection if it is interrupted, because the next bytes are unknown.
+        """
         try:
             connected = self._connected()
             connected.sendall(_LENGTH.pack(len(frame)) + frame)
@@ -158,7 +161,7 @@ def _connect(address: Address, timeout_s: float) -> socket.socket:
 
 
 def _has_ended(connected: socket.socket) -> bool:
-    """Whether the broker has closed the connection, as far as this machine knows."""
+    """Whether this machine has received the broker's close of the connection."""
     ready = select.poll()
     ready.register(connected, select.POLLIN)
     try:

@@ -1,4 +1,4 @@
-"""Where brokers are: what a registry says, and the first broker that answers."""
+"""Finds brokers: the addresses in a registry, and the first broker that answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def addresses(registry: Registry) -> dict[int, Address]:
-    """Returns where the brokers of a registry listen, by id. Raises RegistryError."""
+    """Returns the addresses of the brokers in a registry, by id. Raises RegistryError."""
     found = {}
     for name in children_if_any(registry, kafka_nodes.BROKER_IDS):
         path = kafka_nodes.broker_path(int(name))
@@ -29,9 +29,9 @@ def addresses(registry: Registry) -> dict[int, Address]:
 def first_answer(
     brokers: Iterable[Address], terms: Terms, client_id: str, ask: Callable[[Broker], T], if_none: str
 ) -> T:
-    """Asks one broker after the other, each on a connection of its own, and returns what the first one answers.
+    """Asks one broker after the other, each on its own connection, and returns the first answer.
 
-    Raises the error of the last one; BrokerUnreachableError that says ``if_none`` if there is no broker.
+    Raises the error of the last one; if there is no broker, BrokerUnreachableError with the message ``if_none``.
     """
     reason: LogStoreError = BrokerUnreachableError(if_none)
     for address in brokers:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class PositionSet(NamedTuple):
-    """What a broker of 0.7 answered to one fetch."""
+    """The answer of a broker of 0.7 to one fetch."""
 
     asked: Fetch
     code: int
@@ -35,7 +35,7 @@ class PositionSet(NamedTuple):
 
     @property
     def error(self) -> LogStoreError | None:
-        """The error that the code stands for, which the iterator of a message set of 0.7 raises."""
+        """The error for the answer's code, which the iterator of the message set raises; None for code 0."""
         what = f"{self.asked.topic}, partition {self.asked.partition}, position {self.asked.position}"
         if self.code == Code.NONE:
             return None
@@ -47,7 +47,7 @@ class PositionSet(NamedTuple):
 
 
 class PositionBroker:
-    """One broker of Kafka 0.7. Topics and partitions are those that it has itself.
+    """One broker of Kafka 0.7. It serves only its own topics and partitions.
 
     All calls raise BrokerUnreachableError, ConnectionClosedError and MalformedAnswerError.
     """
@@ -56,11 +56,14 @@ class PositionBroker:
         self.connection = connection
 
     def produce(self, sets: Sequence[Produce]) -> None:
-        """Sends message sets, in one request. The broker does not answer: it may refuse them, or never get them."""
+        """Sends message sets in one request.
+
+        The broker does not answer, so they may be refused or lost without an error.
+        """
         self.connection.send(encode_produce(sets))
 
     def fetch(self, asked: Fetch) -> PositionSet:
-        """Returns what the broker answers to a fetch, also an error."""
+        """Returns the broker's answer to a fetch, which may be an error."""
         answer = self.connection.exchange(encode_fetch(asked))
         return PositionSet(asked, *self._decoded(lambda: decode_fetched(answer)))
 
@@ -71,7 +74,7 @@ class PositionBroker:
         return [PositionSet(each, *part) for each, part in zip(asked, found, strict=True)]
 
     def offsets_before(self, asked: Offsets) -> list[int]:
-        """Returns positions at which files begin that are not newer than a time, the newest first.
+        """Returns the first positions of files not newer than a time in ms, the newest first.
 
         -1, the latest time, also has the end of the log; -2 is the earliest. Raises BrokerError.
         """
@@ -90,4 +93,4 @@ class PositionBroker:
 
 
 def _name(code: int) -> str:
-    return Code(code).name if code in set(Code) else "a code that Kafka 0.7 does not have"
+    return Code(code).name if code in set(Code) else "an unknown error code of Kafka 0.7"

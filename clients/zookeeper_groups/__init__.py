@@ -1,7 +1,7 @@
-"""Groups of consumers as Kafka 0.7 to 0.10 have them: members meet in ZooKeeper, and each computes who reads what.
+"""Consumer groups of Kafka 0.7 to 0.10: members register in ZooKeeper, and each one computes the assignment.
 
-:class:`GroupMember` takes part in a group for a :class:`Holder`, what reads the partitions. ``assignment`` has the
-rules, ``registered`` reads who is there and which partitions there are.
+:class:`GroupMember` is a member of a group on behalf of a :class:`Holder`, which reads the partitions. ``assignment``
+has the rules; ``registered`` reads the members and partitions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who reads which partition: a function of sorted lists, which all members of a group compute alike.
+"""The assignment of partitions to streams: a function of sorted lists, so all members compute the same.
 
 Source: ZookeeperConsumerConnector of Kafka 0.7.2, PartitionAssignor of 0.8.2.2 and 0.10.2.2.
 """
@@ -23,7 +23,7 @@ class Partition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name among those of its topic, as the registry has it."""
+        """Its name within its topic, as in the registry."""
         return f"{self.partition}" if self.broker is None else f"{self.broker}-{self.partition}"
 
     def __str__(self) -> str:
@@ -50,10 +50,10 @@ class Strategy(Enum):
 def assign(
     strategy: Strategy, partitions: Mapping[str, Collection[Partition]], streams: Mapping[str, Collection[Stream]]
 ) -> dict[Partition, Stream]:
-    """Returns which stream of a group reads each partition.
+    """Returns the stream that reads each partition.
 
-    ``partitions``, ``streams``: by topic, in any order. Raises RebalanceError for a group that the strategy does not
-    allow.
+    ``partitions``, ``streams``: by topic, in any order. Raises RebalanceError if the strategy does not allow such a
+    group.
     """
     return _by_range(partitions, streams) if strategy is Strategy.RANGE else _in_turn(partitions, streams)
 
@@ -61,7 +61,7 @@ def assign(
 def _by_range(
     partitions: Mapping[str, Collection[Partition]], streams: Mapping[str, Collection[Stream]]
 ) -> dict[Partition, Stream]:
-    """Each stream of a topic gets neighbours; the first ones get one more where they do not divide evenly."""
+    """Each stream of a topic gets adjacent partitions; if they do not divide evenly, the first streams get one more."""
     found: dict[Partition, Stream] = {}
     for topic, there in partitions.items():
         readers = sorted(streams.get(topic, ()), key=str)
@@ -83,7 +83,7 @@ def _sorted_by(partition: Partition) -> tuple[str, int]:
 def _in_turn(
     partitions: Mapping[str, Collection[Partition]], streams: Mapping[str, Collection[Stream]]
 ) -> dict[Partition, Stream]:
-    """All partitions of all topics are dealt out in turn, in an order that mixes the topics."""
+    """Assigns all partitions of all topics to the streams in turn, in an order that mixes the topics."""
     kinds = {frozenset(each) for each in streams.values()}
     if len(kinds) > 1:
         raise RebalanceError(

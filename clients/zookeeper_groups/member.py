@@ -1,8 +1,8 @@
-"""GroupMember: takes part in a group: registers, watches, computes, and owns partitions while they are read.
+"""GroupMember: a member of a group: registers, watches, computes its partitions, and owns them while it reads.
 
-Source: ZookeeperConsumerConnector of Kafka 0.7.2 and 0.8.2.2. Three things are better here: a consumer whose tries are
-over goes on trying, where Kafka's waits for the next change and reads nothing until then; nodes of owners are deleted
-only if this session made them; and who keeps what it has reads on.
+Source: ZookeeperConsumerConnector of Kafka 0.7.2 and 0.8.2.2. Three things differ from Kafka's. After its last try a
+consumer keeps trying, where Kafka's waits for the next change and reads nothing until then. It deletes nodes of owners
+only if its session created them. A consumer whose partitions stay the same continues to read during the rebalance.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ logger = logging.getLogger(__name__)
 
 
 class Holder(Protocol[T]):
-    """What reads the partitions that a member owns. Called by one thread at a time."""
+    """Reads the partitions that a member owns. Called by one thread at a time."""
 
     def stop(self) -> None:
-        """Stops reading, forgets what was read ahead, and commits what was consumed: partitions will be given up."""
+        """Stops reading, drops messages read ahead, and commits those consumed, before partitions are released."""
         ...
 
     def prepare(self, partitions: Collection[Partition]) -> T | None:
-        """Finds out where to read on in partitions; None: that cannot be known yet. Nothing is read."""
+        """Returns the offsets where reading will continue; None if they cannot be read yet. Does not read messages."""
         ...
 
     def start(self, owned: Mapping[Partition, Stream], prepared: T) -> None:
-        """Reads partitions for their streams: this member owns them now."""
+        """Starts reading partitions for their streams, after this member became their owner."""
         ...
 
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How a member behaves."""
+    """Limits and options of a member."""
 
     kafka: KafkaVersion = (0, 8, 2)  # whose nodes are read and written; before 0.8, brokers register topics
     strategy: Strategy = Strategy.RANGE
@@ -55,7 +55,7 @@ class GroupSettings:
 
 
 class GroupMember(Generic[T]):
-    """A consumer of a group. :meth:`join` registers it, and returns once it owns its part."""
+    """A consumer of a group. :meth:`join` registers it, and returns when it owns its partitions."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class GroupMember(Generic[T]):
         holder: Holder[T],
         settings: GroupSettings | None = None,
     ) -> None:
-        """``registry``: a session of its own, which the caller closes after :meth:`leave`."""
+        """``registry``: a session used only here; the caller closes it after :meth:`leave`."""
         self.group, self.consumer, self.subscription = group, consumer, subscription
         self._settings = settings or GroupSettings()
         self._registry, self._holder = registry, holder
@@ -85,17 +85,20 @@ class GroupMember(Generic[T]):
         return dict(self._owned)
 
     def join(self) -> None:
-        """Registers and takes a part. Raises ConsumerRebalanceFailedError if other members do not let go in time."""
+        """Registers and takes over partitions.
+
+        Raises ConsumerRebalanceFailedError if others do not release them in time.
+        """
         with self._lock:
             self._rebalance()
         self._thread.start()
 
     def rebalance(self) -> None:
-        """Has the part computed again soon, as if a member had come."""
+        """Starts a rebalance soon, as if a member had joined."""
         self._wake()
 
     def leave(self) -> None:
-        """Stops reading, gives up all partitions and leaves the group; others rebalance."""
+        """Stops reading, releases all partitions and leaves the group; the others rebalance."""
         self._leaving.set()
         self._changed.set()
         if self._thread.ident is not None:
@@ -106,7 +109,11 @@ class GroupMember(Generic[T]):
                 self._release()
                 self._unregister()
             except LogStoreError as error:
-                logger.warning("%s: leaving: %s; its nodes go with its session", self.consumer, error)
+                logger.warning(
+                    "%s could not delete its nodes when it left: %s; they are deleted when its session ends",
+                    self.consumer,
+                    error,
+                )
 
     def __enter__(self) -> Self:
         self.join()
@@ -125,7 +132,7 @@ class GroupMember(Generic[T]):
             self._wake()  # also once the next session has begun: until then nothing can be registered
 
     def _watch(self) -> None:
-        """Rebalances after changes; several become one."""
+        """Rebalances after changes; several changes may cause one rebalance."""
         while not self._leaving.is_set():
             self._changed.wait()
             if self._leaving.is_set():
@@ -134,7 +141,7 @@ class GroupMember(Generic[T]):
                 with self._lock:
                     self._rebalance()
             except Exception:
-                logger.exception("%s: the rebalance failed, and is tried again", self.consumer)
+                logger.exception("%s: the rebalance failed and will be tried again", self.consumer)
                 self._changed.set()
                 self._pause()
 
@@ -144,7 +151,7 @@ class GroupMember(Generic[T]):
     # Rebalance
 
     def _rebalance(self) -> None:
-        """Tries until this member owns its part. Raises ConsumerRebalanceFailedError."""
+        """Tries until this member owns its partitions. Raises ConsumerRebalanceFailedError after the last try."""
         reason: Exception = RebalanceError("no try was made")
         for _ in range(max(1, self._settings.retries_max)):
             if self._leaving.is_set():
@@ -166,7 +173,7 @@ class GroupMember(Generic[T]):
         ) from reason
 
     def _try(self) -> None:
-        """Gives up what is owned and takes this member's part. Raises an error if it cannot have it now."""
+        """Releases partitions and takes over the new ones. Raises an error if it cannot get them now."""
         wanted = self._decided()
         if wanted == self._read:
             return
@@ -187,7 +194,7 @@ class GroupMember(Generic[T]):
         self._holder.stop()
 
     def _decided(self) -> dict[Partition, Stream]:
-        """Returns what this member should own."""
+        """Returns the partitions that this member should own, with their streams."""
         there = self._registered
         topics = there.topics() if self.subscription.filter is not None else ()
         subscriptions = there.subscriptions(exclude_internal=self._settings.exclude_internal)
@@ -201,7 +208,7 @@ class GroupMember(Generic[T]):
         return {partition: stream for partition, stream in decided.items() if stream.consumer == self.consumer}
 
     def _take(self, wanted: Mapping[Partition, Stream]) -> None:
-        """Makes the nodes of an owner: all of them, or none."""
+        """Creates the owner nodes of all partitions, or none."""
         for partition, stream in wanted.items():
             path = self._registered.owner(partition)
             try:
@@ -220,7 +227,7 @@ class GroupMember(Generic[T]):
         return "another stream" if found is None else (found.data or b"").decode(errors="replace")
 
     def _release(self) -> None:
-        """Deletes the nodes of partitions that this member owns."""
+        """Deletes the owner nodes of this member."""
         for partition in list(self._owned):
             path = self._registered.owner(partition)
             found = self._registry.find(path)
@@ -231,12 +238,12 @@ class GroupMember(Generic[T]):
     # Registration
 
     def _register(self) -> None:
-        """Registers this consumer in the session as it is now; after an expired one, again."""
+        """Registers this consumer in the current session, if it is not registered in it."""
         session = self._registry.session
         if session == self._session:
             return
         if self._session:
-            logger.warning("%s: its session expired; it registers again", self.consumer)
+            logger.warning("%s: the session expired; registering again", self.consumer)
             self._stop()
             self._owned.clear()
         path = kafka_nodes.consumer_path(self.group, self.consumer)
@@ -250,7 +257,7 @@ class GroupMember(Generic[T]):
             except NodeExistsError:
                 if time.monotonic() > deadline or self._leaving.wait(0.1):
                     raise ConsumerIdInUseError(
-                        f"{self.consumer} is registered by another process: each consumer of a group needs another id"
+                        f"{self.consumer} is registered by another process: each consumer of a group needs its own id"
                     ) from None
         self._session = self._registry.session
 

@@ -1,4 +1,4 @@
-"""Registered: reads from a registry who is in a group and which partitions topics have, with watches on all of it."""
+"""Registered: reads the members of a group and the partitions of topics from a registry, with watches on all."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .subscription import Subscription
 
 
 def consumer_id(group: str, name: str | None = None) -> str:
-    """Returns the id of a consumer in its group; ``name``: the last part, which otherwise is one of its own."""
+    """Returns the id of a consumer in its group. ``name``: its last part; None: a unique one."""
     return f"{group}_{name or f'{socket.gethostname()}-{int(time.time() * 1000)}-{uuid4().hex[:8]}'}"
 
 
 class Registered:
-    """What a registry says that concerns one group.
+    """The content of a registry that concerns one group.
 
-    ``changed`` is called, in a thread of the registry, when anything that was read has changed since. ``kafka``: whose
-    nodes these are; before 0.8, brokers register topics. All calls raise RegistryError.
+    ``changed`` is called, in a thread of the registry, when anything that was read has changed. ``kafka``: the version
+    of the nodes; before 0.8, brokers register topics. All calls raise RegistryError.
     """
 
     def __init__(self, registry: Registry, group: str, kafka: KafkaVersion, changed: Callable[[], None]) -> None:
@@ -35,7 +35,7 @@ class Registered:
         return self.kafka < OLD
 
     def has_brokers(self) -> bool:
-        """Whether any broker is there."""
+        """Whether any broker is registered."""
         return bool(self._children(BROKER_IDS))
 
     def topics(self) -> list[str]:
@@ -43,7 +43,7 @@ class Registered:
         return self._children(BROKER_TOPICS)
 
     def subscriptions(self, *, exclude_internal: bool) -> dict[str, Subscription]:
-        """Returns what each consumer of the group reads."""
+        """Returns the subscription of each consumer of the group."""
         found = {}
         for name in self._children(kafka_nodes.consumers_path(self.group)):
             path = kafka_nodes.consumer_path(self.group, name)
@@ -53,15 +53,15 @@ class Registered:
         return found
 
     def partitions(self, topic: str) -> list[Partition]:
-        """Returns the partitions of a topic; none if it does not exist."""
+        """Returns the partitions of a topic; an empty list if it does not exist."""
         return list(self._of_brokers(topic) if self.is_old else self._of_cluster(topic))
 
     def owner(self, partition: Partition) -> str:
-        """Returns the path of the node that says which stream reads a partition."""
+        """Returns the path of the node that names the owner of a partition."""
         return kafka_nodes.owner_path(self.group, *partition)
 
     def owners(self, topic: str) -> dict[str, str]:
-        """Returns the streams that read a topic's partitions, by name of the partition."""
+        """Returns the owners of a topic's partitions, streams by partition name."""
         parent = kafka_nodes.owner_path(self.group, topic, 0).rpartition("/")[0]
         found = {}
         for name in children_if_any(self.registry, parent):

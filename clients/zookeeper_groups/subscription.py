@@ -1,4 +1,4 @@
-"""Subscription: which topics a consumer reads, in how many streams, as it says it in the registry."""
+"""Subscription: the topics that a consumer reads and its numbers of streams, as in the registry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Subscription:
 
     @classmethod
     def of(cls, registered: RegisteredConsumer, *, exclude_internal: bool) -> Self:
-        """The subscription of any member. Raises InvalidConfigError for a filter that Python cannot follow."""
+        """Returns the subscription of a registered member.
+
+        Raises InvalidConfigError for a filter that Python cannot parse.
+        """
         kind = _KINDS.get(registered.pattern)
         if kind is None:
             return cls(registered.streams)
@@ -32,14 +35,14 @@ class Subscription:
         return cls({}, kind(text), count, exclude_internal)
 
     def registered(self, timestamp_ms: int) -> RegisteredConsumer:
-        """What the registry has of it."""
+        """Returns its form in the registry."""
         if self.filter is None:
             return RegisteredConsumer(self.counts, timestamp_ms=timestamp_ms)
         pattern = "white_list" if isinstance(self.filter, Whitelist) else "black_list"
         return RegisteredConsumer({self.filter.expression.pattern: self.filter_count}, pattern, timestamp_ms)
 
     def streams(self, consumer: str, topics: Collection[str]) -> dict[str, list[Stream]]:
-        """Returns the streams of ``consumer`` by topic; a filter chooses among ``topics``, those that there are."""
+        """Returns the streams of ``consumer`` by topic. ``topics``: all existing ones, from which a filter chooses."""
         counts = self.counts
         if self.filter is not None:
             chosen = (each for each in topics if self.filter.allows(each, exclude_internal=self.exclude_internal))

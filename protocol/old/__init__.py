@@ -1,6 +1,6 @@
-"""Bodies of requests and answers in the versions before kio's first: what clients of Kafka 0.8 to 0.10 send.
+"""Bodies of requests and answers in versions older than kio has, for clients of Kafka 0.8 to 0.10.
 
-``shapes`` makes their classes; ``records``, ``offsets``, ``admin`` and ``acls`` have them by subject.
+``shapes`` creates their classes; ``records``, ``offsets``, ``admin`` and ``acls`` have them by subject.
 """
 
 from __future__ import annotations

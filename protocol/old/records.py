@@ -1,4 +1,4 @@
-"""Produce 0 to 2 and Fetch 0 to 3, for clients of ours: the gateway reads and writes these requests by hand."""
+"""Produce 0 to 2 and Fetch 0 to 3, for our own clients; the gateway reads and writes these without classes."""
 
 from __future__ import annotations
 

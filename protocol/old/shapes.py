@@ -1,4 +1,4 @@
-"""Makes the classes of bodies that kio lacks. They are like kio's: their fields say how they are written."""
+"""Creates the classes of bodies that kio lacks. As in kio's classes, the fields describe their encoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """How a field is written: Kafka's name of the type, and Python's type."""
+    """The type of a field: Kafka's name, and Python's type."""
 
     name: str
     type: Any
@@ -30,7 +30,7 @@ Field = Kind | Nullable | list[Any]
 
 
 def struct(name: str, /, **fields: Field) -> type[Any]:
-    """Returns the class of a struct. A list stands for an array of the kind, or of the struct, that is in it."""
+    """Returns the class of a struct. A field's kind in a list, such as ``[INT32]``, means an array of it."""
     columns = [(field, *_column(kind)) for field, kind in fields.items()]
     return dataclasses.make_dataclass(
         name, columns, frozen=True, slots=True, kw_only=True, namespace={"__flexible__": False}
@@ -38,7 +38,7 @@ def struct(name: str, /, **fields: Field) -> type[Any]:
 
 
 def _column(kind: Field) -> tuple[Any, Any]:
-    """Returns the type of a field and what says how it is written, as kio's classes have them."""
+    """Returns a field's Python type and kio's description of its encoding."""
     array = kind.array if isinstance(kind, Nullable) else kind
     inner = array if isinstance(array, Kind) else array[0]
     of: Any = inner.type if isinstance(inner, Kind) else inner

@@ -10,7 +10,7 @@ from . import acls, admin, offsets, records
 
 
 class Layouts(NamedTuple):
-    """The classes of a request and its answer; a number: they are those of this version, which kio has."""
+    """The classes of a request and its answer; a number: use kio's classes of that version."""
 
     request: type[Any] | int
     answer: type[Any] | int
