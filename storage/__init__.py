@@ -311,8 +311,10 @@ if TYPE_CHECKING:
         take_bucket_snapshot as take_bucket_snapshot,
     )
     from .upgrade import (
+        PositionAnswer as PositionAnswer,
         PositionTable as PositionTable,
         UpgradeRun as UpgradeRun,
+        forwarded_messages as forwarded_messages,
         upgrade_partitions as upgrade_partitions,
     )
     from .verdicts import Finding as Finding, Verdict as Verdict
@@ -624,7 +626,7 @@ else:
                 "restore_to_bucket",
                 "take_bucket_snapshot",
             ],
-            "upgrade": ["PositionTable", "UpgradeRun", "upgrade_partitions"],
+            "upgrade": ["PositionAnswer", "PositionTable", "UpgradeRun", "forwarded_messages", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing": [
                 "FetchAnswer",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .log import PositionLog as PositionLog
     from .offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
     from .reader import PositionLogReader as PositionLogReader
+    from .records import records_of as records_of
     from .settings import PositionLogSettings as PositionLogSettings
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -35,6 +36,7 @@ else:
             "log": ["PositionLog"],
             "offsets": ["offsets_before", "offsets_without_log"],
             "reader": ["PositionLogReader"],
+            "records": ["records_of"],
             "settings": ["PositionLogSettings"],
         },
     )

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from .forwarding import (
         FetchAnswer as FetchAnswer,
         Forwarded as Forwarded,
+        Placing as Placing,
         check_forwarded as check_forwarded,
         forwarded as forwarded,
         forwarded_by as forwarded_by,
+        forwarded_records as forwarded_records,
         joined_batches as joined_batches,
         produced_batches as produced_batches,
         visible_records as visible_records,
@@ -59,9 +61,11 @@ else:
             "forwarding": [
                 "FetchAnswer",
                 "Forwarded",
+                "Placing",
                 "check_forwarded",
                 "forwarded",
                 "forwarded_by",
+                "forwarded_records",
                 "joined_batches",
                 "produced_batches",
                 "visible_records",

@@ -7,7 +7,7 @@ is against it; only its producer, its sequence and its offset change. The record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -67,9 +67,26 @@ def forwarded_by(
     All records are encoded again, with the codec that they have. Raises as :func:`forwarded`.
     """
     buffer, headers, next_offset = _visible(answer)
+    runs = _runs(np.zeros(len(headers), dtype=np.bool_), headers)
+    decoded = ((found, _decoded(buffer, headers[first:last], answer.offset)) for first, last, _, found in runs)
+    return forwarded_records(decoded, placing, next_offset, count=count, batch_size_max=batch_size_max, codec=codec)
+
+
+def forwarded_records(
+    runs: Iterable[tuple[Codec, Records]],
+    placing: Placing,
+    next_offset: int,
+    *,
+    count: int,
+    batch_size_max: int,
+    codec: Codec | None = None,
+) -> Forwarded:
+    """Returns records, each run with its codec, as batches of ``count`` shares, to which ``placing`` assigns each.
+
+    ``codec`` is the only one that the target stores; None: any. Raises RecordTooLargeError as :func:`forwarded`.
+    """
     pieces: dict[int, list[v2.EncodedBatches]] = {}
-    for first, last, _, found in _runs(np.zeros(len(headers), dtype=np.bool_), headers):
-        records = _decoded(buffer, headers[first:last], answer.offset)
+    for found, records in runs:
         shares = placing(records)
         for share in np.unique(shares).tolist():
             used = found if codec is None else codec
