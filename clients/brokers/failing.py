@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection
+from typing import Any, Generic, TypeVar
 
-from ...storage import TopicPartition
 from ..errors import RetriableError
 from .leader import PATIENCE_S
 
+P = TypeVar("P", bound=tuple[Any, ...])  # a partition
 _LOG = logging.getLogger(__name__)
 
 
-class Failing:
+class Failing(Generic[P]):
     """Lets the other partitions go on while some fail, and ends only what waits for those alone."""
 
     def __init__(self, cluster: object) -> None:
         """``cluster``: its name, in errors."""
         self._cluster = cluster
-        self._since: dict[TopicPartition, float] = {}
-        self._logged: set[TopicPartition] = set()
+        self._since: dict[P, float] = {}
+        self._logged: set[P] = set()
 
-    def note(self, asked: Collection[TopicPartition], answered: Collection[TopicPartition]) -> bool:
+    def note(self, asked: Collection[P], answered: Collection[P]) -> bool:
         """Takes the outcome of one fetch. Returns whether some partition failed.
 
         A partition that has failed for a minute is logged once. Raises RetriableError if all of ``asked`` have.
@@ -40,7 +41,7 @@ class Failing:
                 _LOG.warning("%s: %s has no leader that answers; others go on", self._cluster, partition)
         return bool(failing)
 
-    def _note_back(self, partition: TopicPartition) -> None:
+    def _note_back(self, partition: P) -> None:
         self._since.pop(partition, None)
         if partition in self._logged:
             self._logged.discard(partition)

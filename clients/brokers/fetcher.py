@@ -33,7 +33,7 @@ class Fetcher:
     def __init__(self, connections: Connections, limits: FetchLimits) -> None:
         """``connections``: the caller closes them."""
         self._connections, self._limits = connections, limits
-        self._failing = Failing(connections.cluster)
+        self._failing: Failing[TopicPartition] = Failing(connections.cluster)
 
     def fetch(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, FetchAnswer | None]:
         """Returns the batches from each position on, by partition; partitions without new batches are left out.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from ...storage import LogConfig, TopicPartition, visible_records
 from ..brokers import EARLIEST, LATEST, Admin, Cluster, Connections, Fetcher, FetchLimits, TransactionalProducer
 from ..errors import RetriableError, TopicThereError
+from ..sources import SourcePartition
 from .progress import CONFIGS, decoded, encoded, progress_topic
 from .targets import Batches, Progress, Taking, TargetWriter
 
@@ -40,10 +41,10 @@ class ClusterWriter:
         self._connections = Connections(cluster)
         try:
             self._connections.check_there()  # an Admin that finds no broker leaves a thread of kafka-python behind
-            self._progress = TopicPartition(progress_topic(group), 0)
-            self.prepare(self._progress.topic, 1, CONFIGS, grow=False)
+            self._place = TopicPartition(progress_topic(group), 0)
+            self.prepare(self._place.topic, 1, CONFIGS, grow=False)
             self._producer = TransactionalProducer(self._connections, f"mirror-{group}", timeout_ms)
-            self.progress = self._read_progress()
+            self._done = self._read_progress()
         except BaseException:
             self._connections.close()
             raise
@@ -54,18 +55,21 @@ class ClusterWriter:
         The last transaction on it has ended, so readers of committed records see its end.
         """
         fetcher = Fetcher(self._connections, FetchLimits())
-        (offset,) = self._connections.offsets([self._progress], EARLIEST).values()
-        (end,) = self._connections.offsets([self._progress], LATEST).values()
-        found: dict[TopicPartition, int] = {}
+        (offset,) = self._connections.offsets([self._place], EARLIEST).values()
+        (end,) = self._connections.offsets([self._place], LATEST).values()
+        found: dict[SourcePartition, int] = {}
         deadline_s = time.monotonic() + _PATIENCE_S
         while offset < end:
-            answer = fetcher.fetch({self._progress: offset}).get(self._progress)
+            answer = fetcher.fetch({self._place: offset}).get(self._place)
             if answer is not None:
                 records, offset = visible_records(answer)
                 found |= decoded(records)
             elif time.monotonic() > deadline_s:
-                raise RetriableError(f"{self._progress} of {self._cluster} cannot be read from offset {offset}")
+                raise RetriableError(f"{self._place} of {self._cluster} cannot be read from offset {offset}")
         return found
+
+    def progress(self, partitions: Iterable[SourcePartition]) -> Progress:
+        return {each: self._done[each] for each in partitions if each in self._done}
 
     def prepare(self, topic: str, partitions: int, configs: Mapping[str, str], *, grow: bool) -> Taking:
         with Admin(self._cluster) as admin:
@@ -83,7 +87,7 @@ class ClusterWriter:
         return Taking(found.partitions, LogConfig.from_mapping(limits).batch_size_max)
 
     def write(self, batches: Batches, progress: Progress) -> None:
-        self._producer.write({**batches, self._progress: encoded(progress, int(time.time() * 1000))})
+        self._producer.write({**batches, self._place: encoded(progress, int(time.time() * 1000))})
 
     def close(self) -> None:
         self._connections.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from ...storage import (
     check_forwarded,
     target_compression,
 )
+from ..sources import SourcePartition
 from .progress import CONFIGS, decoded, encoded, progress_topic
 from .targets import Batches, Progress, Taking, TargetWriter
 
@@ -45,23 +46,26 @@ class DirectoryWriter:
         self._manager = LogManager.open(directory, create=True)
         try:
             self._manager.check_writable()
-            self._progress = TopicPartition(progress_topic(group), 0)
-            self._manager.ensure_topic(self._progress.topic, partitions=1, configs=CONFIGS)
+            self._place = TopicPartition(progress_topic(group), 0)
+            self._manager.ensure_topic(self._place.topic, partitions=1, configs=CONFIGS)
             self._coordinator = TransactionCoordinator.open(
                 self._manager, f"mirror-{group}", timeout_ms=timeout_ms, holder=f"the mirror of {group!r}"
             )
         except BaseException:
             self._manager.close()
             raise
-        self.progress = self._read_progress()
+        self._done = self._read_progress()
 
     def _read_progress(self) -> Progress:
-        found: dict[TopicPartition, int] = {}
-        with self._manager.open_reader(*self._progress) as reader:
+        found: dict[SourcePartition, int] = {}
+        with self._manager.open_reader(*self._place) as reader:
             end = reader.end_offset(Isolation.READ_COMMITTED)
             for records in reader.records(reader.log_start_offset, end, isolation=Isolation.READ_COMMITTED):
                 found |= decoded(records)
         return found
+
+    def progress(self, partitions: Iterable[SourcePartition]) -> Progress:
+        return {each: self._done[each] for each in partitions if each in self._done}
 
     def prepare(self, topic: str, partitions: int, configs: Mapping[str, str], *, grow: bool) -> Taking:
         found = self._manager.find_topic(topic)
@@ -79,7 +83,7 @@ class DirectoryWriter:
         now_ms = self._manager.clock.now_ms()
         for partition, some in batches.items():
             check_forwarded(some, now_ms=now_ms, config=self._manager.config(partition.topic))
-        written = {**batches, self._progress: encoded(progress, now_ms)}
+        written = {**batches, self._place: encoded(progress, now_ms)}
         transaction = self._coordinator.begin(written)
         with self._coordinator.syncing(transaction) as unsynced:
             writer = TransactionalWriter(self._manager, transaction, unsynced=unsynced)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
-from ...storage import InvalidConfigError, LogStoreError, TopicPartition, TransactionAbortedError
+from ...storage import InvalidConfigError, LogStoreError, TransactionAbortedError
 from ..errors import RetriableError
+from ..sources import SourcePartition
 from .session import Mirrored, Session, Work
 from .settings import SourceSettings, TargetSettings
 from .topics import TopicChoice
@@ -25,10 +26,12 @@ class Mirror:
         choice: TopicChoice,
         *,
         streams: int = 1,
+        queue_size: int | None = None,
         refresh_s: float | None = None,
         report: Callable[[str], None] = print,
     ) -> None:
-        """``streams``: threads that fetch from each source.
+        """``streams``: threads that fetch from each source. ``queue_size``: records of each source that may wait in
+        memory, while one fetch may exceed it; None: two fetches of each stream.
 
         ``refresh_s``: seconds between two searches for new topics; None: mirror up to the present ends of the topics,
         then stop. ``report`` is called with a sentence about each event that an operator should know. Raises
@@ -41,8 +44,10 @@ class Mirror:
             )
         if streams < 1:
             raise InvalidConfigError(f"--num.streams is {streams}; it must be at least 1")
+        if queue_size is not None and queue_size < 1:
+            raise InvalidConfigError(f"--queue.size is {queue_size}; it must be at least 1")
         self._stop = Event()
-        self._work = Work(target.targets, choice, streams, refresh_s, self._stop, report)
+        self._work = Work(target.targets, choice, streams, queue_size, refresh_s, self._stop, report)
         self._sources = sources
         self._mirrored = {each.group: Mirrored() for each in sources}
         self._errors: list[BaseException] = []
@@ -64,7 +69,7 @@ class Mirror:
         if self._errors:
             raise self._errors[0]
 
-    def reached(self) -> dict[tuple[str, TopicPartition], int]:
+    def reached(self) -> dict[tuple[str, SourcePartition], int]:
         """Returns the next offset of each source partition that :meth:`run` has mirrored, by group.id and partition."""
         return {(group, each): offset for group, done in self._mirrored.items() for each, offset in done.next.items()}
 

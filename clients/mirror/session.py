@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from queue import Empty, Queue
 from threading import Event
+from typing import Any
 from zlib import crc32
 
 from ...storage import EncodedBatches, TopicPartition, joined_batches
 from ..brokers import EARLIEST, LATEST, ListedTopic
 from ..errors import MirrorError, RetriableError
-from ..sources import Source
+from ..sources import AnySource, SourcePartition
+from .arrivals import Arrivals, Piece
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
-from .stream import QUEUED_MAX, Arrivals, Assigned, Piece, Stream, offset_to_go_on
+from .stream import Assigned, Stream, offset_to_go_on
 from .targets import Targets, TargetWriter
-from .topics import BY_KEY, TargetTopic, TopicChoice
+from .topics import BY_KEY, TargetTopic, TopicChoice, number_of
 
 TRANSACTION_BYTES = 16 << 20  # of batches; the last piece may exceed it
 _PAUSE_S = 0.1
@@ -29,6 +30,7 @@ class Work:
     targets: Targets
     choice: TopicChoice
     streams: int  # threads that fetch from each source
+    queue_size: int | None  # records of each source that may wait in memory; None: two fetches of each stream
     refresh_s: float | None  # the pause between two looks for new topics; None: stop at the ends found at first
     stop: Event
     report: Callable[[str], None]  # takes a sentence for people
@@ -38,7 +40,7 @@ class Work:
 class Mirrored:
     """What the sessions of one source have done so far."""
 
-    next: dict[TopicPartition, int] = field(default_factory=dict)  # offsets in the source
+    next: dict[SourcePartition, int] = field(default_factory=dict)  # offsets in the source
     kept: int = 0  # batches whose bytes stayed
     batches: int = 0
 
@@ -52,13 +54,13 @@ class Session:
 
     def __init__(self, settings: SourceSettings, work: Work, mirrored: Mirrored) -> None:
         self._settings, self._work, self._mirrored = settings, work, mirrored
-        self._arrivals: Arrivals = Queue(QUEUED_MAX * work.streams)
+        self._arrivals = Arrivals(work.streams, work.queue_size)
         self._streams: list[Stream] = []
-        self._topics: dict[str, int] = {}  # those that are mirrored, with the number of partitions known
+        self._known: set[SourcePartition] = set()  # those that are mirrored
         self._targets: dict[str, TargetTopic] = {}
-        self._waiting: set[TopicPartition] = set()  # to begin with, once they have a leader
-        self._gone: set[str] = set()  # those that were
-        self._goals: dict[TopicPartition, int] = {}
+        self._waiting: set[SourcePartition] = set()  # to begin with, once they have a leader
+        self._gone: set[SourcePartition] = set()  # those that were
+        self._goals: dict[SourcePartition, int] = {}
 
     def run(self) -> None:
         """Mirrors until the mirror stops or, without refreshes, everything is mirrored.
@@ -80,7 +82,7 @@ class Session:
                 stream.stop()
             writer.close()
 
-    def _run(self, source: Source, writer: TargetWriter) -> None:
+    def _run(self, source: AnySource[Any, Any], writer: TargetWriter) -> None:
         refresh_s = self._work.refresh_s
         looked_s: float | None = None
         while not self._work.stop.is_set():
@@ -95,75 +97,75 @@ class Session:
 
     # Topics
 
-    def _look_for_topics(self, source: Source, writer: TargetWriter) -> None:
-        listed = {each.name: each for each in source.topics() if self._work.choice.allows(each.name)}
-        self._check_none_is_back(listed)
-        for gone in self._topics.keys() - listed.keys():
+    def _look_for_topics(self, source: AnySource[Any, Any], writer: TargetWriter) -> None:
+        listed = {each: source.partitions(each) for each in source.topics() if self._work.choice.allows(each.name)}
+        there = {each for partitions in listed.values() for each in partitions}
+        self._check_none_is_back(there)
+        if gone := self._known - there:
             self._forget(gone)
-        for each in listed.values():
-            known = self._topics.get(each.name, 0)
-            if each.partitions > known:
-                self._targets[each.name] = self._prepared(source, writer, each)
-                self._waiting |= {TopicPartition(each.name, number) for number in range(known, each.partitions)}
-                self._topics[each.name] = each.partitions
+        for topic, partitions in listed.items():
+            if new := set(partitions) - self._known:
+                self._targets[topic.name] = self._prepared(source, writer, topic)
+                self._waiting |= new
+                self._known |= new
         if self._waiting:
             self._begin(source, writer, sorted(self._waiting))
 
-    def _forget(self, topic: str) -> None:
-        del self._topics[topic]
-        self._gone.add(topic)
-        self._waiting = {each for each in self._waiting if each.topic != topic}
+    def _forget(self, partitions: Collection[SourcePartition]) -> None:
+        self._known.difference_update(partitions)
+        self._gone.update(partitions)
+        self._waiting.difference_update(partitions)
         for stream in self._streams:
-            stream.revoke(topic)
+            stream.revoke(partitions)
 
-    def _check_none_is_back(self, listed: Collection[str]) -> None:
-        """Raises RetriableError, which starts another session, if a topic that had disappeared exists again.
+    def _check_none_is_back(self, there: Collection[SourcePartition]) -> None:
+        """Raises RetriableError, which starts another session, if a partition that had disappeared exists again.
 
         This session knows the progress only as it was at its start. A broker that has just started may list no topics
         for a moment.
         """
-        if back := sorted(self._gone.intersection(listed)):
-            raise RetriableError(f"topic {back[0]!r} of {self._settings.sources} had disappeared and exists again")
+        if back := sorted(self._gone.intersection(there)):
+            raise RetriableError(f"{back[0]} of {self._settings.sources} had disappeared and exists again")
 
     def _check_none_waits(self) -> None:
         if self._waiting:
             raise RetriableError(f"{min(self._waiting)} of {self._settings.sources} has no leader")
 
-    def _begin(self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]) -> None:
+    def _begin(self, source: AnySource[Any, Any], writer: TargetWriter, partitions: Sequence[SourcePartition]) -> None:
         """Assigns partitions to streams; those without a leader wait for the next look, and the others go on."""
         positions = self._positions(source, writer, partitions)
-        goals: Mapping[TopicPartition, int] = {}
+        goals: Mapping[SourcePartition, int] = {}
         if self._work.refresh_s is None:
             goals = source.offsets(positions, LATEST)
             positions = {each: position for each, position in positions.items() if each in goals}
             positions |= self._set_back(source, writer, positions, goals)
             self._goals |= {each: goal for each, goal in goals.items() if positions[each] < goal}
         for each, position in positions.items():
-            stream = self._streams[(crc32(each.topic.encode()) + each.partition) % len(self._streams)]
+            stream = self._streams[(crc32(each.topic.encode()) + number_of(each)) % len(self._streams)]
             stream.assign({each: Assigned(position, goals.get(each), self._targets[each.topic])})
         self._waiting -= positions.keys()
 
     def _positions(
-        self, source: Source, writer: TargetWriter, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, int]:
+        self, source: AnySource[Any, Any], writer: TargetWriter, partitions: Sequence[SourcePartition]
+    ) -> dict[SourcePartition, int]:
         """Returns the first offset to mirror of each partition; partitions without a leader are left out.
 
         Partitions that were never mirrored get progress at once, so that after a restart, ``latest`` still means the
         offset of today.
         """
-        known = {each: writer.progress[each] for each in partitions if each in writer.progress}
+        known = writer.progress(partitions)
         starts = self._starts(source, [each for each in partitions if each not in known])
         if starts:
             writer.write({}, starts)
-        return known | starts
+        return {**known, **starts}
 
     def _set_back(
         self,
-        source: Source,
+        source: AnySource[Any, Any],
         writer: TargetWriter,
-        positions: Mapping[TopicPartition, int],
-        goals: Mapping[TopicPartition, int],
-    ) -> dict[TopicPartition, int]:
+        positions: Mapping[SourcePartition, int],
+        goals: Mapping[SourcePartition, int],
+    ) -> dict[SourcePartition, int]:
         """Returns where to continue partitions whose progress is above the source's log end, because it is another log.
 
         Raises RetriableError if a log seems to end before its progress only for now.
@@ -186,14 +188,14 @@ class Session:
             self._mirrored.next |= chosen
         return chosen
 
-    def _prepared(self, source: Source, writer: TargetWriter, topic: ListedTopic) -> TargetTopic:
+    def _prepared(self, source: AnySource[Any, Any], writer: TargetWriter, topic: ListedTopic) -> TargetTopic:
         choice = self._work.choice
         by_key = choice.partitions == BY_KEY
         configs = {**source.configs(topic.name), **choice.configs}
         count = choice.partition_count or topic.partitions
         return TargetTopic(writer.prepare(topic.name, count, configs, grow=not by_key), by_key)
 
-    def _starts(self, source: Source, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _starts(self, source: AnySource[Any, Any], wanted: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         """Returns the first offset of partitions that were never mirrored.
 
         Raises MirrorError without auto.offset.reset.
@@ -213,9 +215,8 @@ class Session:
         pieces: list[Piece] = []
         size = 0
         while size < TRANSACTION_BYTES:
-            try:
-                arrived = self._arrivals.get(block=not pieces, timeout=_PAUSE_S)
-            except Empty:
+            arrived = self._arrivals.get(0 if pieces else _PAUSE_S)
+            if arrived is None:
                 break
             if isinstance(arrived, BaseException):
                 raise arrived

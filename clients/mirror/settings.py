@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from ...storage import InvalidConfigError, InvalidTopicError, check_topic_name, did_you_mean
 from ..brokers import Cluster
-from ..sources import Sources, number_of, required, sources_of
+from ..sources import AnySources, all_sources_of, number_of, required
 from .cluster_target import ClusterTargets
 from .directory_target import DirectoryTargets
 from .progress import progress_topic
@@ -16,6 +16,7 @@ from .targets import Targets
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
 _RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
+_OLD_NAMES = {"groupid": "group.id", "autooffset.reset": "auto.offset.reset"}  # in 0.7
 _TIMEOUT = "transaction.timeout.ms"
 TIMEOUT_MS = 60_000
 
@@ -26,12 +27,17 @@ class SourceSettings:
 
     group: str
     reset: str  # where to begin without progress, and when the source has deleted what is next
-    sources: Sources
+    sources: AnySources[Any, Any]
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> Self:
         """Parses a consumer's settings. Raises InvalidConfigError for one that is missing, wrong or unknown."""
         given = dict(settings)
+        for old, name in _OLD_NAMES.items():
+            if old in given and name in given:
+                raise InvalidConfigError(f"{name} is given twice, by its names in Kafka 0.7 and in 0.8")
+            if old in given:
+                given[name] = given.pop(old)
         group = required(given, "group.id", "a consumer.config")
         try:
             check_topic_name(progress_topic(group))
@@ -42,7 +48,7 @@ class SourceSettings:
         reset = given.pop("auto.offset.reset", EARLIEST)
         if reset not in _RESETS:
             raise InvalidConfigError(f"auto.offset.reset is {reset!r}; it must be {', '.join(_RESETS)}")
-        return cls(group, _RESETS[reset], sources_of(given))
+        return cls(group, _RESETS[reset], all_sources_of(given))
 
 
 @dataclass(frozen=True)

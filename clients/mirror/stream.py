@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from queue import Full, Queue
 from threading import Event, Lock, Thread
-from typing import NamedTuple
+from typing import Any
 
-from ...storage import FetchAnswer, Forwarded, TopicPartition
+from ...storage import FetchAnswer, Forwarded, PositionAnswer
 from ..brokers import EARLIEST, LATEST
 from ..errors import MirrorError, RetriableError
-from ..sources import Source
+from ..sources import AnySource, SourcePartition
+from .arrivals import Arrivals, Piece
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .topics import TargetTopic
 
-QUEUED_MAX = 2  # fetched pieces that wait in the memory of each stream
 _PAUSE_S = 0.1
-
-
-class Piece(NamedTuple):
-    """The result of a fetch for one partition."""
-
-    partition: TopicPartition  # of the source
-    forwarded: Forwarded
-
-
-Arrivals = Queue[Piece | BaseException]
 
 
 @dataclass
@@ -45,19 +34,19 @@ class Stream:
         """Starts the thread."""
         self._settings, self._arrivals, self._report = settings, arrivals, report
         self._lock, self._stopped = Lock(), Event()
-        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._assigned: dict[SourcePartition, Assigned] = {}
         self._thread = Thread(target=self._run, name=f"mirror of {settings.group}", daemon=True)
         self._thread.start()
 
-    def assign(self, partitions: Mapping[TopicPartition, Assigned]) -> None:
+    def assign(self, partitions: Mapping[SourcePartition, Assigned]) -> None:
         """Adds partitions."""
         with self._lock:
             self._assigned.update(partitions)
 
-    def revoke(self, topic: str) -> None:
-        """Removes the partitions of a topic that no longer exists."""
+    def revoke(self, partitions: Collection[SourcePartition]) -> None:
+        """Removes partitions that no longer exist."""
         with self._lock:
-            self._assigned = {each: state for each, state in self._assigned.items() if each.topic != topic}
+            self._assigned = {each: state for each, state in self._assigned.items() if each not in partitions}
 
     def stop(self) -> None:
         """Ends the thread after its current request."""
@@ -75,7 +64,7 @@ class Stream:
         except BaseException as error:  # the thread that writes raises it
             self._put(error)
 
-    def _fetch(self, source: Source) -> None:
+    def _fetch(self, source: AnySource[Any, Any]) -> None:
         with self._lock:
             waiting = {each: state for each, state in self._assigned.items() if not _is_done(state)}
         if not waiting:
@@ -85,7 +74,13 @@ class Stream:
         for partition, answer in answers.items():
             self._take(source, partition, answer, waiting[partition])
 
-    def _take(self, source: Source, partition: TopicPartition, answer: FetchAnswer | None, state: Assigned) -> None:
+    def _take(
+        self,
+        source: AnySource[Any, Any],
+        partition: SourcePartition,
+        answer: FetchAnswer | PositionAnswer | None,
+        state: Assigned,
+    ) -> None:
         if answer is None:
             state.offset = offset_to_go_on(self._settings, source, partition, state.offset, self._report)
             self._put(Piece(partition, Forwarded([], state.offset, 0)))  # its progress, for a restart and for the goal
@@ -99,16 +94,16 @@ class Stream:
         self._put(Piece(partition, forwarded))
 
     def _put(self, arrived: Piece | BaseException) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._arrivals.put(arrived, timeout=_PAUSE_S)
-            except Full:
-                continue
-            return
+        while not self._stopped.is_set() and not self._arrivals.put(arrived, _PAUSE_S):
+            pass
 
 
 def offset_to_go_on(
-    settings: SourceSettings, source: Source, partition: TopicPartition, offset: int, report: Callable[[str], None]
+    settings: SourceSettings,
+    source: AnySource[Any, Any],
+    partition: SourcePartition,
+    offset: int,
+    report: Callable[[str], None],
 ) -> int:
     """Returns where to continue if the source does not have an offset, and reports it.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from ...storage import Codec, EncodedBatches, TopicPartition
+from ..sources import SourcePartition
 
 Batches = Mapping[TopicPartition, EncodedBatches]
-Progress = Mapping[TopicPartition, int]  # the next offset in each partition of the source
+Progress = Mapping[SourcePartition, int]  # the next offset in each partition of the source
 
 
 class Taking(NamedTuple):
@@ -22,9 +23,11 @@ class Taking(NamedTuple):
 class TargetWriter(Protocol):
     """Writes the records of one source; for one thread at a time."""
 
-    @property
-    def progress(self) -> Progress:
-        """The progress of the source, as read when this writer was opened."""
+    def progress(self, partitions: Iterable[SourcePartition]) -> Progress:
+        """Returns the progress of partitions of the source, as read when this writer was opened.
+
+        Partitions that were never mirrored are left out.
+        """
 
     def prepare(self, topic: str, partitions: int, configs: Mapping[str, str], *, grow: bool) -> Taking:
         """Creates a topic if it is missing, with these partitions and settings; returns the topic that exists then.
@@ -33,7 +36,9 @@ class TargetWriter(Protocol):
         """
 
     def write(self, batches: Batches, progress: Progress) -> None:
-        """Writes records and the resulting progress in one transaction, which is committed on return.
+        """Writes records and the resulting progress; both are durable on return.
+
+        They are one transaction if the target has transactions. Otherwise the progress follows the records.
 
         After an error, close this writer and open another one, whose progress shows whether the transaction was
         committed.

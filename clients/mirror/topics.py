@@ -13,12 +13,14 @@ from ...storage import (
     FetchAnswer,
     Forwarded,
     InvalidConfigError,
+    PositionAnswer,
     Records,
-    TopicPartition,
     forwarded,
     forwarded_by,
+    forwarded_messages,
     partitions_of,
 )
+from ..sources import BrokerPartition, SourcePartition
 from ..topic_filters import TopicFilter
 from .progress import PREFIX
 from .targets import Taking
@@ -52,28 +54,36 @@ class TargetTopic(NamedTuple):
     taking: Taking
     by_key: bool
 
-    def placed(self, source: TopicPartition, answer: FetchAnswer) -> Forwarded:
+    def placed(self, source: SourcePartition, answer: FetchAnswer | PositionAnswer) -> Forwarded:
         """Returns the batches for each partition of the target, and the source's next offset.
 
-        Raises errors like :func:`forwarded`.
+        A record of a partition that the target does not have goes to the one whose number is the remainder of a
+        division by the number of partitions. Raises errors like :func:`forwarded`, and with Kafka 0.7 like
+        :func:`forwarded_messages`.
         """
         count, size_max, codec = self.taking
-        if not self.by_key:
-            return forwarded(answer, batch_size_max=size_max, codec=codec, share=source.partition)
-        return forwarded_by(
-            lambda records: self._by_key(source, records),
-            answer,
-            count=count,
-            batch_size_max=size_max,
-            codec=codec,
-        )
+        kept = source.partition % count
+        if isinstance(answer, FetchAnswer) and not self.by_key:
+            return forwarded(answer, batch_size_max=size_max, codec=codec, share=kept)
 
-    def _by_key(self, source: TopicPartition, records: Records) -> npt.NDArray[np.int32]:
+        def placing(records: Records) -> npt.NDArray[np.int32]:
+            return self._by_key(source, records) if self.by_key else np.full(len(records), kept, dtype=np.int32)
+
+        if isinstance(answer, FetchAnswer):
+            return forwarded_by(placing, answer, count=count, batch_size_max=size_max, codec=codec)
+        return forwarded_messages(placing, answer, count=count, batch_size_max=size_max, codec=codec)
+
+    def _by_key(self, source: SourcePartition, records: Records) -> npt.NDArray[np.int32]:
         """Returns the target partition of each record.
 
         Records without a key stay in one partition, to keep their order.
         """
         assert records.keys is not None
         chosen = partitions_of(records.keys, self.taking.partitions)
-        chosen[chosen < 0] = source.partition % self.taking.partitions
+        chosen[chosen < 0] = number_of(source) % self.taking.partitions
         return chosen
+
+
+def number_of(source: SourcePartition) -> int:
+    """Returns a number that spreads partitions, those of the brokers of Kafka 0.7 too."""
+    return source.partition + (source.broker if isinstance(source, BrokerPartition) else 0)

@@ -1,7 +1,8 @@
-"""Sources for mirrors and loads: the partitions of a cluster of any Kafka generation, in whole batches.
+"""What mirrors and loads read: the partitions of a cluster of any generation, or of a log directory, in whole batches.
 
-:func:`sources_of` returns a :class:`Sources` for a consumer's settings, which opens a :class:`Source` by today's
-protocol or by that of Kafka 0.8.
+:func:`sources_of` takes the settings of a consumer and returns what opens a :class:`Source`: by today's protocol, or by
+that of Kafka 0.8. :func:`all_sources_of` also knows brokers of Kafka 0.7, whose partitions are
+:class:`BrokerPartition`, and directories.
 """
 
 from __future__ import annotations
@@ -11,10 +12,25 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .port import Source as Source, Sources as Sources
-    from .settings import number_of as number_of, required as required, sources_of as sources_of
+    from .port import (
+        AnySource as AnySource,
+        AnySources as AnySources,
+        BrokerPartition as BrokerPartition,
+        Source as Source,
+        SourcePartition as SourcePartition,
+        Sources as Sources,
+    )
+    from .settings import (
+        all_sources_of as all_sources_of,
+        number_of as number_of,
+        required as required,
+        sources_of as sources_of,
+    )
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
-        submod_attrs={"port": ["Source", "Sources"], "settings": ["number_of", "required", "sources_of"]},
+        submod_attrs={
+            "port": ["AnySource", "AnySources", "BrokerPartition", "Source", "SourcePartition", "Sources"],
+            "settings": ["all_sources_of", "number_of", "required", "sources_of"],
+        },
     )

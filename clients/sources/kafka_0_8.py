@@ -17,6 +17,7 @@ from ..brokers import EARLIEST, Failing, ListedTopic
 from ..errors import BrokerError, BrokerUnreachableError, MalformedAnswerError, MirrorError
 from ..wire import Address, Broker, Fetched, FetchFrom, addresses, error_of, fetch, offsets_before
 from .leaders_0_8 import PAUSE_S, Leaders
+from .port import numbered
 
 _FETCH_BYTES = 1 << 20
 _FETCH_BYTES_MAX = 1 << 30  # a larger message cannot be
@@ -51,7 +52,7 @@ class ZooKeeperSource:
         """``registered``: returns where the brokers are, by id."""
         self._settings = settings
         self._leaders = Leaders(registered, str(settings))
-        self._failing = Failing(settings)
+        self._failing: Failing[TopicPartition] = Failing(settings)
         self._sizes: dict[TopicPartition, int] = {}  # of the next fetch, where it is not that of the settings
         self._unseen: dict[TopicPartition, tuple[int, int]] = {}  # offset and high watermark with nothing between
 
@@ -61,6 +62,9 @@ class ZooKeeperSource:
         for partition in found.partitions:
             counts[partition.topic] = counts.get(partition.topic, 0) + 1
         return sorted(ListedTopic(topic, count) for topic, count in counts.items() if topic not in found.errors)
+
+    def partitions(self, topic: ListedTopic) -> list[TopicPartition]:
+        return numbered(topic)
 
     def configs(self, topic: str) -> Mapping[str, str]:
         """Returns no settings, because brokers of this time do not report them."""

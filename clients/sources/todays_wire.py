@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...storage import FetchAnswer, TopicPartition
 from ..brokers import Admin, Cluster, Connections, Fetcher, FetchLimits, ListedTopic
-from .port import Source
+from .port import Source, numbered
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class ClusterSource:
 
     def topics(self) -> list[ListedTopic]:
         return self._connections.topics()
+
+    def partitions(self, topic: ListedTopic) -> list[TopicPartition]:
+        return numbered(topic)
 
     def configs(self, topic: str) -> Mapping[str, str]:
         with Admin(self._cluster) as admin:

@@ -30,7 +30,8 @@ def add_between_clusters(commands: Any) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="a source: a file with bootstrap.servers, group.id and other settings, one per line; may be repeated",
+        help="a source: a file with group.id, bootstrap.servers or what stands in its place for older clusters and "
+        "directories, and other settings, one per line; may be repeated",
     )
     add(
         "--producer.config",
@@ -42,6 +43,13 @@ def add_between_clusters(commands: Any) -> None:
     add("--whitelist", metavar="REGEX", help="the topics to copy, by whole names; a comma stands for |")
     add("--blacklist", metavar="REGEX", help="copy all topics but these")
     add("--num.streams", dest="streams", type=int, default=1, metavar="N", help="threads per source (default: 1)")
+    add(
+        "--queue.size",
+        dest="queue_size",
+        type=int,
+        metavar="N",
+        help="records of each source that may wait in memory (default: two fetches of each thread)",
+    )
     add(
         "--partitions",
         default="kept",
@@ -66,13 +74,21 @@ def run_between_clusters(options: argparse.Namespace) -> None:
             mirror.run()
         finally:
             for (group, partition), offset in sorted(mirror.reached().items()):
-                print(f"{group} {partition.topic}-{partition.partition}: up to offset {offset}", flush=True)
+                print(f"{group} {partition}: up to offset {offset}", flush=True)
 
 
 def _mirror(options: argparse.Namespace) -> Mirror:
     sources = [SourceSettings.parse(properties("--consumer.config", file)) for file in options.consumer_configs]
     target = TargetSettings.parse(properties("--producer.config", options.producer_config))
-    return Mirror(sources, target, _choice(options), streams=options.streams, refresh_s=options.follow, report=_report)
+    return Mirror(
+        sources,
+        target,
+        _choice(options),
+        streams=options.streams,
+        queue_size=options.queue_size,
+        refresh_s=options.follow,
+        report=_report,
+    )
 
 
 def _choice(options: argparse.Namespace) -> TopicChoice:

@@ -16,7 +16,7 @@ from pyspark_commitlog.clients.errors import RetriableError
 from pyspark_commitlog.clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
 from pyspark_commitlog.clients.mirror.targets import Batches, Progress, Taking, Targets, TargetWriter
 from pyspark_commitlog.clients.topic_filters import Whitelist
-from pyspark_commitlog.storage import BatchFields, Codec, Isolation, LogManager, Records
+from pyspark_commitlog.storage import BatchFields, Codec, Isolation, LogManager, NotALogDirError, Records
 from pyspark_commitlog.storage.format import scan
 from pyspark_commitlog.storage.format.v2 import LAYOUT
 from tests.support.gateway import serving
@@ -92,10 +92,11 @@ def _pairs(manager: LogManager, topic: str, number: int) -> list[Pair]:
 
 
 def topics(directory: Path) -> list[str]:
-    if not directory.exists():
+    try:
+        with LogManager.open(str(directory)) as manager:
+            return sorted(name for name in manager.topics() if not name.startswith("__"))
+    except NotALogDirError:  # it is missing, or still empty
         return []
-    with LogManager.open(str(directory)) as manager:
-        return sorted(name for name in manager.topics() if not name.startswith("__"))
 
 
 def encoded_records(directory: Path, topic: str, partition: int = 0) -> list[bytes]:
@@ -111,7 +112,7 @@ def encoded_records(directory: Path, topic: str, partition: int = 0) -> list[byt
 
 def mirrored(sources: Sequence[SourceSettings], target: TargetSettings, names: str = ".*", **more: object) -> Mirror:
     """Runs a mirror up to the ends of the topics; ``more``: fields of TopicChoice, and arguments of Mirror."""
-    of_mirror = {name: more.pop(name) for name in ("streams", "report") if name in more}
+    of_mirror = {name: more.pop(name) for name in ("streams", "queue_size", "report") if name in more}
     mirror = Mirror(sources, target, TopicChoice(Whitelist(names), **more), **of_mirror)  # type: ignore[arg-type]
     mirror.run()
     return mirror

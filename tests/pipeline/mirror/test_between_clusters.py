@@ -59,6 +59,7 @@ def test_a_signal_stops_a_lasting_mirror(tmp_path: Path) -> None:
         (["--whitelist", "a", "--blacklist", "b"], {}, "exactly one of --whitelist and --blacklist"),
         (["--whitelist", "a("], {}, "'a\\('.* is an invalid regular expression"),
         (["--whitelist", "a", "--num.streams", "0"], {}, r"--num\.streams is 0"),
+        (["--whitelist", "a", "--queue.size", "0"], {}, r"--queue\.size is 0"),
         (["--whitelist", "a", "--partitions", "some"], {}, "--partitions is 'some'; it must be kept or by-key"),
         (["--whitelist", "a", "--partition-count", "3"], {}, "--partition-count is only for --partitions by-key"),
         (["--whitelist", "a"], {"group.id": ""}, r"a consumer\.config needs group\.id"),
