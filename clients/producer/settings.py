@@ -104,8 +104,8 @@ class ProducerConfig:
     required_acks: int | None = _key("request.required.acks", INT, None, Between(-1),
         "The replicas that must have the messages before a broker answers; 0: no answer; -1: all that are in sync. "
         "Default: -1 with bootstrap.servers, else 0.")
-    metadata_refresh_ms: int = _key("topic.metadata.refresh.interval.ms", INT, 600_000, Between(1),
-        "After what time a cluster or a log directory is asked for its partitions again.")
+    metadata_refresh_ms: int = _key("topic.metadata.refresh.interval.ms", INT, 600_000, Between(-1),
+        "The time in ms after which partitions are looked for again; negative: only after an error.")
     client_id: str = _key("client.id", STRING, "", ANYTHING,
         "The name of the producer in the brokers' logs and figures.")
     zk_read_num_retries: int = _key("zk.read.num.retries", INT, 3, Between(0),

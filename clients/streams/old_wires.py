@@ -87,7 +87,7 @@ class OldWireConnector:
         for queue in self._queues.values():
             queue.drop()
         if self._config.auto_commit:
-            self._commit_if_possible()
+            self._commit_if_possible(self._config.commit_retries_max if self._closing.is_set() else 0)
         self._progress.clear()
         self._tasks = {}
 
@@ -118,15 +118,15 @@ class OldWireConnector:
         with self._committing:
             offsets = self._progress.uncommitted()
             if offsets:
-                self._progress.note_committed(self._store.commit(offsets, retries))
+                self._store.commit(offsets, retries, self._progress.note_committed)
 
     def _commit_at_intervals(self) -> None:
         while not self._closing.wait((self._config.auto_commit_interval_ms or 0) / 1000):
             self._commit_if_possible()
 
-    def _commit_if_possible(self) -> None:
+    def _commit_if_possible(self, retries: int = 0) -> None:
         try:
-            self._commit(0)
+            self._commit(retries)
         except LogStoreError as error:
             logger.warning("offsets could not be committed: %s", error)
 
@@ -134,7 +134,7 @@ class OldWireConnector:
         tasks = self._tasks
         for partition in offsets:
             if partition not in tasks:
-                raise ClientError(f"this consumer does not read {partition} now")
+                raise ClientError(f"{partition} is not read by this consumer now")
         for partition, offset in offsets.items():
             progress, queue = tasks[partition]
             with queue.lock:  # a fetcher that has asked from elsewhere puts nothing any more

@@ -12,7 +12,10 @@ Read = Callable[[str], list[BrokerPartition]]
 
 
 class KnownPartitions:
-    """Reads a topic's partitions once, and again after ``refresh_ms`` or :meth:`forget`. For any thread."""
+    """Reads a topic's partitions once, and again after ``refresh_ms`` or :meth:`forget`. For any thread.
+
+    A negative ``refresh_ms``: only after :meth:`forget`.
+    """
 
     def __init__(self, clock: Clock, refresh_ms: int, read: Read) -> None:
         """``read`` returns the partitions of a topic; it is called by one thread at a time."""
@@ -25,7 +28,7 @@ class KnownPartitions:
         with self._lock:
             now_ms = self._clock.now_ms()
             read_ms, found = self._topics.get(topic, (now_ms, []))
-            if not found or now_ms - read_ms >= self._refresh_ms:
+            if not found or 0 <= self._refresh_ms <= now_ms - read_ms:
                 found = self._read(topic)
                 self._topics[topic] = now_ms, found
             return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pyspark_commitlog.clients.producer.targets.log_directory import LogDirectoryTarget
 from pyspark_commitlog.storage import LogManager, add_partitions
 from tests.support.clock import ManualClock
@@ -19,4 +21,18 @@ def test_partitions_that_another_process_adds_are_found_after_a_time(tmp_path: P
     assert target.partitions("t") == [(0, 0)]
     clock.advance(1)
     assert target.partitions("t") == [(0, 0), (0, 1), (0, 2)]
+    target.close()
+
+
+@pytest.mark.parametrize(("refresh_ms", "found"), [(-1, [(0, 0)]), (0, [(0, 0), (0, 1)])])
+def test_with_a_time_below_0_partitions_are_never_looked_for_again_and_with_0_each_time(
+    tmp_path: Path, refresh_ms: int, found: list[tuple[int, int]]
+) -> None:
+    clock = ManualClock()
+    target = LogDirectoryTarget(str(tmp_path), clock, refresh_ms=refresh_ms)
+    assert target.partitions("t") == [(0, 0)]
+    with LogManager.open(str(tmp_path)) as manager:
+        add_partitions(manager, "t", 2)
+    clock.advance(10**9)
+    assert target.partitions("t") == found
     target.close()
