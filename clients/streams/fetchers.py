@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -188,8 +188,18 @@ class _Fetcher:
             return
         found = self.consumer.multifetch([request for _, request in asked])
         brought = [self._deliver(*each, content) for each, content in zip(asked, found, strict=True)]
-        if not any(brought) and self._run.brokers.wire is Wire.KAFKA_0_7:
-            self._run.stopping.wait(self._run.config.fetcher_backoff_ms / 1000)
+        if not any(brought):
+            self._run.stopping.wait(self._pause_ms(found) / 1000)
+
+    def _pause_ms(self, found: Sequence[MessageSet[Any]]) -> int:
+        """How long to wait after a fetch that brought nothing: later brokers have waited, unless there is something.
+
+        They send nothing of what only today's clients see, such as markers of transactions.
+        """
+        config = self._run.config
+        if self._run.brokers.wire is Wire.KAFKA_0_7:
+            return config.fetcher_backoff_ms
+        return config.fetch_wait_max_ms if any(each.error is None and each.is_too_small for each in found) else 0
 
     def _deliver(self, task: FetchTask, asked: FetchRequest, found: MessageSet[Any]) -> bool:
         """Adds an answer to its queue; returns whether it had any messages."""

@@ -19,6 +19,7 @@ from ..wire import Address, Broker, Connection, Terms, calls, first_answer
 from ..zookeeper_groups import Partition
 
 Offsets = dict[Partition, int]
+Done = Callable[[Offsets], None]
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,11 @@ class OffsetStore(Protocol):
         """Returns committed offsets, with None for a partition without one; None if they cannot be read yet."""
         ...
 
-    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
-        """Commits offsets, and returns those committed. Raises RegistryError, and ClientError after the last try."""
+    def commit(self, offsets: Mapping[Partition, int], retries: int, done: Done) -> None:
+        """Commits offsets, and calls ``done`` with those committed, also if others are not.
+
+        Raises RegistryError, and ClientError after the last try.
+        """
         ...
 
     def close(self) -> None:
@@ -50,17 +54,25 @@ class ZooKeeperOffsets:
     def fetch(self, partitions: Collection[Partition]) -> dict[Partition, int | None] | None:
         found: dict[Partition, int | None] = {}
         for each in partitions:
-            node = self._registry.find(kafka_nodes.offset_path(self._group, *each))
-            found[each] = int(node.data) if node is not None and node.data else None
+            path = kafka_nodes.offset_path(self._group, *each)
+            node = self._registry.find(path)
+            found[each] = _offset(path, node.data) if node is not None and node.data else None
         return found
 
-    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+    def commit(self, offsets: Mapping[Partition, int], retries: int, done: Done) -> None:
         for each, offset in offsets.items():
             put(self._registry, kafka_nodes.offset_path(self._group, *each), str(offset).encode())
-        return dict(offsets)
+            done({each: offset})
 
     def close(self) -> None:
         return
+
+
+def _offset(path: str, data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise ClientError(f"{path} has {data[:50]!r}, which is no offset") from None
 
 
 class KafkaOffsets:
@@ -88,32 +100,33 @@ class KafkaOffsets:
                     return None
         return {}
 
-    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
+    def commit(self, offsets: Mapping[Partition, int], retries: int, done: Done) -> None:
         left = {TopicPartition(each.topic, each.partition): each for each in offsets}
-        done: Offsets = {}
+        try:
+            self._commit(left, offsets, retries)
+        finally:
+            done({each: offset for each, offset in offsets.items() if each not in left.values()})
+
+    def _commit(self, left: dict[TopicPartition, Partition], offsets: Mapping[Partition, int], retries: int) -> None:
+        """Removes from ``left`` what is committed. Raises the error of the last try."""
         for tries_left in range(retries, -1, -1):
             try:
-                refused = self._try(left, offsets, done)
-                if refused is None:
-                    break
-                raise refused
+                if (refused := self._try(left, offsets)) is not None:
+                    raise refused
+                return
             except LogStoreError as error:
                 self._lose(error)
                 if not tries_left or self._closing.wait(self._backoff_s):
                     raise
-        return done
 
-    def _try(
-        self, left: dict[TopicPartition, Partition], offsets: Mapping[Partition, int], done: Offsets
-    ) -> LogStoreError | None:
+    def _try(self, left: dict[TopicPartition, Partition], offsets: Mapping[Partition, int]) -> LogStoreError | None:
         """Commits the offsets that are left to commit. Returns the errors of those that were refused."""
         asked = {place: offsets[each] for place, each in left.items()}
         refused = None
         for place, code in (calls.commit(self._connected(), self._group, asked) if asked else {}).items():
             error = calls.error_of(code, f"the commit of group {self._group} for {place}")
             if error is None:
-                each = left.pop(place)
-                done[each] = offsets[each]
+                del left[place]
             refused = error or refused
         return refused
 
@@ -157,8 +170,8 @@ class DualOffsets:
             return None
         return {each: _larger(in_log.get(each), in_tree.get(each)) for each in partitions}
 
-    def commit(self, offsets: Mapping[Partition, int], retries: int) -> Offsets:
-        return self._zookeeper.commit(self._kafka.commit(offsets, retries), retries)
+    def commit(self, offsets: Mapping[Partition, int], retries: int, done: Done) -> None:
+        self._kafka.commit(offsets, retries, lambda some: self._zookeeper.commit(some, retries, done))
 
     def close(self) -> None:
         self._kafka.close()

@@ -320,10 +320,10 @@ class StreamSource:
                 refused = _error(f"the commit of group {self._config.group_id} for {_partition(each)}", each.error)
         return refused
 
-    def commit_if_possible(self) -> None:
+    def commit_if_possible(self, retries: int = 0) -> None:
         """Commits the messages yielded so far; logs errors."""
         try:
-            self.commit(0)
+            self.commit(retries)
         except LogStoreError as error:
             logger.warning("offsets are not committed: %s", error)
 
@@ -343,7 +343,7 @@ class StreamSource:
         self._queue.close()
         with self._polling:
             if self._config.auto_commit:
-                self.commit_if_possible()
+                self.commit_if_possible(self._config.commit_retries_max)
             self._consumer.close()
 
 

@@ -13,6 +13,8 @@ import pytest
 from pyspark_commitlog.clients.consumer import SimpleConsumer
 from pyspark_commitlog.clients.errors import ClientError, ConsumerTimeoutError
 from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
+from pyspark_commitlog.clients.wire import Broker, calls
+from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import CorruptRecordError, InvalidConfigError, OffsetOutOfRangeError, TopicPartition
 from tests.support.streams import Collected, OldCluster, old_cluster
 from tests.support.waiting import soon
@@ -308,6 +310,22 @@ def read(cluster: OldCluster, count: int, **settings: object) -> list[bytes]:
     with cluster.connect(**settings) as connector:
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         return values(stream, count)
+
+
+def test_a_commit_at_the_shutdown_is_repeated(of_0_8: OldCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_0_8.create("t")
+    of_0_8.produce("t", numbers(0, 5))
+    commit, refused = calls.commit, [ErrorCode.not_coordinator] * 2
+
+    def commit_later(broker: Broker, group: str, offsets: Any) -> Any:
+        return dict.fromkeys(offsets, refused.pop()) if refused else commit(broker, group, offsets)
+
+    connector = of_0_8.connect(offsets_storage="kafka", offsets_commit_max_retries=2)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    last = list(islice(stream, 3))[-1]
+    monkeypatch.setattr(calls, "commit", commit_later)
+    connector.shutdown()
+    assert of_0_8.committed("t") == last.next_offset
 
 
 def test_a_group_moves_from_zookeeper_to_the_log_and_back(of_0_8: OldCluster) -> None:
