@@ -18,7 +18,15 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 from pyspark.taskcontext import TaskContext
 
-from ...storage import SINK_PREFIX, InvalidConfigError, ProgressMismatchError, is_store_url, local_path
+from ...storage import (
+    SINK_PREFIX,
+    InvalidConfigError,
+    ObjectStoreError,
+    ProgressMismatchError,
+    is_store_url,
+    local_path,
+    open_store,
+)
 from ..rows import WriteColumns
 from .answers import Answer
 from .dataframe import WriteOptions
@@ -55,6 +63,8 @@ class StreamWrite(DataSourceStreamArrowWriter):
     def _check_new(self) -> None:
         """Raises ProgressMismatchError if the checkpoint knows of batches that the log had which is to be created."""
         checkpoint, directory = _checkpoint_at(self._checkpoint), self._targets.directory
+        if is_store_url(self._checkpoint):
+            _check_not_begun(self._checkpoint, directory)
         run = Run(self._app_id or checkpoint.query_id(), checkpoint.query_id(), "")
         target = Target(run.app_id, directory, dict.fromkeys(self._targets.names))
         Progress(run, checkpoint.newest_batch(), {}).check_remembered(checkpoint.remembered(target), directory)
@@ -172,6 +182,22 @@ def _checkpoint_at(location: str) -> Checkpoint:
         if location.startswith(("/", "file:")):
             return LocalCheckpoint(local_path(location))
     return Checkpoint()
+
+
+def _check_not_begun(checkpoint: str, directory: str) -> None:
+    """Raises ProgressMismatchError if a checkpoint on an object store has a batch that was committed to some log.
+
+    It has no notes, which would say to which one. Says nothing if the log's credentials do not open it.
+    """
+    with suppress(InvalidConfigError, ObjectStoreError):
+        committed = [each.key for each in open_store(checkpoint).list("commits")]
+        numbers = [int(name) for key in committed if (name := key.rpartition("/")[2]).isdecimal()]
+        if numbers:
+            raise ProgressMismatchError(
+                f"{checkpoint}: the query has committed batches up to {max(numbers)}, but there is no log at "
+                f"{directory}: it was deleted, or was another one. Restore it, or use a new checkpoint. To go on with "
+                "an empty log, make it first: commitlog topics --create"
+            )
 
 
 def refuse_stream() -> InvalidConfigError:

@@ -14,7 +14,7 @@ from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import LocalCheckp
 from pyspark_commitlog.pipeline.write.exactly_once.progress import Run
 from pyspark_commitlog.pipeline.write.publication import bucket
 from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange
-from pyspark_commitlog.storage.errors import ProgressMismatchError
+from pyspark_commitlog.storage.errors import ProgressMismatchError, StoreAccessError
 from tests.pipeline.inline_bucket import URL, BucketDriver, reader
 from tests.pipeline.inline_spark import TOPIC
 from tests.support.stores.memory_store import MemoryStore
@@ -58,6 +58,29 @@ def test_no_log_is_made_in_the_place_of_one_that_had_batches(tmp_path: Path, nam
     with BucketDriver(store).running(), pytest.raises(ProgressMismatchError, match=r"batch 0 of .* has no batch of it"):
         stream.StreamWrite(SCHEMA, options)
     assert store.objects == {}
+
+
+def test_no_log_is_made_for_a_checkpoint_on_a_store_that_has_committed_batches() -> None:
+    store, checkpoints = MemoryStore(), MemoryStore()
+    options = {"path": URL, "topic": TOPIC, "checkpointLocation": "s3a://bucket/checkpoints/q"}
+    checkpoints.put("commits/9", b"v1")
+    checkpoints.put("commits/.10.tmp", b"v1")
+    with BucketDriver(store).running(), mock.patch.object(stream, "open_store", return_value=checkpoints):
+        with pytest.raises(ProgressMismatchError, match=f"committed batches up to 9, but there is no log at {URL}"):
+            stream.StreamWrite(SCHEMA, options)
+        assert store.objects == {}
+        checkpoints.delete(["commits/9"])
+        stream.StreamWrite(SCHEMA, options)
+    assert set(reader(store).state.topic_ids) == {TOPIC}
+
+
+def test_a_checkpoint_on_a_store_that_refuses_access_says_nothing() -> None:
+    store = MemoryStore()
+    options = {"path": URL, "topic": TOPIC, "checkpointLocation": "s3a://others/checkpoints/q"}
+    refusing = mock.Mock(list=mock.Mock(side_effect=StoreAccessError("no")))
+    with BucketDriver(store).running(), mock.patch.object(stream, "open_store", return_value=refusing):
+        stream.StreamWrite(SCHEMA, options)
+    assert set(reader(store).state.topic_ids) == {TOPIC}
 
 
 @pytest.mark.parametrize(("url", "app_id"), [("s3://bucket/elsewhere", "app"), (URL, "another")])
