@@ -11,14 +11,14 @@ logger = logging.getLogger(__name__)
 
 
 class Calls:
-    """Calls what it is given, in order, in its thread. For any thread."""
+    """Calls functions in order, in its own thread. For any thread."""
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def put(self, call: Callable[[], None]) -> None:
-        """Has ``call`` called; what it raises is logged."""
+        """Queues ``call``; its errors are logged."""
         self._queue.put(call)
 
     def start(self) -> None:
@@ -26,7 +26,7 @@ class Calls:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after what was given, and waits for it, unless it is this one."""
+        """Ends the thread after the queued calls, and waits for that, unless called in this thread."""
         self._queue.put(None)
         if self._thread.ident is not None and self._thread is not current_thread():
             self._thread.join()
@@ -36,4 +36,4 @@ class Calls:
             try:
                 call()
             except Exception:
-                logger.exception("a watch of the registry failed")
+                logger.exception("a watch or listener of the registry raised an error")

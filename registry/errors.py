@@ -10,19 +10,19 @@ class RegistryError(LogStoreError):
 
 
 class InvalidPathError(RegistryError):
-    """A path that no node can have."""
+    """The path is not valid for a node."""
 
 
 class NodeExistsError(RegistryError):
-    """There is a node of this path."""
+    """A node with this path exists already."""
 
 
 class NoNodeError(RegistryError):
-    """There is no node of this path."""
+    """There is no node with this path."""
 
 
 class NotEmptyError(RegistryError):
-    """A node has children, so it is not deleted."""
+    """A node has children, so it cannot be deleted."""
 
 
 class BadVersionError(RegistryError):
@@ -30,8 +30,8 @@ class BadVersionError(RegistryError):
 
 
 class ConnectionLossError(RegistryError):
-    """The registry did not answer. Whether it did what was asked is unknown: read it back."""
+    """The registry did not answer. It is unknown whether it carried out the operation: read the node to find out."""
 
 
 class SessionExpiredError(RegistryError):
-    """The session has ended, and its ephemeral nodes are gone: register again."""
+    """The session has ended, and its ephemeral nodes are deleted: register again."""

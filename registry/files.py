@@ -1,9 +1,10 @@
 """FileRegistry: a registry in files beside the log, for nodes that share its directory.
 
-``.commitlog.registry`` has the nodes (:mod:`.journal`), and who writes it holds a lock on ``.commitlog.registry.lock``.
-A session holds a lock on ``.commitlog.session-<name>`` for as long as it lives. The kernel frees the lock when the
-process ends, however it ends. A node that finds it free deletes what the session owned. A stopped process (SIGSTOP)
-keeps its lock, so it keeps its nodes, and others report it. A session never expires while its process lives.
+``.commitlog.registry`` has the nodes (:mod:`.journal`); a process writes it only while it holds a lock on
+``.commitlog.registry.lock``. A session holds a lock on ``.commitlog.session-<name>`` as long as it exists. The kernel
+releases the lock when the process ends for any reason; another session that finds it free deletes the nodes of the
+ended session. A paused process (SIGSTOP) keeps its lock and its nodes, and others log a warning about it. A session
+never expires while its process lives.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Watched(NamedTuple):
     watch: Watch
 
     def change(self, tree: Tree) -> Change | None:
-        """Returns what has happened since; None: nothing."""
+        """Returns the change since the watch was set; None: nothing has changed."""
         mark = tree.children_mark(self.path) if self.of_children else tree.mark(self.path)
         if mark == self.mark:
             return None
@@ -76,7 +77,7 @@ class _Sign(NamedTuple):
 class FileRegistry:
     """A session of the registry of a log directory; implements :class:`.port.Registry`.
 
-    With watches it looks at the file, and at the locks of other sessions, every ``look_s`` seconds. Raises StorageError
+    If it has watches, it checks the file and the locks of other sessions every ``look_s`` seconds. Raises StorageError
     if the disk fails, and CorruptionError for damage.
     """
 
@@ -88,7 +89,7 @@ class FileRegistry:
         timeout_ms: int = TIMEOUT_MS,
         look_s: float = LOOK_S,
     ) -> None:
-        """``directory``: of the log. ``timeout_ms``: how long an operation may wait for other processes."""
+        """``directory``: the log directory. ``timeout_ms``: how long an operation may wait for other processes."""
         self._filesystem: FileSystem = filesystem or LocalFileSystem()
         self._directory, self._timeout_ms, self._look_s = directory, timeout_ms, look_s
         self._session = uuid4().hex[:16]
@@ -200,7 +201,7 @@ class FileRegistry:
 
     @contextmanager
     def _writing(self) -> Iterator[Tree]:
-        """Keeps all others from writing."""
+        """Holds the lock for writing, so no other session writes."""
         with self._guard:
             self._check_open()
             lock = self._write_lock()
@@ -216,7 +217,7 @@ class FileRegistry:
             raise SessionExpiredError(f"{self._path(FILE)}: this session was closed")
 
     def _write_lock(self) -> Lock:
-        """Waits until no other session writes. Raises ConnectionLossError, with nothing changed, if that takes long."""
+        """Takes the lock for writing. Raises ConnectionLossError after ``timeout_ms``; then nothing has changed."""
         path, deadline_s = self._path(LOCK), time.monotonic() + self._timeout_ms / 1000
         pause_s = 0.0005
         while (lock := self._filesystem.lock(path, wait=False)) is None:
@@ -231,7 +232,7 @@ class FileRegistry:
         return lock
 
     def _holder(self, path: str) -> str:
-        """Returns what the process that holds a lock has written into its file."""
+        """Returns the text that the holder of a lock has written into its file."""
         with self._filesystem.open(path, "read") as file:
             return bytes(file.read(0, _HOLDER_BYTES_MAX)).decode(errors="replace")
 
@@ -242,11 +243,11 @@ class FileRegistry:
     # Sessions
 
     def _lock_of_dead(self, session: str) -> Lock | None:
-        """Returns the lock of a session whose process has died; None if it lives."""
+        """Takes and returns the lock of a session whose process has ended; None if it is still alive."""
         return None if session == self._session else self._filesystem.lock(self._path(SESSION + session), wait=False)
 
     def _skip_dead(self, owner: str | None) -> None:
-        """Deletes the nodes of a session that a node belongs to, if its process has died."""
+        """Deletes the nodes of the session ``owner``, if its process has ended."""
         if owner is None:
             return
         lock = self._lock_of_dead(owner)
@@ -256,7 +257,7 @@ class FileRegistry:
                 self._bury(owner)
 
     def _bury(self, owner: str | None) -> None:
-        """As :meth:`_skip_dead`, while no other session writes."""
+        """Like :meth:`_skip_dead`, while this session holds the lock for writing."""
         lock = None if owner is None else self._lock_of_dead(owner)
         if owner is None or lock is None:
             return
@@ -271,7 +272,7 @@ class FileRegistry:
             self._journal.append([["delete", path] for path in owned], sync=False)
 
     def _remove_left_sessions(self) -> None:
-        """Removes the files of sessions whose processes have died and that own nothing."""
+        """Removes the files of sessions that own no nodes and whose processes have ended."""
         names = [name for name in self._filesystem.list(self._directory) if name.startswith(SESSION)]
         with self._reading() as tree:
             owners = set(tree.owners())
@@ -294,7 +295,7 @@ class FileRegistry:
         self._start_threads()
 
     def _call_watches(self) -> None:
-        """Has the watches called for which something changed. So they are called before the change can be read."""
+        """Queues the watches of changed nodes. They are queued before the change can be read."""
         kept = []
         for each in self._watched:
             change = each.change(self._journal.tree)
@@ -331,7 +332,7 @@ class FileRegistry:
                     self._calls.put(partial(listener, state))
 
     def _give_sign(self, owners: Sequence[str]) -> None:
-        """Shows others that this process goes on, and reports those that do not: they keep their nodes and locks."""
+        """Shows others that this process is running, and logs paused sessions, which keep nodes and locks."""
         self._filesystem.set_modified(self._path(SESSION + self._session), time.time_ns() // 1_000_000)
         now_s, before = time.monotonic(), self._signs
         self._signs = {}
@@ -342,7 +343,7 @@ class FileRegistry:
                 continue
             if sign is None or sign.modified_ms != status.modified_ms:
                 if sign is not None and sign.is_reported:
-                    logger.warning("%s goes on", self._process(owner))
+                    logger.warning("%s is running again", self._process(owner))
                 sign = _Sign(status.modified_ms, now_s, is_reported=False)
             elif not sign.is_reported and now_s - sign.since_s >= SILENT_S:
                 logger.warning(

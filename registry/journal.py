@@ -1,11 +1,11 @@
 """Journal: the file of an embedded registry, to which every change is appended.
 
-The first line says what the file is, with a name of its own; the second has all nodes as they were when the file was
-written; each line behind them has a change. A line is a CRC-32, a space and JSON. When the changes are much longer than
-the nodes, the file is replaced by one that has the nodes as they are.
+The first line names the format and has an id of the file. The second has all nodes at the time when the file was
+created. Each later line has a change. A line is a CRC-32, a space and JSON. When the changes are much longer than the
+nodes, the file is replaced by a new one with the current nodes.
 
-A line without its end, or one with zero bytes, is what a crash left of a write that was never acknowledged: the next
-writer cuts it off, and logs it. Any other line whose checksum is wrong is damage, and is reported.
+A last line that is incomplete or has zero bytes is the rest of a write that a crash interrupted and that was never
+acknowledged: the next writer removes it and logs that. Any other line with a wrong checksum is damage, and is reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """The file, and the nodes that it has. Belongs to one thread at a time; writers hold a lock on another file."""
+    """The file and its nodes. For one thread at a time; writers hold a lock on another file."""
 
     def __init__(self, filesystem: FileSystem, path: str) -> None:
         self.tree = Tree()
@@ -42,7 +42,7 @@ class Journal:
         self._has_failed = False
 
     def catch_up(self) -> bool:
-        """Reads what other processes wrote; returns whether there was anything. Nothing is there before a first write.
+        """Reads the changes of other processes; returns whether there were any. The file is created by the first write.
 
         Raises CorruptionError for a damaged file.
         """
@@ -61,7 +61,7 @@ class Journal:
             head = bytes(file.read(0, _HEAD_BYTES))
             position = self._end if head == self._head else 0
             if (size := file.size()) < position or size > _FILE_BYTES_MAX:
-                raise self._damage(position, f"the file cannot have {size} bytes")
+                raise self._damage(position, f"the file has {size} bytes, which is too short")
             lines = bytes(file.read(position, size - position))
         if position == 0:
             self._begin(head, lines)
@@ -72,7 +72,7 @@ class Journal:
 
     def _begin(self, head: bytes, content: bytes) -> None:
         if len(head) < _HEAD_BYTES or not (head.startswith(_KIND) and head.endswith(b"\n")):
-            raise self._damage(0, "this is no registry, or one of a newer version")
+            raise self._damage(0, "the file is not a registry, or has a newer version")
         end = content.find(b"\n", _HEAD_BYTES) + 1
         first = _decoded(content[_HEAD_BYTES:end])
         if first is None or "nodes" not in first:
@@ -80,12 +80,12 @@ class Journal:
         try:
             self.tree = Tree.decode(first["number"], first["nodes"])
         except (ValueError, TypeError, KeyError) as error:
-            raise self._damage(_HEAD_BYTES, f"the nodes cannot be right ({error})") from error
+            raise self._damage(_HEAD_BYTES, f"the nodes are invalid ({error})") from error
         self._head, self._end, self._nodes_bytes = head, end, end
         self._read(content[end:])
 
     def _read(self, content: bytes) -> None:
-        """Applies whole lines; what is behind them may be a write in progress."""
+        """Applies the complete lines; an incomplete one at the end may be a write in progress."""
         begin = 0
         while end := content.find(b"\n", begin) + 1:
             change = _decoded(content[begin:end])
@@ -96,14 +96,15 @@ class Journal:
             try:
                 self.tree.apply(change["number"], change["change"])
             except (ValueError, TypeError, KeyError) as error:
-                raise self._damage(self._end, f"a change cannot be right ({error})") from error
+                raise self._damage(self._end, f"a change is invalid ({error})") from error
             self._end += end - begin
             begin = end
 
     def append(self, operations: Sequence[Operation], *, sync: bool) -> None:
-        """Writes a change and makes it. The caller holds the lock, and has caught up.
+        """Writes a change and applies it. The caller must hold the lock, and have caught up.
 
-        On disk after each step: the change, perhaps in part; with ``sync``, all of it. Raises StorageError.
+        On disk after each step: the change, perhaps incomplete; after the sync (if ``sync``), all of it. Raises
+        StorageError.
         """
         if self._has_failed:
             raise StorageError(f"{self._path}: an earlier write failed; restart this process")
@@ -115,7 +116,7 @@ class Journal:
             with self._filesystem.open(self._path, "write") as file:
                 if (size := file.size()) > self._end:
                     logger.warning(
-                        "%s: cut off %d bytes from position %d that a crash left of a write that was not acknowledged",
+                        "%s: cut off %d bytes from position %d, which a crash left of an unacknowledged write",
                         self._path,
                         size - self._end,
                         self._end,
@@ -133,7 +134,7 @@ class Journal:
             self._replace()
 
     def _replace(self) -> None:
-        """Replaces the file by one without changes, atomically: a crash leaves the old or the new one."""
+        """Replaces the file atomically by one without changes: a crash leaves the old or the new one."""
         head = _KIND + uuid4().hex.encode() + b"\n"
         content = head + _encoded({"number": self.tree.number, "nodes": self.tree.encode()})
         try:

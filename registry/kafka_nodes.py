@@ -1,7 +1,7 @@
 """Kafka's nodes in a registry: their paths, and their contents in each generation from 0.7 to 2.8.
 
-Contents are as real Kafka 0.7.2, 0.8.2.2, 0.10.2.2, 2.7.2 and 2.8.2 wrote them; readers take all generations, and keys
-that they do not know. Versions of Kafka are tuples, such as (0, 8, 2).
+Contents are those that real Kafka 0.7.2, 0.8.2.2, 0.10.2.2, 2.7.2 and 2.8.2 wrote; readers accept all generations, and
+ignore unknown keys. Versions of Kafka are tuples, such as (0, 8, 2).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOPIC_VERSIONS: dict[KafkaVersion, int] = {(0, 8): 1, (2, 4): 2, (2, 8): 3}
 
 
 def kafka_version(text: str) -> KafkaVersion:
-    """Returns ``0.10.2-IV0`` as numbers, without what stands behind the hyphen. Raises ValueError."""
+    """Parses a version such as ``0.10.2-IV0``; ignores the part after the hyphen. Raises ValueError."""
     return tuple(int(each) for each in text.partition("-")[0].split("."))
 
 
@@ -34,7 +34,7 @@ def _version(versions: Mapping[KafkaVersion, int], kafka: KafkaVersion) -> int:
 
 
 class Endpoint(NamedTuple):
-    """Where clients connect to by one listener."""
+    """The address for clients of one listener."""
 
     name: str
     protocol: str
@@ -44,7 +44,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class RegisteredBroker:
-    """A broker: where clients connect to."""
+    """A broker with its addresses for clients."""
 
     endpoints: tuple[Endpoint, ...]  # at least one; before 0.9 one, which is plain
     timestamp_ms: int = -1
@@ -57,7 +57,7 @@ class RegisteredBroker:
 
     @property
     def plain_endpoint(self) -> Endpoint | None:
-        """Where clients of 0.8 connect to; None: they cannot."""
+        """The address for clients of 0.8; None if there is none."""
         return next((each for each in self.endpoints if each.protocol == "PLAINTEXT"), None)
 
 
@@ -70,7 +70,7 @@ def encode_broker(broker: RegisteredBroker, kafka: KafkaVersion) -> bytes:
     """Returns the content of a broker's node. Raises RegistryError before 0.9 for a broker without a plain listener."""
     plain, version = broker.plain_endpoint, _version(_BROKER_VERSIONS, kafka) if kafka >= OLD else 0
     if plain is None and version < 2:
-        raise RegistryError("clients of Kafka before 0.9 know neither TLS nor logins: add a listener PLAINTEXT")
+        raise RegistryError("clients of Kafka before 0.9 support neither TLS nor logins: add a PLAINTEXT listener")
     if plain is not None and version == 0:
         return f"{broker.creator}:{plain.host}:{plain.port}".encode()
     content: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _bracketed(host: str) -> str:
 
 
 def decode_broker(path: str, data: bytes | None) -> RegisteredBroker:
-    """Returns a broker of any generation. Raises RegistryError for what is none."""
+    """Returns a broker of any generation. Raises RegistryError for anything else."""
     text = (data or b"").decode(errors="replace")
     try:
         if not text.startswith("{"):
@@ -107,7 +107,7 @@ def decode_broker(path: str, data: bytes | None) -> RegisteredBroker:
         protocols = content.get("listener_security_protocol_map", {})
         return RegisteredBroker(tuple(_endpoint(each, protocols) for each in content["endpoints"]), timestamp_ms)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RegistryError(f"{path}: this is no broker: {text[:200]!r}") from error
+        raise RegistryError(f"{path}: not the content of a broker's node: {text[:200]!r}") from error
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -146,15 +146,15 @@ def encode_topic(replicas: Mapping[int, Sequence[int]], topic_id: str | None, ka
 
 
 def decode_topic(path: str, data: bytes | None) -> dict[int, list[int]]:
-    """Returns brokers by partition. Raises RegistryError for what is no topic."""
+    """Returns brokers by partition. Raises RegistryError unless the content is a topic."""
     try:
         return {int(each): list(brokers) for each, brokers in json.loads(data or b"")["partitions"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RegistryError(f"{path}: this is no topic: {data!r:.200}") from error
+        raise RegistryError(f"{path}: not the content of a topic's node: {data!r:.200}") from error
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition."""
+    """The leader of a partition."""
 
     controller_epoch: int
     leader: int  # -1: nobody
@@ -181,14 +181,14 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 def decode_state(path: str, data: bytes | None) -> PartitionState:
-    """Returns a partition's state. Raises RegistryError for what is none."""
+    """Returns a partition's state. Raises RegistryError for anything else."""
     try:
         content = json.loads(data or b"")
         return PartitionState(
             content["controller_epoch"], content["leader"], content["leader_epoch"], tuple(content["isr"])
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise RegistryError(f"{path}: this is no state of a partition: {data!r:.200}") from error
+        raise RegistryError(f"{path}: not the content of a partition's state: {data!r:.200}") from error
 
 
 # The controller and the cluster
@@ -200,11 +200,11 @@ def encode_controller(broker: int, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> int:
-    """Returns the id of the controller. Raises RegistryError for what is none."""
+    """Returns the id of the controller. Raises RegistryError for anything else."""
     try:
         return int(json.loads(data or b"")["brokerid"])
     except (ValueError, KeyError, TypeError) as error:
-        raise RegistryError(f"{CONTROLLER}: this is no controller: {data!r:.200}") from error
+        raise RegistryError(f"{CONTROLLER}: not the content of the controller's node: {data!r:.200}") from error
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -213,11 +213,11 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes | None) -> str:
-    """Returns the cluster's id. Raises RegistryError for what is none."""
+    """Returns the cluster's id. Raises RegistryError for anything else."""
     try:
         return str(json.loads(data or b"")["id"])
     except (ValueError, KeyError, TypeError) as error:
-        raise RegistryError(f"{CLUSTER_ID}: this is no cluster's id: {data!r:.200}") from error
+        raise RegistryError(f"{CLUSTER_ID}: not a cluster's id: {data!r:.200}") from error
 
 
 # Consumers
@@ -225,7 +225,7 @@ def decode_cluster_id(data: bytes | None) -> str:
 
 @dataclass(frozen=True)
 class RegisteredConsumer:
-    """What a consumer of a group reads, and in how many streams."""
+    """The subscription of a consumer in a group, with its numbers of streams."""
 
     streams: Mapping[str, int]  # by topic, or by regular expression
     pattern: str = "static"  # or "white_list", "black_list"
@@ -243,7 +243,7 @@ def consumer_path(group: str, consumer: str) -> str:
 
 
 def owner_path(group: str, topic: str, partition: int, broker: int | None = None) -> str:
-    """Returns the path of the ephemeral node that says which stream reads a partition; ``broker``: in 0.7."""
+    """Returns the path of the ephemeral node that names the owner of a partition; ``broker``: only in 0.7."""
     return f"{CONSUMERS}/{group}/owners/{topic}/{_partition(partition, broker)}"
 
 
@@ -253,7 +253,7 @@ def offsets_path(group: str) -> str:
 
 
 def offset_path(group: str, topic: str, partition: int, broker: int | None = None) -> str:
-    """Returns the path of a committed offset, decimal text in a persistent node; ``broker``: in 0.7."""
+    """Returns the path of a committed offset, decimal text in a persistent node; ``broker``: only in 0.7."""
     return f"{offsets_path(group)}/{topic}/{_partition(partition, broker)}"
 
 
@@ -279,7 +279,7 @@ def encode_consumer(consumer: RegisteredConsumer, kafka: KafkaVersion) -> bytes:
 
 
 def decode_consumer(path: str, data: bytes | None) -> RegisteredConsumer:
-    """Returns a consumer of any generation. Raises RegistryError for what is none."""
+    """Returns a consumer of any generation. Raises RegistryError for anything else."""
     text = (data or b"").decode(errors="replace")
     try:
         if text[:1] in ("*", "!"):
@@ -294,7 +294,7 @@ def decode_consumer(path: str, data: bytes | None) -> RegisteredConsumer:
             int(content.get("timestamp", -1)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RegistryError(f"{path}: this is no consumer: {text[:200]!r}") from error
+        raise RegistryError(f"{path}: not the content of a consumer's node: {text[:200]!r}") from error
 
 
 def _json(content: Mapping[str, Any]) -> bytes:

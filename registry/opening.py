@@ -17,8 +17,8 @@ def open_registry(
 ) -> Registry:
     """Begins a session: in ZooKeeper, or in files beside the log if ``connect`` is None.
 
-    ``connect``: as ``zookeeper.connect`` has it. ``session_timeout_ms``: with files, how long an operation may wait for
-    other processes. ``connection_timeout_ms``: how long to wait for a server; the default is the session's.
+    ``connect``: in the form of ``zookeeper.connect``. ``session_timeout_ms``: with files, how long an operation may
+    wait for other processes. ``connection_timeout_ms``: how long to wait for a server; default: ``session_timeout_ms``.
     Raises InvalidConfigError if the extra for ZooKeeper is missing, and ConnectionLossError if no server answers.
     """
     if connect is None:

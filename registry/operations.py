@@ -1,4 +1,4 @@
-"""What is made of a registry's operations: set or create, register, delete what may be missing, read a whole tree."""
+"""Helpers on a registry: set or create, register, delete if it exists, read a whole tree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .port import Node, Registry, Watch
 
 
 def put(registry: Registry, path: str, data: bytes | None) -> None:
-    """Sets the data of a persistent node, which is created if it is missing."""
+    """Sets the data of a persistent node; creates it if it is missing."""
     while True:
         try:
             registry.set(path, data)
@@ -25,7 +25,7 @@ def put(registry: Registry, path: str, data: bytes | None) -> None:
 
 
 def register(registry: Registry, path: str, data: bytes) -> None:
-    """Creates an ephemeral node, also after a call whose connection was lost.
+    """Creates an ephemeral node; succeeds also if an earlier call, whose connection was lost, has created it.
 
     Raises NodeExistsError if another session has a node of this path.
     """
@@ -57,9 +57,9 @@ def delete_tree(registry: Registry, path: str) -> None:
 
 
 def children_if_any(registry: Registry, path: str, watch: Watch | None = None) -> list[str]:
-    """Returns the names of a node's children, sorted; none if it is missing.
+    """Returns the names of a node's children, sorted; an empty list if the node is missing.
 
-    ``watch``: as :meth:`Registry.children`; of a node that is missing, to be called when it is created.
+    ``watch``: as in :meth:`Registry.children`; if the node is missing, it is called when the node is created.
     """
     while True:
         try:
@@ -80,5 +80,5 @@ def walk(registry: Registry, path: str = "/") -> Iterator[tuple[str, Node]]:
 
 
 def tree_of(registry: Registry, path: str = "/") -> Mapping[str, Node]:
-    """Returns :func:`walk` as a table."""
+    """Returns the nodes of :func:`walk` in a dict by path."""
     return dict(walk(registry, path))

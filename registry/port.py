@@ -1,7 +1,7 @@
 """The interface of a registry: a small tree of nodes that several processes share, as ZooKeeper has it.
 
-A path begins with ``/``. A node has data and children. An ephemeral node belongs to a session and goes when the session
-ends, at the latest soon after the session's process died; it has no children. A session sees its own writes.
+A path begins with ``/``. A node has data and children. An ephemeral node belongs to a session and is deleted when the
+session ends, or soon after the session's process has died; it has no children. A session sees its own writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Node(NamedTuple):
 
 
 class Change(Enum):
-    """What happened to a node that is watched."""
+    """What happened to a watched node."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -57,8 +57,8 @@ Listener = Callable[[SessionState], None]
 class Registry(Protocol):
     """A session of a registry. For any thread; a context manager that closes it.
 
-    All operations raise InvalidPathError for a path that no node can have, RegistryError for more data than a node may
-    have, ConnectionLossError if the registry does not answer in time, and SessionExpiredError if the session ended.
+    All operations raise InvalidPathError for an invalid path, RegistryError for more data than a node may have,
+    ConnectionLossError if the registry does not answer in time, and SessionExpiredError if the session ended.
     """
 
     @property
@@ -69,29 +69,29 @@ class Registry(Protocol):
     def create(self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False) -> str:
         """Creates a node, and its parents if they are missing, and returns its path.
 
-        ``sequential``: ten digits that grow are added to the path. Raises NodeExistsError.
+        ``sequential``: appends ten digits of an increasing number to the path. Raises NodeExistsError.
         """
         ...
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Returns a node. ``watch``: to be called when its data changes or it is deleted. Raises NoNodeError."""
+        """Returns a node. ``watch`` is called when its data changes or it is deleted. Raises NoNodeError."""
         ...
 
     def find(self, path: str, watch: Watch | None = None) -> Node | None:
-        """As :meth:`get`; None if there is no such node. ``watch``: to be called also when it is created."""
+        """Like :meth:`get`, but None if there is no such node. ``watch`` is then called when it is created."""
         ...
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
         """Replaces the data of a node, and returns the new version.
 
-        ``version``: that the node must have. Raises NoNodeError and BadVersionError.
+        ``version``: the version that the node must have. Raises NoNodeError and BadVersionError.
         """
         ...
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Returns the names of a node's children, sorted. Raises NoNodeError.
 
-        ``watch``: to be called when a child is created or deleted, or the node is deleted.
+        ``watch`` is called when a child is created or deleted, or the node is deleted.
         """
         ...
 
@@ -113,14 +113,14 @@ class Registry(Protocol):
 
 
 def checked_path(path: str) -> str:
-    """Returns ``path``. Raises InvalidPathError if no node can have it, in ZooKeeper."""
+    """Returns ``path``. Raises InvalidPathError if ZooKeeper does not allow it."""
     names = path[1:].split("/")
     if path == "/":
         return path
     if not path.startswith("/") or any(name in ("", ".", "..") for name in names):
-        raise InvalidPathError(f"{path!r}: a path of a registry is like /brokers/ids/0")
+        raise InvalidPathError(f"{path!r}: a path in the registry must have a form like /brokers/ids/0")
     if _NEVER.search(path):
-        raise InvalidPathError(f"{path!r}: a path of a registry has no control characters")
+        raise InvalidPathError(f"{path!r}: a path in the registry must not have control characters")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Tree: the nodes of a registry in memory, the changes that they can have, and both as JSON."""
+"""Tree: the nodes of a registry in memory and changes of them, both with their JSON form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Entry:
 
 
 class Tree:
-    """The nodes. It checks nothing that it applies: :meth:`plan_create` and its neighbours say what may be applied."""
+    """The nodes. :meth:`plan_create` and the other plan methods check changes; :meth:`apply` does not."""
 
     def __init__(self) -> None:
         self.number = 0  # of the last change
@@ -65,12 +65,12 @@ class Tree:
         return list(self._owned)
 
     def mark(self, path: str) -> Mark:
-        """Returns what differs before and after a node's creation, deletion and change of data."""
+        """Returns a value that changes whenever the node is created or deleted, or its data changes."""
         entry = self._entries.get(path)
         return None if entry is None else (entry.created_at, entry.changed_at)
 
     def children_mark(self, path: str) -> Mark:
-        """Returns what differs before and after a change of a node's children."""
+        """Returns a value that changes whenever the node's children change."""
         entry = self._entries.get(path)
         return None if entry is None else (entry.created_at, entry.children_at)
 
@@ -91,7 +91,7 @@ class Tree:
             missing.append(parent)
             parent = parent_path(parent)
         if self._entries[parent].owner is not None:
-            raise RegistryError(f"{parent}: the node is ephemeral, so it has no children")
+            raise RegistryError(f"{parent}: the node is ephemeral, so it cannot have children")
         return [*(["create", each, None, None] for each in reversed(missing)), ["create", path, _text(data), owner]]
 
     def plan_set(self, path: str, data: bytes | None, version: int) -> list[Operation]:
@@ -114,7 +114,7 @@ class Tree:
     # Changing
 
     def apply(self, number: int, operations: Iterable[Operation]) -> None:
-        """Makes a change. Raises ValueError if it does not fit the nodes."""
+        """Applies a change. Raises ValueError if the nodes do not allow it."""
         for kind, path, *given in operations:
             if (path in self._entries) == (kind == "create"):
                 raise ValueError(f"{kind} {path} does not fit the nodes before it")
@@ -173,7 +173,10 @@ class Tree:
 
     @classmethod
     def decode(cls, number: int, nodes: Iterable[Sequence[Any]]) -> Tree:
-        """Returns the tree of :meth:`encode`. Raises ValueError, TypeError or KeyError for what is none."""
+        """Returns the tree in the output of :meth:`encode`.
+
+        Raises ValueError, TypeError or KeyError for anything else.
+        """
         tree = cls()
         tree.number = number
         for path, data, *numbers in nodes:
@@ -184,7 +187,7 @@ class Tree:
 
 
 def _text(data: bytes | None) -> str | list[str] | None:
-    """Returns data as JSON has it: text, or Base64 in a list."""
+    """Returns data in its JSON form: text, or Base64 in a list."""
     if data is None:
         return None
     try:

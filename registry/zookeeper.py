@@ -1,7 +1,7 @@
 """ZooKeeperRegistry: a registry in a real ZooKeeper, through kazoo.
 
-An address is that of ``zookeeper.connect``: ``h1:2181,h2:2181/chroot``. The chroot is made if it is missing. A session
-that expired is followed by another: ephemeral nodes are gone then, and the listeners are told so.
+The address has the form of ``zookeeper.connect``: ``h1:2181,h2:2181/chroot``. The chroot is created if it is missing.
+After a session has expired, a new one is opened: the ephemeral nodes are deleted then, and listeners are called.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class ZooKeeperRegistry:
     def __init__(
         self, connect: str, *, session_timeout_ms: int = TIMEOUT_MS, connection_timeout_ms: int | None = None
     ) -> None:
-        """Connects. ``connection_timeout_ms``: how long it waits for that; the default is the session's.
+        """Connects. ``connection_timeout_ms``: how long to wait for a server; default: ``session_timeout_ms``.
 
-        Raises ConnectionLossError if no server answers, and InvalidPathError for a chroot that cannot be.
+        Raises ConnectionLossError if no server answers, and InvalidPathError for an invalid chroot.
         """
         hosts, slash, chroot = connect.partition("/")
         self._chroot = checked_path(slash + chroot) if slash and chroot else ""
@@ -156,7 +156,7 @@ class ZooKeeperRegistry:
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         if checked_path(path) == "/":
-            raise NotEmptyError("/: the root stays")
+            raise NotEmptyError("/: the root cannot be deleted")
         self._ask(path, self._client.delete_async(self._at(path), version))
 
     def listen(self, listener: Listener) -> None:
@@ -176,12 +176,12 @@ class ZooKeeperRegistry:
     # Answers and events
 
     def _ask(self, path: str, answer: Any) -> Any:
-        """Waits for an answer of kazoo's for as long as the session may live without a connection."""
+        """Waits for an answer of kazoo's, as long as the session may live without a connection."""
         try:
             return answer.get(timeout=self._timeout_s)
         except (exceptions.ConnectionLoss, self._client.handler.timeout_exception):
             raise ConnectionLossError(
-                f"{path}: ZooKeeper at {self._connect} did not answer; whether it did what was asked is unknown"
+                f"{path}: ZooKeeper at {self._connect} did not answer; it may have carried out the operation"
             ) from None
         except exceptions.KazooException as error:
             kind, reason = _ERRORS.get(
@@ -199,7 +199,7 @@ class ZooKeeperRegistry:
 
 @dataclass(frozen=True)
 class _Watcher:
-    """Has a watch called. kazoo keeps a set of them, so a watch that is set again is there once."""
+    """Calls a watch. kazoo keeps a set of these objects, so a watch that is set twice is called once."""
 
     calls: Calls
     watch: Watch
@@ -210,7 +210,7 @@ class _Watcher:
 
 
 def _client(hosts: str, timeout_s: float) -> KazooClient:
-    """Returns a client that goes on trying to connect, as Kafka's does, and repeats no operation by itself."""
+    """Returns a client that keeps trying to connect, like Kafka's, and never repeats an operation by itself."""
     forever = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0)
     return KazooClient(hosts, timeout_s, connection_retry=forever, logger=logging.getLogger(f"{__name__}.kazoo"))
 

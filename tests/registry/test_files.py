@@ -166,7 +166,7 @@ def test_what_a_crash_cut_short_is_reported_when_it_is_cut_off(file: Path, caplo
     file.write_bytes(file.read_bytes()[:-5])
     with FileRegistry(str(file.parent)) as registry:
         registry.set("/a", b"3")
-    assert "a crash left of a write that was not acknowledged" in caplog.text
+    assert "a crash left of an unacknowledged write" in caplog.text
 
 
 def test_a_changed_byte_is_reported_wherever_it_is(file: Path) -> None:

@@ -202,5 +202,5 @@ def test_addresses_are_read_and_shown() -> None:
     assert Address.parse("[::1]:9092") == ("::1", 9092)
     assert str(Address("::1", 9092)) == "[::1]:9092"
     for wrong in ("h", "h:", ":1", "h:0", "h:65536", "h:x"):
-        with pytest.raises(InvalidConfigError, match="no address"):
+        with pytest.raises(InvalidConfigError, match="not an address"):
             Address.parse(wrong)

@@ -71,5 +71,5 @@ def test_all_nodes_see_the_same_leaders() -> None:
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"history":1}', b'{"history":[[1]]}'])
 def test_what_is_no_view_is_refused(data: bytes | None) -> None:
-    with pytest.raises(RegistryError, match="this is no view"):
+    with pytest.raises(RegistryError, match="is not a list of live nodes"):
         View.decode(data)

@@ -77,7 +77,7 @@ def test_a_broker_of_0_7_gets_messages_in_their_order(old: PositionGateway, topi
 )
 def test_what_0_7_cannot_hold_is_refused(old: PositionGateway, topic: str, data: object) -> None:
     with Producer({"broker.list": listed(old)}) as producer:
-        with pytest.raises(InvalidMessageError, match=r"Kafka 0\.7 has a value"):
+        with pytest.raises(InvalidMessageError, match=r"Kafka 0\.7 have only a value"):
             producer.send(ProducerData(topic, None, data))
         producer.send(ProducerData(topic, None, b"1"))
     soon(lambda: fetched(old, topic) == [b"1"])
