@@ -1,11 +1,11 @@
-"""A log on an object store that creates an object only if it is absent: one sequence of commits decides everything.
+"""A log on an object store that can create an object only if it is absent; its content is one sequence of commits.
 
-``stores/`` is the port to object stores: :func:`open_store` opens what a URL names (it needs the extra ``[bucket]``),
-and :func:`check_store` tests whether it can hold a log. ``commits/`` has what a commit says and the state that commits
-make. :class:`CommitLog` reads them and adds to them, ``proposals`` and ``topics`` decide what may be added, and
-:class:`Stager` puts records before the commit that names them. :func:`open_root` opens a log, or makes one.
-:func:`collect` deletes objects that no commit needs.
-``files/`` shows it as a log directory: :func:`open_files` returns that file system.
+``stores/`` is the port to object stores: :func:`open_store` opens the store at a URL (it needs the extra ``[bucket]``),
+and :func:`check_store` tests whether it can hold a log. ``commits/`` has the kinds of commits and the state that
+results from them. :class:`CommitLog` reads and adds commits, ``proposals`` and ``topics`` decide which may be added,
+and :class:`Stager` puts records before the commit that names them. :func:`open_root` opens or creates a log.
+:func:`collect` deletes objects that no commit needs. ``files/`` shows the log as a log directory: :func:`open_files`
+returns that file system.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The collector: deletes objects that the log does not need, and says so in the log before it does.
+"""The collector: deletes objects that the log does not need, after it has announced them in a commit.
 
-An object goes if the log does not name it, and
+An object is deleted if the log does not name it, and
 
 - its write or segment was never committed, and is older than ``staged_retention_ms``; or
 - a swap, retention or the deletion of a topic dropped the last of its write or segment, longer ago than
   ``delete_grace_ms``, so that readers of an older state are done.
 
-Ages are by the store's clock alone. They concern slow writers and readers, never what is right: a ``void`` commit names
-what is about to be deleted, and what is void is never committed. So a writer that was too slow fails, and writes again.
+Ages are measured by the store's clock only. They matter for slow writers and readers, not for correctness: a ``void``
+commit names the writes to be deleted, and a void write can never be committed. So a writer that was too slow fails, and
+writes again.
 
 ==================================  =====================================================================
 Killed after                        What is there
@@ -47,7 +48,7 @@ _NAME = re.compile(
 
 
 class CollectLimits(NamedTuple):
-    """How long objects are kept that the log does not name, in ms."""
+    """How long objects that the log does not name are kept, in ms."""
 
     staged_retention_ms: int = DAY_MS
     delete_grace_ms: int = DAY_MS
@@ -109,9 +110,9 @@ class _Candidates(NamedTuple):
 
 
 def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: bool = False) -> Collected:
-    """Deletes what the log does not need. Several may run at once.
+    """Deletes objects that the log does not need. Several runs at once do no harm.
 
-    Raises as :meth:`CommitLog.commit`, and ObjectStoreError; run it again then.
+    Raises errors like :meth:`CommitLog.commit`, and ObjectStoreError; after an error, run it again.
     """
     limits, store = limits or CollectLimits(), log.store
     state = log.catch_up()
@@ -131,7 +132,7 @@ def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: boo
 
 
 def _give_up(log: CommitLog, candidates: _Candidates) -> dict[str, bool]:
-    """Commits that the objects go; returns the ids whose objects may be deleted."""
+    """Adds the ``void`` commit; returns the ids whose objects may be deleted."""
     doomed: dict[str, bool] = {}
 
     def propose(state: State) -> VoidChange | None:
@@ -160,11 +161,11 @@ def _added(
 
 
 def _store_time(log: CommitLog) -> int:
-    """Returns the store's time, in ms since the epoch: that of an object which was just written."""
+    """Returns the store's time in ms since the epoch: the time of an object that was just written."""
     patiently(log.attempts(), lambda: log.store.put(CLOCK, b""))
     facts = patiently(log.attempts(), lambda: log.store.head(CLOCK))
     if facts is None:
-        raise ObjectMissingError(f"{log.store.url}/{CLOCK}: was just written, and is not there")
+        raise ObjectMissingError(f"{log.store.url}/{CLOCK}: the object was just written, but does not exist")
     return facts.modified_ms
 
 
@@ -190,9 +191,9 @@ def _newest_older(log: CommitLog, than_ms: int) -> int:
 
 
 def _drop_checkpoints(log: CommitLog, *, dry_run: bool) -> int:
-    """Deletes checkpoints but the newest ones. A reader whose hint names one of them finds a newer one.
+    """Deletes all but the newest checkpoints. A reader whose hint names a deleted one finds a newer one.
 
-    Counts those that are there: a writer that ends at once may leave its checkpoint out.
+    Counts existing checkpoints only, because a writer may end before it has written its checkpoint.
     """
     head = log.state.number
     found = {facts.key: _number(facts.key) for facts in log.store.list("checkpoints")}

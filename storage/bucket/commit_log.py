@@ -1,12 +1,12 @@
-"""The commit loop: adds commits to the one sequence, however the store answers.
+"""The commit loop: adds commits to the log's sequence, whatever the store answers.
 
 Rules that keep a commit from being lost or doubled:
 
-- Numbers are taken in turn, and no commit is ever deleted or replaced.
-- After any answer but success, only reading the object decides. While it is absent, the same bytes are put under the
-  same number again: an earlier put may still arrive, and then it is this commit that arrives.
-- If another's commit has the number, ours can never arrive there. What was proposed is decided again, on the state
-  with that commit, and gets new bytes.
+- Commits are numbered without gaps, and none is ever deleted or replaced.
+- After any answer but success, reading the object decides. While it is absent, the same bytes are put under the same
+  number again: an earlier put may still arrive, but it has the same bytes.
+- If another writer's commit has the number, ours can never get it. Then the proposal is called again, on the state
+  with that commit, and its result gets new bytes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ logger = logging.getLogger(__name__)
 
 
 def in_a_thread(task: Callable[[], None]) -> None:
-    """Runs a task beside the caller's; the process may end before it."""
+    """Runs a task in a thread; the process may end before it has finished."""
     Thread(target=task, name="commitlog checkpoint", daemon=True).start()
 
 
 class CommitLog:
-    """The commits of a log and the state that they make. For any thread; commits of one process wait for each other."""
+    """The commits of a log and the resulting state. For any thread; commits of one process wait for each other."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class CommitLog:
         patience: Patience | None = None,
         background: Callable[[Callable[[], None]], None] = in_a_thread,
     ) -> None:
-        """Reads the state. ``background`` runs what writes checkpoints. Raises as :func:`load_state`."""
+        """Reads the state. ``background`` runs the task that writes a checkpoint. Raises like :func:`load_state`."""
         self.store = store
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
         self._patience, self._background = patience or Patience.of_process(), background
@@ -69,7 +69,7 @@ class CommitLog:
 
     @contextmanager
     def reading(self) -> Iterator[State]:
-        """Yields the state, which stays as it is within the ``with`` block."""
+        """Yields the state, which does not change within the ``with`` block."""
         with self._lock:
             yield self._state
 
@@ -98,7 +98,7 @@ class CommitLog:
             return commit is not None and commit.uid == uid
 
     def commit(self, propose: Proposal) -> Commit | None:
-        """Adds a commit with what ``propose`` returns; returns it once all readers can see it, or None.
+        """Adds a commit with the change that ``propose`` returns; returns it when all readers can see it, or None.
 
         Raises what ``propose`` raises, with nothing written; OutcomeUnknownError if the store did not answer until the
         deadline, so that the commit may be there or come later; StorageError if others' commits came first until then.
@@ -115,7 +115,7 @@ class CommitLog:
             return None
 
     def _signed(self, change: Change) -> Commit:
-        """Returns the next commit. Raises StorageError rather than write what cannot follow the state."""
+        """Returns the next commit. Raises StorageError if it could not follow the state."""
         state = self._state
         uid = f"{self._random.getrandbits(128):032x}"
         commit = Commit(state.number + 1, uid, state.uid, self._clock.now_ms(), self._by, change)
@@ -126,7 +126,7 @@ class CommitLog:
         return commit
 
     def _encoded(self, commit: Commit) -> bytes:
-        """Returns a commit's bytes. Raises StorageError rather than write what no reader accepts: it would stay."""
+        """Returns a commit's bytes. Raises StorageError if readers would reject them, because commits stay for ever."""
         try:
             data = encode_commit(commit)
             decode_commit(data)
@@ -135,10 +135,13 @@ class CommitLog:
         return data
 
     def _wrong(self, error: Exception) -> StorageError:
-        return StorageError(f"{self.store.url}: a commit that is wrong was not written: {error}")
+        return StorageError(f"{self.store.url}: an invalid commit was not written: {error}")
 
     def _is_written(self, commit: Commit, data: bytes, attempts: Attempts) -> bool:
-        """Puts the commit until its number is taken; returns whether by this commit. Applies what has the number."""
+        """Puts the commit until its number is taken, and applies the commit that has it.
+
+        Returns whether that is this one.
+        """
         while True:
             found, failed = self._put(commit, data)
             if found is not None:
@@ -154,7 +157,7 @@ class CommitLog:
                 )
 
     def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
-        """Puts the commit once; returns the one that has the number, and the last error if that is not known."""
+        """Puts the commit once; returns the commit that has the number, or None and the error if that is unknown."""
         try:
             self.store.put_new(commit_key(commit.number), data)
             return commit, None
@@ -166,7 +169,7 @@ class CommitLog:
             return None, failed if isinstance(error, ObjectExistsError) else error
 
     def _write_checkpoint(self) -> None:
-        """Writes a checkpoint after every hundredth commit; if that fails, opening the log takes longer."""
+        """Writes a checkpoint after every 100th commit. A failure only makes the next opening of the log slower."""
         number = self._state.number
         if number % EVERY:
             return

@@ -1,4 +1,4 @@
-"""Offsets without records: empty batches, as compaction leaves them, which hold a place for segments to come."""
+"""Offsets without records: empty batches, as compaction leaves them, until copied segments replace them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_filler(
 ) -> tuple[StagedObject, bytes, Int64s]:
     """Returns an object with an empty batch for each number of offsets, its bytes, and the slices that a commit names.
 
-    Each batch is a slice of its own, so that something can be put in its place alone.
+    Each batch is a slice of its own, so that a segment can replace it alone.
     """
     batches = [_empty(count) for count in spans]
     records = sum(spans)
@@ -34,7 +34,7 @@ def encode_filler(
 
 
 def is_filler(part: Slice | Segment) -> bool:
-    """Whether a part of a partition has empty batches only: each is a header, and one with records is longer."""
+    """Whether a part of a partition has only empty batches, which consist of a header alone."""
     return isinstance(part, Slice) and part.size == part.batches * v2.LAYOUT.itemsize
 
 

@@ -1,6 +1,6 @@
 """Opens a log on an object store: finds a checkpoint to begin at, and reads the commits after it.
 
-The list of objects is never believed, neither its order nor that it is complete. What exists is found by names.
+A store's list of objects is not relied on, neither for order nor for completeness; objects are found by name.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def lists_commits(store: ObjectStore, attempts: Attempts, after: str = "") -> st
 
 
 def find_head(exists: Callable[[int], bool], known: int) -> int:
-    """Returns the last number of which ``exists`` is true, in steps that double and then halve.
+    """Returns the last number for which ``exists`` is true, in steps that double and then halve.
 
-    All numbers from ``known`` up to it must exist; ``known`` itself is not asked about. One call if it is the last.
+    All numbers from ``known`` up to it must exist; ``known`` itself is not tested. One call if ``known`` is the last.
     """
     low, step = known, 1
     while exists(low + step):
@@ -88,9 +88,9 @@ def find_head(exists: Callable[[int], bool], known: int) -> int:
 
 
 def last_between(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Returns the last number above ``low`` and below ``high`` of which ``holds`` is true, in steps that halve.
+    """Returns the last number between ``low`` and ``high`` for which ``holds`` is true, in steps that halve.
 
-    Returns ``low`` if there is none. ``holds`` must be false of all numbers after the first of which it is.
+    Returns ``low`` if there is none. If ``holds`` is false for a number, it must be false for all later ones.
     """
     while high - low > 1:
         middle = (low + high) // 2
@@ -107,7 +107,7 @@ def _is_there(store: ObjectStore, key: str, attempts: Callable[[], Attempts]) ->
 
 
 def _newest_checkpoint(store: ObjectStore, log_id: str, attempts: Callable[[], Attempts]) -> State | None:
-    """Returns the newest state that is to be believed, or None; a newer one than the hint's if that is far behind."""
+    """Returns the newest valid checkpoint's state, or None; searches for a newer one if the hint is old."""
     hint = read_hint(store, attempts)
     state = next(_believed(store, log_id, hint, attempts), None)
     known = 0 if state is None else state.number
@@ -119,7 +119,7 @@ def _newest_checkpoint(store: ObjectStore, log_id: str, attempts: Callable[[], A
 
 
 def read_hint(store: ObjectStore, attempts: Callable[[], Attempts]) -> int:
-    """Returns the number of a checkpoint that somebody wrote; 0 if none is named. It may be wrong."""
+    """Returns the checkpoint number in the hint, 0 without a hint. It may be wrong."""
     try:
         number = json.loads(patiently(attempts(), lambda: store.get(NEWEST, limit=HINT_BYTES_MAX)))["n"]
     except (ObjectMissingError, CorruptionError, ValueError, KeyError, TypeError, RecursionError):
@@ -130,7 +130,7 @@ def read_hint(store: ObjectStore, attempts: Callable[[], Attempts]) -> int:
 def _believed(
     store: ObjectStore, log_id: str, newest: int, attempts: Callable[[], Attempts], down_to: int = 0
 ) -> Iterator[State]:
-    """Yields the states of checkpoint ``newest`` and some before it, as far as they are to be believed."""
+    """Yields the states of checkpoint ``newest`` and of some before it, if they are valid."""
     last = max(down_to, newest - CHECKPOINTS_TRIED * EVERY)
     for number in range(newest, last, -EVERY):
         state = _checkpoint(store, number, attempts)
@@ -156,7 +156,7 @@ def _checkpoint(store: ObjectStore, number: int, attempts: Callable[[], Attempts
 def _replay(store: ObjectStore, state: State, attempts: Callable[[], Attempts]) -> None:
     """Applies the commits that follow, up to one that is not there; reads one, then two at once, then four, and so on.
 
-    So a log is read in few waits, and a state that is new in one request.
+    So many commits are read in a few round trips, and a current state takes one request.
     """
     at_once = 1
     with ThreadPoolExecutor(AT_ONCE) as threads:

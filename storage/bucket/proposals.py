@@ -1,4 +1,4 @@
-"""What exactly-once writers propose, and when they must not."""
+"""The commits that exactly-once writers propose, and the checks that refuse them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .commits.state import State
 
 
 class Claim(NamedTuple):
-    """A writer's right to write for an app: until another writer opens it."""
+    """A writer's right to write for an app, until another writer opens the app."""
 
     app: str
     epoch: int
@@ -26,9 +26,9 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class StagedWrite:
-    """What the tasks of a micro-batch put, to be committed as a whole.
+    """The objects that the tasks of a micro-batch put, to be committed as a whole.
 
-    The progress of the claim's app is ``version``, or the offsets of the group that has the app's name.
+    The app's progress is ``version``, or the offsets of the group with the app's name.
     """
 
     write: str
@@ -52,7 +52,7 @@ def open_app(state: State, app: str, query: str | None, run: str | None) -> Open
 
 
 def claim_app(log: CommitLog, app: str, query: str | None, run: str | None) -> Claim:
-    """Takes over an app: what others write for it from now on is refused. Raises as :func:`open_app`."""
+    """Takes over an app; later writes of others for it are refused. Raises like :func:`open_app`."""
     commit = log.commit(lambda state: open_app(state, app, query, run))
     assert commit is not None
     assert isinstance(commit.change, OpenChange)
@@ -60,7 +60,7 @@ def claim_app(log: CommitLog, app: str, query: str | None, run: str | None) -> C
 
 
 def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
-    """Proposes a write; None if the app has its version, or its offsets, already.
+    """Proposes a write; None if the app's progress includes its version or offsets already.
 
     Raises UnknownTopicOrPartitionError if a topic was deleted, perhaps made again, since the tasks wrote for it;
     ProducerFencedError if another writer opened the app; TransactionAbortedError if the write's objects may be deleted:
@@ -83,7 +83,10 @@ def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
 
 
 def _is_committed(state: State, staged: StagedWrite, app: str) -> bool:
-    """Whether the app has the write's progress, or more. Raises ProgressMismatchError if it has a part of it."""
+    """Whether the app's progress includes that of the write.
+
+    Raises ProgressMismatchError if it includes only a part.
+    """
     last = state.apps[app].version
     if staged.version is not None and last is not None and staged.version <= last:
         return True

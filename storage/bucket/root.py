@@ -1,4 +1,4 @@
-"""Opens the log at a URL: ``commitlog.json`` names it, and is written once, after the store passed the check."""
+"""Opens the log at a URL. ``commitlog.json`` has its id, and is written once, after the store passed the check."""
 
 from __future__ import annotations
 

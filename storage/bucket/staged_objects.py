@@ -64,7 +64,7 @@ def encode_object(write: str, slices: Mapping[tuple[str, int], FilledSlice]) -> 
 
 
 class Footer(NamedTuple):
-    """What a staged object says of itself."""
+    """The footer of a staged object."""
 
     write: str
     slices: list[tuple[str, int, int, int]]  # topic id, partition, position, bytes

@@ -1,4 +1,4 @@
-"""What a task puts before the commit that names it: record batches of its partitions, in objects of at most 32 MiB."""
+"""Staging: a task puts record batches into objects of at most 32 MiB, before a commit names them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STAGED_BYTES_MAX = 32 << 20  # of an object's slices
 
 
 class StagedTopic(NamedTuple):
-    """What a task must know of a topic."""
+    """The facts about a topic that a task needs."""
 
     topic_id: str
     partitions: int
@@ -33,14 +33,14 @@ class StagedTopic(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """What a task staged, to be named by a commit."""
+    """The objects and slices that a task staged, for the commit."""
 
     objects: list[StagedObject]
     slices: dict[tuple[str, int], Int64s]  # by topic id and partition; columns as in a commit
 
 
 def combined(tasks: Iterable[Staged]) -> Staged:
-    """Returns what several tasks staged as one: of each partition, the records of one task after the other's."""
+    """Merges the results of several tasks; in each partition, records are in the order of the tasks."""
     objects: list[StagedObject] = []
     slices: dict[tuple[str, int], list[Int64s]] = defaultdict(list)
     for task in tasks:
@@ -55,8 +55,8 @@ def combined(tasks: Iterable[Staged]) -> Staged:
 class Stager:
     """Stages the batches that one attempt of a task writes. For one thread; puts in another while the task goes on.
 
-    What was staged becomes visible only by a commit. A task that fails, or whose answer nobody uses, leaves objects
-    that a collector deletes.
+    Staged records become visible only by a commit. Objects of a task that failed, or whose result is not used, are
+    deleted by the collector.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Stager:
         return AppendInfo(first, first + records - 1, newest, time_ms, size)
 
     def finish(self) -> Staged:
-        """Puts the rest and waits; returns what a commit must name. Raises as :meth:`append`."""
+        """Puts the remaining batches and waits; returns what the commit must name. Raises like :meth:`append`."""
         try:
             self._put()
             self._wait()
@@ -125,7 +125,7 @@ class Stager:
         return Staged(self._objects, {key: np.array(rows, np.int64) for key, rows in self._rows.items()})
 
     def close(self) -> None:
-        """Ends the thread; what was not put is dropped."""
+        """Ends the thread; drops batches that were not put."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _check_sizes(self, headers: BatchHeaders, config: LogConfig) -> None:
@@ -189,7 +189,7 @@ class Stager:
 
 
 def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) -> None:
-    """Puts an object whose name nobody else uses, however often it takes; raises the last error at the deadline.
+    """Puts an object with a unique name, and retries until the deadline; then raises the last error.
 
     Raises StorageError if another object has the name.
     """

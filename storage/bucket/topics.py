@@ -1,4 +1,4 @@
-"""What may be changed of topics: each function proposes a commit on a state, or refuses."""
+"""Changes of topics: each function proposes a commit on a state, or raises an error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def ensure_topic(
 
 
 def alter_configs(state: State, name: str, changes: Mapping[str, str | None]) -> TopicChange:
-    """Proposes other settings; a value of None resets one. Raises UnknownTopicOrPartitionError, InvalidConfigError."""
+    """Proposes changed settings; a value of None resets a setting to its default.
+
+    Raises UnknownTopicOrPartitionError, InvalidConfigError.
+    """
     topic = find_topic(state, name)
     return TopicChange("alter", name, topic.topic_id, configs=changed_configs(name, topic.configs, changes))
 

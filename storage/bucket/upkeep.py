@@ -1,4 +1,4 @@
-"""What maintenance proposes: another object in the place of slices and segments, and a higher log start offset."""
+"""The commits that maintenance proposes: a segment that replaces slices and segments, and a higher log start offset."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Part = Slice | Segment
 
 
 def parts_of(state: State, topic_id: str, partition: int, base: int = 0, end: int = 2**63 - 1) -> list[Part]:
-    """Returns what has the offsets of a partition and begins at ``base`` or above, and below ``end``, in order.
+    """Returns the slices and segments of a partition whose base offset is in [``base``, ``end``), in order.
 
-    Nothing if the partition is gone.
+    An empty list if the partition no longer exists.
     """
     found = state.partitions.get((topic_id, partition))
     if found is None:
@@ -34,8 +34,8 @@ def replace_parts(
 ) -> SwapChange | None:
     """Proposes a segment that was made from ``replaced``, and from what it knows of the parts ``before`` them.
 
-    None if another has these offsets by now, unless retention took the first ones; or if it took too long and was given
-    up. What was put for it is garbage then.
+    Returns None if another segment has replaced these offsets in the meantime (retention may have dropped the first
+    ones), or if it took too long and was made void. Then the objects put for it are garbage.
     """
     if segment.uuid in state.void:
         return None
@@ -48,7 +48,7 @@ def replace_parts(
 
 
 def raise_log_start(state: State, topic_id: str, partition: int, log_start: int) -> RetainChange | None:
-    """Proposes a higher log start offset; None if the partition is gone or begins there or above."""
+    """Proposes a higher log start offset; None if the partition no longer exists, or begins there or above."""
     found = state.partitions.get((topic_id, partition))
     if found is None or found.log_start >= min(log_start, found.end):
         return None

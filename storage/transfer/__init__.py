@@ -1,8 +1,8 @@
 """Copies a log between a directory and an object store, both ways: offsets, batches and groups' offsets are kept.
 
-:func:`copy_to_bucket` and :func:`copy_to_directory` copy topics into a place that does not have them. Kafka's own bytes
-are copied, also those of older formats, of transactions and of compacted topics. Snapshots of an object store are those
-of directories.
+:func:`copy_to_bucket` and :func:`copy_to_directory` copy topics into a log that does not have them. Kafka's own bytes
+are copied, including older formats, transactions and compacted topics. Snapshots of an object store have the same form
+as those of directories.
 """
 
 from __future__ import annotations

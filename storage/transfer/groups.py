@@ -13,7 +13,10 @@ Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
 def copy_groups(source: LogManager, target: LogManager | CommitLog) -> int:
-    """Copies the offsets of all groups; returns how many groups have some. Later offsets in ``target`` are replaced."""
+    """Copies the offsets of all groups; returns the number of groups.
+
+    Replaces offsets in ``target``, even larger ones.
+    """
     groups = {name: offsets for name, offsets in GroupOffsets(source).groups().items() if offsets}
     commit_groups(groups, target)
     return len(groups)

@@ -1,4 +1,4 @@
-"""The indexes of a piece, made from the headers of its batches as recovery makes them."""
+"""The indexes of a piece, built from its batch headers as in recovery."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def indexes_of(data: bytes, base: int, interval_bytes: int) -> dict[str, bytes]:
 def aborted_in(segment: LogSegment, base: int, end: int) -> dict[str, bytes]:
     """Returns a ``.txnindex`` with the entries of a segment between two offsets, by suffix; nothing if it has none.
 
-    No reader relies on it, so a damaged one is left out.
+    No reader relies on it, so a damaged one is not copied.
     """
     try:
         data = read_file(segment.context.filesystem, segment.path(names.TXN_INDEX), INDEX_BYTES_MAX)

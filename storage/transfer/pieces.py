@@ -13,7 +13,7 @@ PIECE_BYTES_MAX = 120 << 20  # one put takes 128 MiB
 
 
 class CopiedPartition(NamedTuple):
-    """What was copied of a partition."""
+    """The result of copying a partition."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class CopiedPartition(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Whole batches of one segment, one behind the other."""
+    """Adjacent complete batches of one segment."""
 
     segment: LogSegment
     base: int  # the first offset that it covers
@@ -54,7 +54,7 @@ def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX) -> list[Piece]:
 
 
 def _without_gaps(pieces: list[Piece], start: int, end: int) -> list[Piece]:
-    """Returns the pieces so that they cover all offsets: those of segments that compaction emptied, too."""
+    """Returns pieces that cover all offsets, including those of segments that compaction has emptied."""
     ends = [piece.base for piece in pieces[1:]] + [end]
     found = [piece._replace(end=next_base) for piece, next_base in zip(pieces, ends, strict=False)]
     if found and start < found[0].base and found[0].end - start <= INT32_MAX:

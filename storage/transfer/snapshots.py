@@ -1,4 +1,7 @@
-"""Snapshots of a log on an object store, and snapshots restored to one. They are those of log directories."""
+"""Takes snapshots of a log on an object store, and restores them to one.
+
+They have the form of a directory's snapshots.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .to_directory import copy_to_directory
 def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:
     """Copies a log on an object store, as it is after one commit, to a snapshot; ``target`` is missing or empty.
 
-    Nobody waits for it. Raises SnapshotError if ``target`` is not empty, CorruptionError, ObjectStoreError.
+    Writers do not wait for it. Raises SnapshotError if ``target`` is not empty, CorruptionError, ObjectStoreError.
     """
     groups = GroupOffsets(source).groups()  # the last look at what is new: topics and records are as of this commit
 
@@ -28,9 +31,10 @@ def take_bucket_snapshot(source: LogManager, target: str) -> Snapshot:
 
 
 def restore_to_bucket(directory: str, target: CommitLog) -> Snapshot:
-    """Copies a snapshot to a log on an object store that has no topic yet; run again, it goes on. Returns the snapshot.
+    """Copies a snapshot to a log on an object store that has no topic yet; run again, it continues.
 
-    Raises SnapshotError if ``directory`` is no whole snapshot, or ``target`` has other topics.
+    Returns the snapshot. Raises SnapshotError if ``directory`` is not a complete snapshot, or ``target`` has other
+    topics.
     """
     snapshot = read_snapshot(directory)
     with LogManager.open(file_names.join(snapshot.directory, LOG_FOLDER)) as source:

@@ -1,10 +1,10 @@
 """Copies a log directory to an object store: each piece of a log becomes a segment object, with Kafka's own bytes.
 
-The commits of a partition, in this order; killed after any of them and run again, the copy goes on:
+The commits of a partition, in this order; if killed after any of them and run again, the copy continues:
 
 1. all offsets up to the log's end exist, but are empty: readers see no record yet;
 2. the log start offset is that of the source;
-3. one piece after the other takes its place.
+3. the pieces replace the empty offsets, one after the other.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Copy:
         self._log.commit(lambda state: self._replaced(state, put))
 
     def _replaced(self, state: State, put: Segment) -> SwapChange:
-        """Proposes a piece in the place of empty offsets. Raises StorageError if something else has them."""
+        """Proposes a piece to replace empty offsets. Raises StorageError if they have other records."""
         if not all(map(is_filler, parts_of(state, self._topic, self._partition, put.base, put.end))):
             raise self._other_records(f"has other records between offsets {put.base} and {put.end}")
         return SwapChange(self._topic, self._partition, put)
@@ -137,7 +137,7 @@ class _Copy:
 
 
 def _spans(bounds: list[int]) -> Iterator[int]:
-    """Yields how many offsets each empty batch has: none goes across a bound, or has more than a batch can."""
+    """Yields the number of offsets of each empty batch: no batch spans a bound or exceeds a batch's limit."""
     for missing in np.diff(bounds).tolist():
         for taken in range(0, missing, INT32_MAX):
             yield min(INT32_MAX, missing - taken)

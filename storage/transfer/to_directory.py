@@ -1,8 +1,8 @@
 """Copies a log from an object store to a log directory: pieces become ``.log`` files, and recovery makes the rest.
 
 On disk after each step: the topics, without records; some ``.log`` files of a partition, perhaps the last one in part;
-all files of a partition, and its entries in the checkpoints, so that it can be opened. Killed before the end, the copy
-must begin again, in another directory.
+all files of a partition, and its entries in the checkpoints, so that it can be opened. If killed before the end, start
+the copy again, with another directory.
 """
 
 from __future__ import annotations
@@ -67,5 +67,5 @@ def _write(target: LogManager, directory: str, piece: Piece) -> None:
 
 
 def _last(piece: Piece) -> int:
-    """Returns the offset after the last batch of a piece, of which compaction may have removed the end."""
+    """Returns the offset after the last batch of a piece; compaction may have removed batches at the piece's end."""
     return piece.segment.next_offset()

@@ -1,1 +1,1 @@
-"""Commits, the state that they make, and checkpoints of it: as bytes and in memory. Knows no store and no clock."""
+"""Commits, the resulting state, and its checkpoints: as bytes and in memory. Uses no store and no clock."""

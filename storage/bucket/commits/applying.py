@@ -1,4 +1,4 @@
-"""Applies commits to a state. All checks come first: a commit that cannot be right leaves the state as it was."""
+"""Applies commits to a state. All checks come first: an invalid commit leaves the state unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .state import OBJECT, OBJECT_COLUMNS, SLICE_COLUMNS, App, PartitionState, S
 
 
 def apply(state: State, commit: Commit) -> None:
-    """Moves the state on by one commit. Raises CorruptionError, with the commit's name, and leaves the state alone."""
+    """Applies one commit to the state. Raises CorruptionError, with the commit's name; then the state is unchanged."""
     check(state, commit)
     match commit.change:
         case DataChange() as change:
@@ -210,7 +210,7 @@ def _swap(state: State, partition: PartitionState, segment: Segment) -> None:
 
 
 def _retain(state: State, partition: PartitionState, log_start: int) -> None:
-    """Moves the log start; drops what ends at or below it."""
+    """Raises the log start offset; drops slices and segments that end at or below it."""
     partition.log_start = log_start
     table = partition.slices.table
     end = int(np.searchsorted(table[:, 0] + table[:, 4], log_start, side="right"))

@@ -1,7 +1,7 @@
 """Checkpoints: a state as one object, so that opening a log does not read all its commits.
 
-A checkpoint of commit n follows from the commits up to n; all writers would write the same. It is believed only if its
-checksum is right, what it says holds together, and commit n has the uid that it names.
+A checkpoint of commit n follows from the commits up to n, so all writers would write the same. It is used only if its
+checksum is right, its content is consistent, and commit n has the uid that it names.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _sorted_topics(state: State) -> list[Topic]:
 
 
 def decode_checkpoint(data: bytes) -> State:
-    """Returns the state. Raises CorruptionError, without the path, unless all of it holds together."""
+    """Returns the state. Raises CorruptionError, without the path, if the content is not consistent."""
     rest = memoryview(decode_frame(MAGIC, data, PAYLOAD_BYTES_MAX))
     if len(rest) < 4:
         raise CorruptionError("ends within its head")
@@ -181,7 +181,7 @@ def _segment(row: list[int], uids: memoryview) -> Segment:
 
 
 def _fill(state: State, listed: list[Any], slices: Int64s, segments: list[Segment]) -> None:
-    """Gives the partitions of the head their rows."""
+    """Assigns slices and segments to the partitions of the head."""
     slice_at = segment_at = 0
     for topic_id, number, log_start, end, slice_count, segment_count in listed:
         rows = slices[slice_at : slice_at + slice_count].copy()
@@ -209,7 +209,7 @@ def _check_tables(state: State) -> None:
 
 
 def _check_covered(partition: PartitionState) -> None:
-    """Raises CorruptionError unless slices and segments cover the offsets from the log start to the end, once."""
+    """Raises CorruptionError unless slices and segments cover each offset from the log start to the end once."""
     table, segments = partition.slices.table, np.array([_numbers(each) for each in partition.segments], np.int64)
     segments = segments.reshape(-1, _SEGMENT_COLUMNS)
     bases = np.concatenate([table[:, BASE], segments[:, 0]])

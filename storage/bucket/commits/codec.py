@@ -1,4 +1,4 @@
-"""Commits as bytes, and back: JSON in a frame. What does not fit into its bounds is refused as damage."""
+"""Encodes and decodes commits: JSON in a frame. Values out of bounds are refused as damage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """Returns the object's bytes. Raises ValueError for a commit above the limits: divide what it says."""
+    """Returns the object's bytes. Raises ValueError for a commit above the limits; divide it into several."""
     content: dict[str, Any] = {
         "v": VERSION,
         "n": commit.number,
@@ -178,7 +178,7 @@ def _read_part(fields: Fields) -> PartitionSlices:
 
 
 def _check_slices(fields: Fields, objects: list[StagedObject], parts: list[PartitionSlices]) -> None:
-    """Raises CorruptionError unless slices lie inside their objects and do not overlap, and nothing is named twice."""
+    """Raises CorruptionError unless slices lie inside their objects without overlaps, and nothing is named twice."""
     if len(set(objects)) != len(objects):
         raise fields.wrong("objects", "no object twice")
     if len({(part.topic_id, part.partition) for part in parts}) != len(parts):

@@ -1,4 +1,4 @@
-"""Commits: what each kind says. A commit's number orders it; it takes effect as a whole, at one instant."""
+"""The kinds of commits and their fields. A commit takes effect as a whole, in the order of the numbers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ GroupOffsets = Mapping[str, Mapping[str, GroupOffset | None]]
 
 @dataclass(frozen=True, eq=False)
 class DataChange:
-    """Records for any number of partitions, and offsets of groups with them. ``app``: of an exactly-once writer."""
+    """Records for any number of partitions, with offsets of groups. ``app``: the app of an exactly-once writer."""
 
     write: str  # 32 hex digits, in the names of its objects
     objects: Sequence[StagedObject] = ()
@@ -71,14 +71,14 @@ class DataChange:
 
 @dataclass(frozen=True)
 class OffsetsChange:
-    """Offsets of groups alone."""
+    """Offsets of groups, without records."""
 
     offsets: GroupOffsets
 
 
 @dataclass(frozen=True)
 class TopicChange:
-    """A topic is created, altered (all settings as they shall be), given partitions, or deleted."""
+    """A topic is created, altered (with all of its new settings), given partitions, or deleted."""
 
     op: Literal["create", "alter", "partitions", "delete"]
     name: str
@@ -116,7 +116,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class SwapChange:
-    """A segment takes the place of all that covers its offsets."""
+    """A segment replaces all slices and segments that cover its offsets."""
 
     topic_id: str
     partition: int
@@ -125,7 +125,7 @@ class SwapChange:
 
 @dataclass(frozen=True)
 class RetainChange:
-    """The log start offset of a partition moves up."""
+    """The log start offset of a partition is raised."""
 
     topic_id: str
     partition: int
@@ -136,7 +136,7 @@ class RetainChange:
 class VoidChange:
     """Writes and segments whose objects are about to be deleted.
 
-    They shall never be committed. Those that the log had and dropped are forgotten: nothing is committed twice.
+    They can never be committed later. Those that the log once had are forgotten; they cannot be committed twice.
     """
 
     writes: Sequence[str]  # ids of writes and segments
@@ -147,7 +147,7 @@ Change = DataChange | OffsetsChange | TopicChange | OpenChange | SwapChange | Re
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    """A change, its place in the log's one sequence, and the commit before it."""
+    """A change, its number in the log's sequence, and the commit before it."""
 
     number: int  # from 1 on, without a gap
     uid: str  # 32 hex digits, random

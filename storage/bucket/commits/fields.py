@@ -1,4 +1,4 @@
-"""Fields of JSON objects with their checks: nothing that was read is believed before it was one of these."""
+"""Checked fields of JSON objects; all content read from a store passes these checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def check_topic(name: str) -> None:
-    """Raises CorruptionError unless Kafka allows a topic of that name, which becomes a directory's."""
+    """Raises CorruptionError unless Kafka allows the topic's name, which becomes part of paths."""
     try:
         check_topic_name(name)
     except InvalidTopicError as error:
@@ -30,11 +30,11 @@ def check_topic(name: str) -> None:
 
 
 class Fields:
-    """A JSON object as it was read. Every method raises CorruptionError if its field is not what it returns."""
+    """A JSON object. Every method raises CorruptionError if its field does not have the type that it returns."""
 
     def __init__(self, value: Any, where: str = "") -> None:
         if not isinstance(value, dict):
-            raise CorruptionError(f"{where or 'the content'} is no JSON object")
+            raise CorruptionError(f"{where or 'the content'} is not a JSON object")
         self._value: dict[str, Any] = value
         self._where = where
 

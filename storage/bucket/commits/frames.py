@@ -4,7 +4,7 @@
 
     8 bytes magic | u32 length | u32 crc32c | zstd frame of that length, whose header has the size of its content
 
-Numbers are big-endian, as Kafka's. A reader allocates memory only after the checksum was right and the size allowed.
+Numbers are big-endian, like Kafka's. A reader allocates memory only after it has checked the checksum and the size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of int64 that grow at the end, and their coded form."""
+"""Growing tables of int64, and their encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLANES = 8  # bytes of a number
 
 
 class Rows:
-    """A growing table, shape (rows, columns). Appending costs as much as what is appended, averaged over many calls."""
+    """A growing table, shape (rows, columns). An append takes time for the appended rows only, on average."""
 
     def __init__(self, columns: int, rows: Int64s | None = None) -> None:
         self._rows = np.empty((0, columns), np.int64) if rows is None else rows
@@ -45,9 +45,10 @@ class Rows:
 
 
 def encode_rows(rows: Int64s) -> bytes:
-    """Returns rows as differences from the row before, in planes of bytes, which compress well; 8 bytes a number.
+    """Encodes rows as differences from the row before, in planes of bytes, which compress well; 8 bytes per number.
 
-    Column by column, and only the planes that are not all zero: nearly all differences are small.
+    Each column has eight planes, one per byte. Only planes that are not all zero are computed, because nearly all
+    differences are small.
     """
     planes = np.zeros((rows.shape[1], _PLANES, len(rows)), np.uint8)
     for column, own in zip(rows.T, planes, strict=True):
@@ -59,7 +60,7 @@ def encode_rows(rows: Int64s) -> bytes:
 
 
 def decode_rows(data: memoryview, count: int, columns: int) -> Int64s:
-    """Returns what :func:`encode_rows` was given. Raises CorruptionError if ``data`` has another size."""
+    """Decodes the output of :func:`encode_rows`. Raises CorruptionError if ``data`` has another size."""
     if len(data) != count * columns * _PLANES:
         raise CorruptionError(f"{len(data)} bytes cannot be {count} rows of {columns} numbers")
     planes = np.frombuffer(data, np.uint8).reshape(columns, _PLANES, count)

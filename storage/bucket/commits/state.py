@@ -1,4 +1,4 @@
-"""What a log on an object store is after a commit: a state follows from the commits up to that one alone."""
+"""The state of a log on an object store after a commit; it follows only from the commits up to that one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBJECT_COLUMNS = 5  # of the state's objects: write (index into the state's), ta
 
 
 class Topic(NamedTuple):
-    """A topic with its settings as they differ from the defaults."""
+    """A topic with the settings that differ from the defaults."""
 
     name: str
     topic_id: str
@@ -38,7 +38,7 @@ class App(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Record batches one behind the other in a staged object; their base offsets there begin at 0."""
+    """Adjacent record batches in a staged object; their base offsets there begin at 0."""
 
     base: int  # offset in the partition
     key: str
@@ -54,7 +54,10 @@ class Slice(NamedTuple):
 
 
 class PartitionState:
-    """A partition: what covers its offsets from the log start, or a little before, to the end, without a gap."""
+    """A partition: slices and segments that cover its offsets without a gap.
+
+    They begin at the log start offset, or a little before it, and reach to the log end.
+    """
 
     __slots__ = ("end", "log_start", "segments", "slices")
 
@@ -69,19 +72,19 @@ class PartitionState:
         return PartitionState(self.log_start, self.end, self.slices.copy(), list(self.segments))
 
     def slice_range(self, base: int, end: int) -> tuple[int, int]:
-        """Returns the indexes, from and to, of the slices whose base is at ``base`` or above, and below ``end``."""
+        """Returns the index range [from, to) of the slices whose base offset is in [``base``, ``end``)."""
         first, last = np.searchsorted(self.slices.table[:, BASE], (base, end))
         return int(first), int(last)
 
     def segment_range(self, base: int, end: int) -> tuple[int, int]:
-        """The same for segments."""
+        """Returns the index range [from, to) of the segments whose base offset is in [``base``, ``end``)."""
         bases = np.array([segment.base for segment in self.segments], np.int64)
         first, last = np.searchsorted(bases, (base, end))
         return int(first), int(last)
 
     @property
     def clean_end(self) -> int | None:
-        """The end of what compaction made, from the first offset on; None if it made nothing there."""
+        """The end offset of the compacted segments at the start of the log; None if there are none."""
         end, slices = None, self.slices.table[:1, BASE].tolist()
         for segment in self.segments:
             is_next = segment.base == end or (end is None and segment.base <= min(slices, default=segment.base))
@@ -98,7 +101,7 @@ class PartitionState:
 
 @dataclass
 class State:
-    """The log after commit ``number``. :func:`apply` moves it on."""
+    """The log after commit ``number``. :func:`apply` changes it to that after the next commit."""
 
     log_id: str
     number: int = 0
@@ -134,7 +137,7 @@ class State:
         )
 
     def slices(self, topic_id: str, partition: int, base: int = 0, end: int = 2**63 - 1) -> list[Slice]:
-        """Returns the slices of a partition whose base is at ``base`` or above, and below ``end``, by their offsets."""
+        """Returns the slices of a partition whose base offset is in [``base``, ``end``), by offset."""
         found = self.partitions[topic_id, partition]
         first, last = found.slice_range(base, end)
         return [
@@ -146,7 +149,7 @@ class State:
         return StagedObject(*rest).key(self.writes[write])
 
     def named_objects(self) -> set[str]:
-        """Returns the names of all objects with records of the log, those of segments without their suffixes."""
+        """Returns the names of all objects with records of the log; names of segments are without suffixes."""
         numbers = np.unique(self._slice_numbers())
         segments = {
             segment.key(topic_id, number)
@@ -156,7 +159,7 @@ class State:
         return {self._key(number) for number in numbers.tolist()} | segments
 
     def release(self, slices: Int64s, segments: Iterable[Segment]) -> None:
-        """Notes, for the next commit, that these do not belong to the log any more."""
+        """Notes that the log no longer has these; the next commit takes this into account."""
         writes, counts = np.unique(self.objects.table[slices[:, OBJECT], 0], return_counts=True)
         released = [(self.writes[write], count) for write, count in zip(writes.tolist(), counts.tolist(), strict=True)]
         for each, count in [*released, *((segment.uuid, 1) for segment in segments)]:
@@ -172,7 +175,7 @@ class State:
         self.uses.update(segment.uuid for each in self.partitions.values() for segment in each.segments)
 
     def forget_unnamed(self) -> None:
-        """Drops objects and writes that no slice names any more; keeps the order of the others."""
+        """Drops objects and writes that no slice names; keeps the order of the others."""
         is_named = np.zeros(len(self.objects), bool)
         is_named[self._slice_numbers()] = True
         if is_named.all():
@@ -186,6 +189,6 @@ class State:
         self.writes = [self.writes[number] for number in kept.tolist()]
 
     def _slice_numbers(self) -> Int64s:
-        """Returns the object of every slice, by partition."""
+        """Returns the object numbers of all slices, by partition."""
         empty = np.empty(0, np.int64)
         return np.concatenate([empty, *(each.slices.table[:, OBJECT] for each in self.partitions.values())])

@@ -1,1 +1,1 @@
-"""The log on an object store as a log directory: files that readers know, made of what commits say. Read-only."""
+"""The log on an object store as a read-only log directory: the usual files, computed from the commits."""

@@ -1,4 +1,4 @@
-"""BucketFileSystem: shows the log on an object store as a log directory, so that all that reads one reads the log.
+"""BucketFileSystem: shows the log on an object store as a log directory, for all code that reads one.
 
 ::
 
@@ -8,7 +8,7 @@
     <topic>-<partition>/<end>.log, <end>.snapshot         empty
     __consumer_offsets-0/                                 the offsets of groups
 
-What is shown changes only with :meth:`BucketFileSystem.catch_up`. Everything that would write raises
+The content changes only with :meth:`BucketFileSystem.catch_up`. All operations that would write raise
 io.UnsupportedOperation.
 """
 
@@ -68,14 +68,14 @@ class BucketFileSystem(MadeFileSystem):
         return self._root
 
     def catch_up(self) -> None:
-        """Takes in the commits of others: one request if there are none. Raises CorruptionError, ObjectStoreError."""
+        """Reads the commits of others; one request if there are none. Raises CorruptionError and ObjectStoreError."""
         self.log.catch_up()
         with self._lock, self.log.reading() as state:
             for key in self._known.keys() - state.partitions.keys():
                 del self._known[key]  # of a deleted topic
 
     def is_made(self, path: str) -> bool:
-        """Whether a file is made of commits, so that it needs no check against others."""
+        """Whether a file is computed from commits, so it need not be compared with other files."""
         files, name = self._place(path)
         return files is not None and (name.endswith(names.SNAPSHOT) or isinstance(_shown(files, name), MadeSegment))
 
@@ -260,7 +260,7 @@ class BucketFileSystem(MadeFileSystem):
         return found
 
     def _missing(self, path: str, files: PartitionFiles | None, error: ObjectMissingError) -> Exception:
-        """Returns the error for a missing object: of a file that was replaced, or damage if nothing has changed."""
+        """Returns the error for a missing object: the file was replaced, or if the log has not changed, damage."""
         self.catch_up()
         if files is not None and self._place(path)[0] is files:
             return CorruptionError(f"the store lacks an object that the log names: restore it ({error})", path=path)

@@ -1,7 +1,8 @@
-"""The offsets of groups as a partition of ``__consumer_offsets``, where what reads groups looks for them.
+"""The offsets of groups as a partition of ``__consumer_offsets``, which readers of groups expect.
 
-A state has offsets, not their history. So the partition has the present offsets only. When they change, it begins
-again further up: a reader then sees that what it had read is gone, and reads all of it again.
+A state has the current offsets, not their history, and so has this partition. When offsets change, all of its records
+are replaced by new ones at higher offsets: a reader then finds that its position was deleted, and reads the whole
+partition again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which files a partition has: its slices as ``.log`` files of at most 1 GiB, and segments as they were put.
+"""The files of a partition: its slices as ``.log`` files of at most 1 GiB, and its segments unchanged.
 
-The last file is always an empty one at the log's end. Its name tells readers where the log ends, so that they need not
-read the end of the file before it.
+The last file is always empty, and its name is the log end offset, so readers need not read the end of the file before
+it to find it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEGMENT_BYTES_MAX = 1 << 30  # of slices that are shown as one .log
 
 @dataclass(frozen=True, eq=False)
 class MadeSegment:
-    """Slices one behind the other, shown as a ``.log``."""
+    """Adjacent slices, shown as one ``.log``."""
 
     base: int
     slices: Int64s  # (slices, 7), columns as in a state
@@ -77,7 +77,7 @@ ShownSegment = MadeSegment | Segment
 
 @dataclass(frozen=True, eq=False)
 class PartitionFiles:
-    """What a partition's directory shows."""
+    """The files in a partition's directory."""
 
     topic_id: str
     partition: int
@@ -92,7 +92,7 @@ class PartitionFiles:
 
     @cached_property
     def last_put(self) -> Segment | None:
-        """The last segment that was put as it is; None if there is none."""
+        """The last segment that was put as an object of its own; None if there is none."""
         put = [each for each in self.segments.values() if isinstance(each, Segment)]
         return put[-1] if put else None
 
@@ -103,13 +103,13 @@ def has_holes(segments: Iterable[Segment]) -> bool:
 
 
 def token_of(partition: PartitionState) -> tuple[object, ...]:
-    """Returns what changes whenever the files of a partition change."""
+    """Returns a value that changes whenever the files of a partition change."""
     uuids = tuple(segment.uuid for segment in partition.segments)
     return partition.log_start, partition.end, len(partition.slices), uuids
 
 
 def files_of(state: State, topic_id: str, number: int) -> PartitionFiles:
-    """Returns the files of a partition; keeps nothing of the state that changes."""
+    """Returns the files of a partition; they do not refer to parts of the state that may change."""
     partition = state.partitions[topic_id, number]
     slices = partition.slices.table.copy()
     objects = state.objects.table[slices[:, OBJECT]]
@@ -124,7 +124,7 @@ def files_of(state: State, topic_id: str, number: int) -> PartitionFiles:
 
 
 def _runs(slices: Int64s, segments: list[int]) -> Iterator[tuple[int, int]]:
-    """Yields indexes, from and to, of slices that one ``.log`` shows; none goes across a segment."""
+    """Yields the index range [from, to) of the slices in each ``.log``; no range spans a segment."""
     bounds = [0, *np.searchsorted(slices[:, BASE], segments).tolist(), len(slices)]
     ends, lasts = np.cumsum(slices[:, BYTES]), slices[:, BASE] + slices[:, RECORDS] - 1
     for start, stop in pairwise(bounds):

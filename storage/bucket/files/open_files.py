@@ -1,4 +1,4 @@
-"""Open files of a log on an object store. They can be read only, and stay as they were when they were opened."""
+"""Open files of a log on an object store. They are read-only, and keep the content that they had when opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .parts import AHEAD_BYTES, PART_BYTES, Part, Parts
 
 
 class ReadOnlyError(StorageError, io.UnsupportedOperation):
-    """The log on an object store is shown as files, which nobody can write."""
+    """The files that show a log on an object store cannot be written."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path}: a log on an object store is shown as files that can be read only")

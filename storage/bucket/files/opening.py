@@ -1,4 +1,4 @@
-"""Opens the log at a URL to be read as files. A process reads the commits of a log once, and afterwards what is new."""
+"""Opens the log at a URL to read it as files. A process reads the commits of a log once, later only new ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last u
 def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | None = None) -> BucketFileSystem:
     """Returns the file system that shows the log at a URL, up to date.
 
-    Takes two requests for a log that this process knows. Raises as :func:`open_root`.
+    Takes two requests for a log that this process has opened before. Raises like :func:`open_root`.
     """
     if store is not None or clock is not None:
         return BucketFileSystem(open_root(url, store=store, clock=clock))

@@ -1,4 +1,4 @@
-"""Parts of objects, read by threads, ahead of who needs them, and kept as long as there is room."""
+"""Parts of objects: read ahead by threads, and cached while there is room."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Parts:
         self._threads: ThreadPoolExecutor | None = None
 
     def get(self, wanted: Sequence[Part], ahead: Sequence[Part] = ()) -> list[bytes]:
-        """Returns the parts; begins to read those in ``ahead``, and waits for none of them.
+        """Returns the parts; also starts reading those in ``ahead``, without waiting for them.
 
         Raises ObjectMissingError, ObjectStoreError, and CorruptionError if an object is too short.
         """
@@ -83,5 +83,5 @@ class Parts:
 
 
 def _has_failed(future: Future[bytes]) -> bool:
-    """Whether the part must be asked for again: also if nobody has seen the error yet, which may be an old one."""
+    """Whether a cached read has failed, so the part must be read again."""
     return future.done() and future.exception() is not None

@@ -1,4 +1,4 @@
-"""The small files that a log directory has, as bytes, made of a state."""
+"""The small files of a log directory as bytes, computed from a state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT_FILES = (
 
 
 def shows_groups(state: State) -> bool:
-    """Whether the offsets of groups are shown as a topic: if there are some, and no topic has the name."""
+    """Whether the offsets of groups are shown as a topic: there are some, and no real topic has the name."""
     return bool(state.groups) and GROUP_METADATA_TOPIC not in state.topic_ids
 
 

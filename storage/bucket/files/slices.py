@@ -1,4 +1,4 @@
-"""Slices of staged objects as the bytes of a ``.log``: base offsets count from 0 in a slice, and are moved."""
+"""Slices of staged objects as the bytes of a ``.log``: base offsets, which begin at 0 in a slice, are raised."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SliceBytes:
         return int(np.searchsorted(self._segment.starts, position, side="right")) - 1
 
     def _begin(self, position: int, end: int, ahead: int) -> None:
-        """Begins to read the next parts from ``position`` to ``end`` at once, and some behind."""
+        """Starts reading the parts from ``position`` to ``end``, and ``ahead`` bytes after them."""
         wanted = self._parts_of(position, end, AHEAD_PARTS)
         behind = self._parts_of(end, min(end + ahead, self._segment.size), AHEAD_PARTS)
         self._parts.get((), [*wanted, *behind])
@@ -85,7 +85,7 @@ class SliceBytes:
             into[:] = data[first - from_ : end - from_]
 
     def _copy(self, index: int, first: int, into: Bytes) -> None:
-        """Fills ``into`` with what the object has, offsets as they are there."""
+        """Fills ``into`` with the object's bytes, with unchanged offsets."""
         end = first + len(into)
         numbers = range(first // PART_BYTES, (end - 1) // PART_BYTES + 1)
         parts = self._parts.get([self._part(index, number) for number in numbers])

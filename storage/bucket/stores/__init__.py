@@ -1,1 +1,1 @@
-"""Object stores: the port, the clients behind it, and how patiently it is asked."""
+"""Object stores: the port, its clients, retries, and the check of a store."""

@@ -1,6 +1,6 @@
-"""Checks a store in an interpreter of its own: a log is made by anyone's program.
+"""Checks a store in a separate interpreter, because the calling program may not be safe to import again.
 
-The processes of a race import the program that started them. A program for Spark would begin Spark again in each.
+The processes of a race import the program that started them; a Spark program would start Spark in each of them.
 """
 
 from __future__ import annotations

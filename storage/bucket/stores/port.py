@@ -1,4 +1,4 @@
-"""The port to object stores: what a log asks of one, and what every answer means."""
+"""The port to object stores: the operations that a log needs, and the meaning of their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PUT_BYTES_MAX = 128 << 20  # of an object that one request writes; more would ne
 
 
 class ObjectFacts(NamedTuple):
-    """What the store says of an object without sending it."""
+    """The facts about an object that the store reports without its content."""
 
     key: str
     size: int  # bytes
@@ -21,16 +21,17 @@ class ObjectStore(Protocol):
 
     A key is the object's name below the URL, such as ``commits/00000000000000000001``.
 
-    Only success says something. After any error of a write, the object may be there, may not be, or may come later: a
-    request can arrive when its sender has given up, and a client that repeats a request can be refused because its
+    Only success is certain. After any error of a write, the object may exist, may not exist, or may appear later: a
+    request can arrive after its sender has given up, and a client that repeats a request can be refused because its
     first one had arrived. Read the object to find out.
 
-    All operations raise ObjectStoreError, with the store's code and the key; StoreAccessError if a right is missing.
+    All operations raise ObjectStoreError, with the store's code and the key; StoreAccessError if a permission is
+    missing.
     """
 
     @property
     def url(self) -> str:
-        """Where the objects are; has no credentials. A store that is pickled keeps this only."""
+        """The URL below which the objects are; has no credentials. Pickling a store keeps only this."""
         ...
 
     def put_new(self, key: str, data: bytes) -> None:
@@ -76,7 +77,7 @@ class ObjectStore(Protocol):
 
 
 def checked_size(key: str, data: bytes) -> bytes:
-    """Returns ``data``. Raises ValueError if one request must not write as much: a mistake of the caller."""
+    """Returns ``data``. Raises ValueError if it is too large for one request, which is a bug of the caller."""
     if len(data) > PUT_BYTES_MAX:
         raise ValueError(f"{key}: {len(data)} bytes are too many for one object, which has at most {PUT_BYTES_MAX}")
     return data

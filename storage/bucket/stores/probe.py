@@ -1,7 +1,7 @@
-"""Checks whether an object store keeps the word that a log relies on: call :func:`check_store` before the first write.
+"""Checks whether an object store behaves as a log needs it; call :func:`check_store` before the first write.
 
-Works in a folder of its own below the URL, and deletes what it wrote there. What it cannot show is that a store keeps
-its word always, on every server behind its name: a store may be right a thousand times.
+Works in a folder of its own below the URL, and deletes what it wrote there. It cannot prove that the store always
+behaves so, on every server behind its name.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _checked(
 
 
 def _clean(store: ObjectStore, root: str) -> None:
-    """Deletes the objects of the check; what a store does not list or delete stays."""
+    """Deletes the objects of the check; objects that the store does not list or delete stay."""
     with suppress(ObjectStoreError):
         store.delete([facts.key for facts in store.list(root)])
 

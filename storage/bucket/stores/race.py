@@ -1,4 +1,4 @@
-"""A race of several processes to create the same objects: a store that keeps its word lets exactly one win each.
+"""A race of several processes to create the same objects; on a correct store, exactly one wins each.
 
 Every process has threads, and all of them put at one instant, which a barrier gives them, round after round.
 """
@@ -35,7 +35,7 @@ class Contenders(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the contenders of a round were answered, by their number, and whose body the object has."""
+    """The answers that the contenders of a round got, by their numbers, and whose body the object has."""
 
     answers: list[str]
     found: int | None  # NOBODY: what is there, no contender wrote
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
         return [number for number, answer in enumerate(self.answers) if answer == WON]
 
     def is_right(self) -> bool:
-        """Whether one won and its body is there; if none did, whether the one there was not answered at all."""
+        """Whether one won and the object has its body; or nobody won, and the object is of one that got no answer."""
         if self.winners:
             return self.winners == [self.found]
         return self.found is None or self.answers[self.found : self.found + 1] == [UNKNOWN]

@@ -1,4 +1,4 @@
-"""Object stores through obstore: S3 and what speaks like it, Google's and Azure's.
+"""Object stores through obstore: S3 and compatible ones, Google's and Azure's.
 
 obstore takes credentials and endpoints from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``,
 ``AWS_ALLOW_HTTP``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_NAME`` …) or from the machine's role.
@@ -200,8 +200,8 @@ def _translated(error: Exception, path: str) -> ObjectStoreError:
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return ObjectExistsError(f"{path}: the store says that the object exists")
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
-        return StoreAccessError(f"{path}: the store refuses access ({code or kind}): check credentials and rights")
-    return ObjectStoreError(f"{path}: the store did not do what was asked ({code or kind})")
+        return StoreAccessError(f"{path}: the store refuses access ({code or kind}): check credentials and permissions")
+    return ObjectStoreError(f"{path}: the store did not carry out the request ({code or kind})")
 
 
 def _code_of(text: str) -> str:

@@ -1,4 +1,4 @@
-"""URLs of object stores: which there are, and what they must not contain."""
+"""URLs of object stores: the schemes, and the checks of their form."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_store_url(path: str) -> bool:
 def store_url(text: str) -> str:
     """Returns the URL with its scheme in lower case, ``s3`` for Hadoop's ``s3a``, and no slash at its end.
 
-    Raises InvalidConfigError unless it is a bucket (Azure: a container) and folders below it. A URL travels to workers
-    and is shown in plans, so it must not carry credentials.
+    Raises InvalidConfigError unless it is a bucket (Azure: a container) and folders below it. URLs are sent to workers
+    and shown in plans, so they must not contain credentials.
     """
     found = _URL.fullmatch(text)
     if found is None:
