@@ -151,7 +151,8 @@ def fill(place: Place, runs: Sequence[Sequence[Part]], directory: str, filesyste
     """Writes a ``.log`` for each run of parts, and an empty one at their end. Reads several parts at a time."""
     filesystem.make_directory(directory)
     wanted = ((part, epoch) for run in runs for epoch in [_epoch_of(place, run)] for part in run)
-    at_once = min(READS_AT_ONCE, max(1, READ_AHEAD_BYTES // max(part.size for run in runs for part in run)))
+    largest = max(1, *(part.size for run in runs for part in run))  # what compaction left may be empty
+    at_once = min(READS_AT_ONCE, max(1, READ_AHEAD_BYTES // largest))
     with closing(in_order(lambda each: read_part(place, *each), wanted, at_once)) as read:
         for run in runs:
             path = file_names.join(directory, file_names.segment_file(run[0].base, file_names.LOG))
