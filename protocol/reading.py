@@ -64,7 +64,7 @@ class RequestReader:
         """Reads a text that may not be null."""
         found = self.string()
         if found is None:
-            raise MalformedRequestError("a text is null")
+            raise MalformedRequestError("a required text is null")
         return found
 
     def records(self) -> memoryview | None:

@@ -112,7 +112,7 @@ class ConsumerConfig:
             raise InvalidConfigError(f"{min(self.security)} needs bootstrap.servers: other wires have no security")
         wrong = {Cluster.KAFKA_0_7: "kafka", Cluster.TODAY: "zookeeper"}.get(self.cluster)
         if wrong and self.offsets_storage == wrong:
-            raise InvalidConfigError(f"offsets.storage = {wrong} does not go with {self.cluster.value}")
+            raise InvalidConfigError(f"offsets.storage = {wrong} cannot be used with {self.cluster.value}")
         if self.cluster is not Cluster.KAFKA_0_8 and self.dual_commit:
             raise InvalidConfigError("dual.commit.enabled needs zookeeper.connect, whose consumers have two stores")
 

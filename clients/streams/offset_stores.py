@@ -72,7 +72,7 @@ def _offset(path: str, data: bytes) -> int:
     try:
         return int(data)
     except ValueError:
-        raise ClientError(f"{path} has {data[:50]!r}, which is no offset") from None
+        raise ClientError(f"{path} has {data[:50]!r}, which is not an offset") from None
 
 
 class KafkaOffsets:

@@ -173,7 +173,7 @@ def _has_ended(connected: socket.socket) -> bool:
 def _received(connected: socket.socket, address: Address) -> bytearray:
     (length,) = _LENGTH.unpack(_exactly(connected, _LENGTH.size))
     if length < 0:
-        raise MalformedAnswerError(f"{address}: the broker sent an answer of {length} bytes")
+        raise MalformedAnswerError(f"{address}: the broker states that its answer has {length} bytes")
     return _exactly(connected, length)
 
 

@@ -146,12 +146,14 @@ class Cluster:
 
     def _on_session(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
-            logger.warning("the registry: %s", state.value)
+            logger.warning("the session of the registry is %s", state.value)
         self._worker.run(partial(self._on_event, None if state is SessionState.EXPIRED else ""))
 
     def _on_event(self, path: str | None) -> None:
-        """Schedules one check of the registry for all pending events. ``path``: whose watch fired; None: all watches
-        are lost."""
+        """Schedules one check of the registry for all pending events.
+
+        ``path``: whose watch fired; None: all watches are lost.
+        """
         if path is None:
             self._watched.clear()
         self._watched.discard(path or "")

@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], None]:
-    """Returns a function to be called with the index of each of ``count`` answers, and the answer; for any thread.
+    """Returns a function that collects ``count`` answers, to be called with an answer's index and the answer.
 
-    Its last call calls ``done`` with all answers in the order of their indexes. If ``count`` is 0, ``done`` is called
-    now.
+    It may be called from any thread. Its last call calls ``done`` with all answers in the order of their indexes. If
+    ``count`` is 0, ``done`` is called now.
     """
     found: dict[int, T] = {}
     lock = Lock()

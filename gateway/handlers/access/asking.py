@@ -28,7 +28,7 @@ class Asking:
         self.request, self.context, self._rules = request, context, rules
 
     def may(self, operation: Operation, resource: Resource, name: str | None = CLUSTER_NAME) -> bool:
-        """Whether the client may do this; ``name`` None: with any resource of the kind."""
+        """Whether the client may do this; ``name`` None: with at least one resource of the kind."""
         return self._rules.allow(self.request.principal, operation, resource, name)
 
     def may_topic(self, operation: Operation, name: str | None) -> bool:

@@ -36,7 +36,7 @@ WRONG = [
     ({"zk.connect": "h:1"}, "groupid"),
     ({"groupid": "g"}, "needs one of zk.connect, zookeeper.connect, bootstrap.servers"),
     ({**OLD, "zookeeper.connect": "h:1"}, "both given"),
-    ({**OLD, "offsets.storage": "kafka"}, "does not go with zk.connect"),
+    ({**OLD, "offsets.storage": "kafka"}, "cannot be used with zk.connect"),
     ({**TODAY, "dual.commit.enabled": "true"}, "dual.commit.enabled needs zookeeper.connect"),
     ({**NEW, "sasl.username": "me"}, "sasl.username needs bootstrap.servers"),
     ({**NEW, "fetch.wait.max.ms": 31_000}, "longer than socket.timeout.ms"),

@@ -59,5 +59,5 @@ def test_what_the_coordinator_took_is_committed_in_zookeeper_too_if_the_rest_is_
 
 def test_what_is_no_offset_is_an_error_that_names_the_node(registry: Registry) -> None:
     put(registry, kafka_nodes.offset_path("g", *ONE), b"five")
-    with pytest.raises(ClientError, match=r"/consumers/g/offsets/t/0 has b'five', which is no offset"):
+    with pytest.raises(ClientError, match=r"/consumers/g/offsets/t/0 has b'five', which is not an offset"):
         ZooKeeperOffsets(registry, "g").fetch([ONE])
