@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Lock
 
 from ...protocol import ErrorCode, RequestError
@@ -15,7 +16,7 @@ from .led_partition import LedPartition
 from .topics import Topics
 
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
-LOCK_S = 0.5  # for so long the opener waits for another process that holds a partition's lock, and all others with it
+LOCK_S = 0.5  # for so long a partition waits for another process that holds its lock; others are opened meanwhile
 LOCK_POLL_S = 0.01
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,14 @@ class BeingDeletedError(UnknownTopicOrPartitionError):
     """A topic is closed because it is being deleted. If the deletion is refused, it can be opened again."""
 
 
+@dataclass
+class _Opening:
+    """Partitions whose locks other processes hold, and what is called when all are open, or cannot be."""
+
+    held: set[TopicPartition]
+    then: Callable[[], None]
+
+
 class Partitions(Worker):
     """The open partitions. For any thread; logs are opened and closed in a separate one."""
 
@@ -46,6 +55,9 @@ class Partitions(Worker):
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
         self._guard = Lock()
+        self._openings: list[_Opening] = []  # those that wait for locks
+        self._held_until_s: dict[TopicPartition, float] = {}  # what they wait for, and when each gives up
+        self._looks_again = False
 
     def led(
         self, wanted: Collection[TopicPartition], *, by_any: bool = False
@@ -107,19 +119,24 @@ class Partitions(Worker):
         """Opens partitions in the opening thread, then calls ``then`` there."""
 
         def task() -> None:
-            for each in wanted:
-                self._open(each)
-            then()
+            held = {each for each in wanted if not self._is_opened(each)}
+            if held:
+                self._openings.append(_Opening(held, then))
+                self._look_again()
+            else:
+                then()
 
         self.run(task)
 
-    def _open(self, wanted: TopicPartition) -> None:
+    def _is_opened(self, wanted: TopicPartition) -> bool:
+        """Opens a partition, or notes why it cannot be; False while it waits for a process that holds its lock."""
         with self._guard:
             led = self._led.get(wanted)
         if led is not None and led.is_usable:
-            return
+            return True
         try:
-            self._wait_for_lock(wanted)
+            if self._is_to_wait(wanted):
+                return False
             opened = LedPartition(*wanted, self._manager.open_log(*wanted))
         except Exception as error:
             if isinstance(error, RequestError):
@@ -127,22 +144,43 @@ class Partitions(Worker):
             elif not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
                 logger.error("%s cannot be opened", wanted, exc_info=error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
-            return
+            return True
         with self._guard:
             self._led[wanted] = opened
         if led is not None:
             led.leave()
+        return True
 
-    def _wait_for_lock(self, wanted: TopicPartition) -> None:
-        """Waits until no process holds the append lock. Raises RequestError if one holds it for too long."""
-        until_s = time.monotonic() + LOCK_S
-        while self._manager.is_append_locked(*wanted):
-            if time.monotonic() > until_s:
-                raise RequestError(
-                    ErrorCode.leader_not_available,
-                    f"{wanted} cannot be opened, because another process holds its lock; is that process paused?",
-                )
-            time.sleep(LOCK_POLL_S)
+    def _is_to_wait(self, wanted: TopicPartition) -> bool:
+        """Whether a process holds the append lock. Raises RequestError if one holds it for too long."""
+        until_s = self._held_until_s.pop(wanted, None)
+        if not self._manager.is_append_locked(*wanted):
+            return False
+        now_s = time.monotonic()
+        if until_s is not None and now_s > until_s:
+            raise RequestError(
+                ErrorCode.leader_not_available,
+                f"{wanted} cannot be opened, because another process holds its lock; is that process paused?",
+            )
+        self._held_until_s[wanted] = now_s + LOCK_S if until_s is None else until_s
+        return True
+
+    def _look_again(self) -> None:
+        """Looks soon at what waits for locks, once for all that wait."""
+        if self._openings and not self._looks_again:
+            self._looks_again = True
+            self.later(LOCK_POLL_S, self._open_held)
+
+    def _open_held(self) -> None:
+        self._looks_again = False
+        held = {each for opening in self._openings for each in opening.held}
+        opened = {each for each in held if self._is_opened(each)}
+        for opening in self._openings:
+            opening.held -= opened
+            if not opening.held:
+                self.run(opening.then)
+        self._openings = [opening for opening in self._openings if opening.held]
+        self._look_again()
 
     def close_topic(self, topic: str, then: Callable[[], None] = lambda: None, *, keep_closed: bool = False) -> None:
         """Closes the partitions of a topic in the opening thread, then calls ``then`` there.
