@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection, Mapping
 from threading import Event, Thread
 
 from ...storage import Log, LogStoreError, TopicPartition
@@ -33,6 +34,8 @@ class Follower:
         """``starts``: used only here, and closed at the end."""
         self._partitions, self._topics, self._appender, self._starts = partitions, topics, appender, starts
         self._asked: set[LedPartition] = set()  # catching up already
+        self._compared: set[LedPartition] = set()  # partitions whose log start was compared with these offsets
+        self._compared_with: Mapping[TopicPartition, int] = {}
         self._stopped = Event()
         self._seen = topics.changes
         self._thread = Thread(target=self._run, name="gateway-follower", daemon=True)
@@ -70,13 +73,25 @@ class Follower:
                 self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
 
     def _look_at_directories(self) -> None:
-        for led in self._partitions.all():
+        partitions = self._partitions.all()
+        for led in partitions:
             if led.have_files_changed():
                 self._take_in(led)
-        starts = self._starts.changed()  # not before the directories: it fails while the checkpoint cannot be read
-        for led in self._partitions.all() if starts else ():
-            if starts.get(TopicPartition(led.topic, led.partition), 0) > led.log_start_offset:
+        self._look_at_starts(partitions)  # not before the directories: it fails while the checkpoint cannot be read
+
+    def _look_at_starts(self, partitions: Collection[LedPartition]) -> None:
+        """Compares each partition with each content of the checkpoint, also if it was opened after that was read.
+
+        A log reads the checkpoint when it is opened, and the partition is among the open ones only later.
+        """
+        starts = self._starts.all()
+        if starts is not self._compared_with:
+            self._compared_with, self._compared = starts, set()
+        for led in partitions:
+            is_new = led not in self._compared
+            if is_new and starts.get(TopicPartition(led.topic, led.partition), 0) > led.log_start_offset:
                 self._take_in(led)
+        self._compared = set(partitions)
 
     def _take_in(self, led: LedPartition) -> None:
         self._appender.change(led, Log.take_in_maintenance, lambda _: None)

@@ -16,19 +16,19 @@ class LogStarts:
     def __init__(self, manager: LogManager) -> None:
         """``manager``: used only here."""
         self._manager = manager
-        self._seen = self._status()
+        self._seen: object = None
+        self._found: Mapping[TopicPartition, int] = {}
 
-    def changed(self) -> Mapping[TopicPartition, int]:
-        """Returns all offsets if any process wrote the checkpoint since the last call; otherwise an empty mapping.
+    def all(self) -> Mapping[TopicPartition, int]:
+        """Returns all offsets, another object if any process wrote the checkpoint since the last call.
 
         Raises CorruptionError and OSError if it cannot be read; the next call reads it again.
         """
         seen = self._status()
-        if seen == self._seen:
-            return {}
-        found = self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
-        self._seen = seen
-        return found
+        if seen != self._seen:
+            self._found = self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
+            self._seen = seen
+        return self._found
 
     def close(self) -> None:
         """Closes the manager."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import LogStarts
+from pyspark_commitlog.gateway.partitions import Appender, Follower, LedPartition, LogStarts, Partitions, Topics
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
@@ -43,10 +44,29 @@ def test_the_checkpoint_of_log_starts_is_read_only_after_it_was_written(tmp_path
         manager.create_topic("t", partitions=1)
         manager.open_log("t", 0).append(batch(b"a", b"b"))
         starts = LogStarts(LogManager.open(str(tmp_path)))
-        assert starts.changed() == {}
+        assert starts.all() is starts.all()
         manager.open_log("t", 0).delete_records(1)
-        assert [starts.changed(), starts.changed()] == [{("t", 0): 1}, {}]
+        assert starts.all() == {("t", 0): 1}
+        assert starts.all() is starts.all()
         starts.close()
+
+
+def test_a_log_start_that_is_raised_while_a_partition_is_opened_is_found(tmp_path: Path) -> None:
+    """The log was read before the deletion, and is among the open partitions only after the checkpoint was read."""
+    with LogManager.open(str(tmp_path), create=True) as other:
+        other.create_topic("t", partitions=1)
+        other.open_log("t", 0).append(batch(b"a", b"b"))
+        with LogManager.open(str(tmp_path)) as own, closing(Topics(LogManager.open(str(tmp_path)))) as topics:
+            partitions, appender = Mock(spec=Partitions), Mock(spec=Appender)
+            appender.change = lambda led, change, _: led.change(change)
+            follower = Follower(partitions, topics, appender, LogStarts(LogManager.open(str(tmp_path))))
+            led = LedPartition("t", 0, own.open_log("t", 0))
+            other.open_log("t", 0).delete_records(1)
+            for opened in ([], [led]):
+                partitions.all.return_value = opened
+                follower._look_at_directories()
+            assert led.log_start_offset == 1
+            follower._starts.close()
 
 
 def test_a_checkpoint_that_could_not_be_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +78,6 @@ def test_a_checkpoint_that_could_not_be_read_is_read_again(tmp_path: Path, monke
         with monkeypatch.context() as patched:
             patched.setattr(LogManager, "offsets", Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
             with pytest.raises(OSError, match="too many"):
-                starts.changed()
-        assert starts.changed() == {("t", 0): 1}
+                starts.all()
+        assert starts.all() == {("t", 0): 1}
         starts.close()
