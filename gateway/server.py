@@ -15,8 +15,10 @@ from ..protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_hea
 from ..registry import Registry, SessionState, open_registry
 from ..registry.kafka_nodes import Endpoint
 from ..storage import (
+    APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
+    LocalFileSystem,
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
@@ -28,7 +30,7 @@ from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .listeners import EVERYWHERE, Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
-from .partitions import Appender, Follower, LogStarts, NotOpenError, Partitions, Topics
+from .partitions import HELD_S, Appender, Follower, LogStarts, NotOpenError, Partitions, Topics
 from .request import Request
 from .security import Security, Stage, made_security
 from .threads import Worker
@@ -36,6 +38,7 @@ from .transactions import TransactionThreads
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
+COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
 COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
@@ -142,7 +145,8 @@ class Gateway:
 
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
         """Starts the parts that handlers use."""
-        config, managers = self.config, partial(LogManager.open, self._log_dir, create=self._create)
+        config, managers = self.config, partial(self._open_manager, HELD_S)
+        coordinators = partial(self._open_manager, COORDINATORS_HELD_S)
         registry = self._open_registry(starting, own)
         cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
         topics = Topics(managers())
@@ -150,10 +154,10 @@ class Gateway:
         partitions = Partitions(managers(), topics, cluster.leads)
         appender = Appender(config.num_io_threads, self.figures.synced)
         group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions)
-        groups = GroupThreads(config, own, managers, group_homes)
+        groups = GroupThreads(config, own, coordinators, group_homes)
         count = config.transaction_state_log_num_partitions
         transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
-        transactions = TransactionThreads(config, own.clock, managers, partitions, appender, transaction_homes)
+        transactions = TransactionThreads(config, own.clock, coordinators, partitions, appender, transaction_homes)
         follower = Follower(partitions, topics, appender, LogStarts(managers()))
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
         creations = ManagerWorker("gateway-creations", managers)
@@ -187,6 +191,11 @@ class Gateway:
             groups=groups,
             transactions=transactions,
         )
+
+    def _open_manager(self, held_s: float) -> LogManager:
+        """``held_s``: for so long it waits for the lock of a partition; then it raises LockHeldError."""
+        filesystem = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s})
+        return LogManager.open(self._log_dir, create=self._create, filesystem=filesystem)
 
     def _open_registry(self, starting: ExitStack, own: LogManager) -> Registry:
         config, given_ms = self.config, self.config.zookeeper_connection_timeout_ms

@@ -30,6 +30,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidTopicError: ErrorCode.invalid_topic_exception,
     storage.PolicyViolationError: ErrorCode.policy_violation,
     storage.LogDirLockedError: ErrorCode.kafka_storage_error,
+    storage.LockHeldError: ErrorCode.request_timed_out,
     OSError: ErrorCode.kafka_storage_error,
 }
 

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         InvalidTimestampError as InvalidTimestampError,
         InvalidTopicError as InvalidTopicError,
         InvalidTxnStateError as InvalidTxnStateError,
+        LockHeldError as LockHeldError,
         LogDirLockedError as LogDirLockedError,
         LogStoreError as LogStoreError,
         MissingSegmentError as MissingSegmentError,
@@ -320,6 +321,7 @@ if TYPE_CHECKING:
     )
     from .verdicts import Finding as Finding, Verdict as Verdict
     from .writing import (
+        APPEND_LOCK_FILE as APPEND_LOCK_FILE,
         AppendInfo as AppendInfo,
         CheckedBatch as CheckedBatch,
         Compression as Compression,
@@ -425,6 +427,7 @@ else:
                 "InvalidTimestampError",
                 "InvalidTopicError",
                 "InvalidTxnStateError",
+                "LockHeldError",
                 "LogDirLockedError",
                 "LogStoreError",
                 "MissingSegmentError",
@@ -631,6 +634,7 @@ else:
             "upgrade": ["PositionAnswer", "PositionTable", "UpgradeRun", "forwarded_messages", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
             "writing": [
+                "APPEND_LOCK_FILE",
                 "FetchAnswer",
                 "Forwarded",
                 "check_forwarded",

@@ -101,6 +101,10 @@ class LogDirLockedError(LogStoreError):
     """Another process, perhaps a running broker, holds the lock that the message names."""
 
 
+class LockHeldError(LogStoreError):
+    """Another process has held a lock for longer than this one waits for it; nothing was done. It may be paused."""
+
+
 class NotALogDirError(LogStoreError):
     """The path is not a directory that holds Kafka partitions."""
 

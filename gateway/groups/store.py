@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...protocol import ErrorCode, RequestError, code_of
-from ...storage import CoordinatedGroups, GroupChange, GroupFence
+from ...storage import CoordinatedGroups, GroupChange, GroupFence, LockHeldError
 from ..threads import Disk, Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]
@@ -24,7 +24,7 @@ _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 def stored_group_code(error: Exception) -> ErrorCode:
     """Returns the code for members whose group could not be stored (``GroupMetadataManager.storeGroup``)."""
-    code = code_of(error)
+    code = _code(error)
     if code in _TOO_LARGE:
         return ErrorCode.unknown_server_error
     return ErrorCode.rebalance_in_progress if code is ErrorCode.request_timed_out else _STORED_CODES.get(code, code)
@@ -32,8 +32,12 @@ def stored_group_code(error: Exception) -> ErrorCode:
 
 def stored_offset_code(error: Exception) -> ErrorCode:
     """Returns the code for a client whose offsets could not be stored (``maybeConvertOffsetCommitError``)."""
-    code = code_of(error)
+    code = _code(error)
     return ErrorCode.invalid_commit_offset_size if code in _TOO_LARGE else _STORED_CODES.get(code, code)
+
+
+def _code(error: Exception) -> ErrorCode:
+    return ErrorCode.coordinator_not_available if isinstance(error, LockHeldError) else code_of(error)
 
 
 def run_later(home: Home, delay_ms: float, task: Task) -> Timer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .appender import Append as Append, Appender as Appender
+    from .appender import HELD_S as HELD_S, Append as Append, Appender as Appender
     from .follower import Follower as Follower
     from .led_partition import LedPartition as LedPartition, Slice as Slice
     from .log_starts import LogStarts as LogStarts
@@ -27,7 +27,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "appender": ["Append", "Appender"],
+            "appender": ["HELD_S", "Append", "Appender"],
             "follower": ["Follower"],
             "led_partition": ["LedPartition", "Slice"],
             "log_starts": ["LogStarts"],

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...protocol import ErrorCode, code_of
-from ...storage import Clock, TransactionLogValue
+from ...storage import Clock, LockHeldError, TransactionLogValue
 from ..cluster import Homes
 from ..threads import Home
 from .gate import Gate
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def coordinator_code(error: Exception) -> ErrorCode:
     """Returns the code for a client if a state could not be read or written; clients retry after most of them."""
     code = code_of(error)
-    if code in _UNAVAILABLE:
+    if code in _UNAVAILABLE or isinstance(error, LockHeldError):
         return ErrorCode.coordinator_not_available
     return ErrorCode.not_coordinator if code is ErrorCode.producer_fenced else code
 

@@ -5,16 +5,34 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from types import MappingProxyType
 
 from .local_file import OPEN_FLAGS, AddingContext, LocalFile, opened
-from .locks import LocalByteLocks, LocalLock, has_name, open_lock_file, set_ofd_lock, unlock_flock, unlock_ofd
+from .locks import (
+    LocalByteLocks,
+    LocalLock,
+    Waits,
+    has_name,
+    open_lock_file,
+    set_ofd_lock,
+    unlock_flock,
+    unlock_ofd,
+)
 from .open_files import OPEN_FILES
 from .port import FileStatus, Mount, OpenMode
 
 
 class LocalFileSystem:
     """The file system of this machine, including what is mounted (Linux); implements :class:`.port.FileSystem`."""
+
+    def __init__(self, *, lock_waits_s: Mapping[str, float] = MappingProxyType({})) -> None:
+        """``lock_waits_s``: how long :meth:`lock` waits at most, by the names of files; then it raises LockHeldError.
+
+        Once it was raised, that lock is not waited for again until it was free.
+        """
+        self._waits = Waits(lock_waits_s)
 
     def list(self, directory: str) -> list[str]:
         with AddingContext("list", directory):
@@ -68,18 +86,18 @@ class LocalFileSystem:
                 os.close(descriptor)
 
     def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> LocalLock | None:
-        operation = (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         while True:
             with ExitStack() as undo, AddingContext("lock", path):
                 descriptor = open_lock_file(path, undo)
                 try:
-                    fcntl.flock(descriptor, operation)
+                    self._waits.flock(path, descriptor, kind) if wait else fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return None
                 # The file may have been removed and recreated in the meantime: a lock on the old one guards nothing.
                 if has_name(descriptor, path):
                     undo.pop_all()
-                    return LocalLock(path, descriptor, lambda each: fcntl.flock(each, operation), unlock_flock)
+                    return LocalLock(path, descriptor, lambda each: self._waits.flock(path, each, kind), unlock_flock)
 
     def byte_locks(self, path: str) -> LocalByteLocks:
         return LocalByteLocks(path)

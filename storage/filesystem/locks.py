@@ -7,11 +7,13 @@ import getpass
 import os
 import socket
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Self
 from weakref import ref
 
+from ..errors import LockHeldError
 from .local_file import CLOSED, OPEN_FLAGS, AddingContext
 from .open_files import OPEN_FILES
 
@@ -20,6 +22,7 @@ from .open_files import OPEN_FILES
 _F_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: l_type, l_whence, l_start, l_len, l_pid (0 for this command)
 _TO_THE_END = 0  # as a length: however far it moves
+_POLL_S, _POLL_MAX_S = 0.0005, 0.02  # between two looks at a lock that is held: at first, and at most
 
 
 class LocalLock:
@@ -104,6 +107,47 @@ class LocalLock:
     def __del__(self) -> None:
         if not self._is_held:
             self.release()
+
+
+class Waits:
+    """Takes ``flock`` locks, and waits for some of them a limited time, once. Then it does not until they were free.
+
+    So a process that is paused with a lock stops a thread once, and not at each use.
+    """
+
+    def __init__(self, limits_s: Mapping[str, float]) -> None:
+        """``limits_s``: by the names of locks' files; other locks are waited for without end."""
+        self._limits_s = limits_s
+        self._given_up: set[str] = set()  # paths of locks that were held for longer
+
+    def flock(self, path: str, descriptor: int, operation: int) -> None:
+        """Takes the lock of an open file. Raises LockHeldError."""
+        limit_s = self._limits_s.get(path.rpartition("/")[2])
+        if limit_s is None:
+            fcntl.flock(descriptor, operation)
+        else:
+            self._flock_within(limit_s, path, descriptor, operation)
+
+    def _flock_within(self, limit_s: float, path: str, descriptor: int, operation: int) -> None:
+        until_s = time.monotonic() + (0 if path in self._given_up else limit_s)
+        pause_s = _POLL_S
+        while not self._takes(descriptor, operation):
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                self._given_up.add(path)
+                raise LockHeldError(
+                    f"{path}: another process has held this lock for more than {limit_s:g} s; is it paused?"
+                )
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _POLL_MAX_S)
+        self._given_up.discard(path)
+
+    def _takes(self, descriptor: int, operation: int) -> bool:
+        try:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 class LocalByteLocks:

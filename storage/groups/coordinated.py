@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager
-from ..errors import GroupChangedError, LogStoreError, StorageError, kept_in
+from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError, kept_in
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
@@ -150,7 +150,7 @@ class CoordinatedGroups:
         try:
             self._append_batch(log, partition, [change for item in items for change in writes[item]])
         except LogStoreError as error:
-            if len(items) == 1 or isinstance(error, StorageError):
+            if len(items) == 1 or isinstance(error, (StorageError, LockHeldError)):
                 _fail(results, items, error)
                 return
             for item in items:

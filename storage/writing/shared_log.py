@@ -5,10 +5,11 @@ A writer takes the partition's append lock, and first reads what other processes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from ..errors import CorruptionError, StorageError
+from ..errors import CorruptionError, LockHeldError, StorageError
 from ..filesystem import FileStatus, make_directory_durably
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
@@ -25,6 +26,8 @@ from .locks import (
     write_holder,
 )
 from .synced_log import SyncedLog
+
+logger = logging.getLogger(__name__)
 
 
 class SharedLog(SyncedLog):
@@ -325,12 +328,15 @@ class SharedLog(SyncedLog):
     def close(self) -> None:
         """Syncs the log, writes a snapshot at its end and the checkpoints, cuts its indexes to size, closes its files.
 
-        After a failure, only closes the files: the next opening recovers the log.
+        After a failure, only closes the files: the next opening recovers the log. So it does if another process holds
+        the lock for longer than the file system waits.
         """
         try:
             if self.failure is None:
                 with self._writing():
                     self._close_cleanly()
+        except LockHeldError as error:
+            logger.warning("%s; the log is closed without a snapshot at its end", error)
         finally:
             self._timed_sync.close()
             self._kept_lock.close()

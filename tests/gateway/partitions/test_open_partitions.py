@@ -11,8 +11,7 @@ import pytest
 
 from pyspark_commitlog.gateway.partitions import LedPartition, Partitions, Topics, open_partitions
 from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import LocalFileSystem, LogManager, TopicPartition
-from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
+from pyspark_commitlog.storage import APPEND_LOCK_FILE, LocalFileSystem, LogManager, TopicPartition
 
 TIMEOUT_S = 30
 HELD = [TopicPartition("t", number) for number in range(6)]

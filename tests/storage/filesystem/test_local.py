@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock, local_file
+from pyspark_commitlog.storage.errors import LockHeldError
+from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock, local_file, locks
 
 
 @contextmanager
@@ -143,6 +144,52 @@ def test_an_error_of_a_descriptor_names_its_file(tmp_path: Path, monkeypatch: py
         file.sync()
     with pytest.raises(OSError, match=re_path(tmp_path)):
         disk.sync_directory(str(tmp_path))
+
+
+class Pauses:
+    """A time that passes by waiting only."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, pause_s: float) -> None:
+        self.now_s += pause_s
+
+
+def taken(disk: LocalFileSystem, path: str) -> LocalLock:
+    lock = disk.lock(path)
+    assert lock is not None
+    return lock
+
+
+def test_a_lock_that_is_held_for_long_is_waited_for_once_until_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, path, time = LocalFileSystem(lock_waits_s={"lock": 2.0}), str(tmp_path / "lock"), Pauses()
+    monkeypatch.setattr(locks, "time", time)
+    for waited_s in (2.0, 4.0):
+        with taken(LocalFileSystem(), path):
+            for _ in range(3):
+                with pytest.raises(LockHeldError, match="for more than 2 s"):
+                    disk.lock(path)
+        assert time.now_s == pytest.approx(waited_s)
+        taken(disk, path).release()
+
+
+def test_a_lock_whose_file_was_kept_open_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, path = LocalFileSystem(lock_waits_s={"lock": 2.0}), str(tmp_path / "lock")
+    monkeypatch.setattr(locks, "time", Pauses())
+    lock = taken(disk, path)
+    lock.unlock()
+    with taken(LocalFileSystem(), path), pytest.raises(LockHeldError):
+        lock.lock_again()
+    assert not lock.lock_again()
+    taken(disk, path).release()
 
 
 def test_a_lock_is_on_the_file_that_has_the_name_when_it_is_granted(tmp_path: Path) -> None:

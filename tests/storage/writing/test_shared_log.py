@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyspark_commitlog.storage.errors import LockHeldError
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
+from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.logs.building import (
     NOW_MS,
@@ -166,3 +169,19 @@ def test_a_writer_takes_in_that_another_process_deleted_segments(tmp_path: Path)
         before = mine.segments
         mine.take_in_maintenance()
         assert mine.segments is before, "nothing has changed, so nothing is loaded"
+
+
+def test_a_log_whose_lock_another_process_holds_for_long_is_refused_and_closed(tmp_path: Path) -> None:
+    patient = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: 0.05})
+    log = open_log(tmp_path, filesystem=patient)
+    log.append(batch(b"before"))
+    with LocalFileSystem().lock(str(tmp_path / APPEND_LOCK_FILE)) or pytest.fail("held"):
+        for _ in range(2):
+            with pytest.raises(LockHeldError, match="another process has held this lock"):
+                log.append(batch(b"refused"))
+        with pytest.raises(LockHeldError):
+            open_log(tmp_path, filesystem=patient)
+        log.close()
+    with open_log(tmp_path, filesystem=patient) as again:
+        assert again.log_end_offset == 1
+        assert again.append(batch(b"after")).first_offset == 1
