@@ -148,17 +148,22 @@ class ProducerLoader:
 
 
 def write_snapshot(context: LogContext, producers: ProducerStateManager, *, sync: bool = False) -> None:
-    """Write a snapshot of the current state at ``producers.map_end_offset``.
+    """Write a snapshot of the current state at ``producers.map_end_offset``, which nobody sees unfinished.
 
-    ``sync`` is needed if batches of producers will be removed from the log, as compaction and retention do. Otherwise
-    the snapshot may be lost: if it is torn, its checksum reveals that, and an older snapshot is used.
+    ``sync`` is needed if batches of producers will be removed from the log, as compaction and retention do; the caller
+    syncs the directory. Otherwise the snapshot may be lost in a power cut: if it is torn then, its checksum reveals
+    that, and an older one is used. One that replaces another is synced in any case: the log may need that one.
+
+    A killed process leaves the snapshot that was there, or none, and perhaps a ``.tmp``, which has no meaning.
     """
+    filesystem = context.filesystem
     path = file_names.join(context.directory, file_names.segment_file(producers.map_end_offset, file_names.SNAPSHOT))
-    with context.filesystem.open(path, "create") as file:
+    with filesystem.open(path + file_names.TMP, "create") as file:
         file.truncate(0)
         file.write(0, producers.to_bytes())
-        if sync:
+        if sync or filesystem.status(path) is not None:
             file.sync()
+    filesystem.rename(path + file_names.TMP, path)
 
 
 def stray_snapshots(snapshot_offsets: Iterable[int], segment_bases: Iterable[int]) -> list[int]:

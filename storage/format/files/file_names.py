@@ -9,7 +9,7 @@ progress when the process ended:
 ``.swap``      finished output about to replace its originals. If there is no ``.cleaned`` file, it replaces
                every original in its range: remove those, then drop the suffix. A ``.swap`` file whose base is
                not below the smallest ``.cleaned`` belongs to an unfinished operation: remove it
-``.tmp``       a checkpoint that was being written: remove it, the old one still has its name
+``.tmp``       a checkpoint or snapshot that was being written: remove it, the old one still has its name
 =============  ==============================================================================================
 
 Among files without a second suffix, an index without its ``.log`` is a leftover, and a ``.snapshot`` above the
