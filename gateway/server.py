@@ -22,7 +22,7 @@ from ..storage import (
     LogManager,
 )
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, TopicNodes, View, check_directory, claim_maintenance, find_cluster_id
+from .cluster import Cluster, Homes, Presence, TopicNodes, View, check_directory, claim_maintenance, find_cluster_id
 from .config import GatewayConfig
 from .context import Context, Handler, ManagerWorker
 from .figures import Figures
@@ -148,7 +148,8 @@ class Gateway:
         config, managers = self.config, partial(self._open_manager, HELD_S)
         coordinators = partial(self._open_manager, COORDINATORS_HELD_S)
         registry = self._open_registry(starting, own)
-        cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock)
+        presence = Presence(own.filesystem, own.directory, config.node_id) if config.zookeeper_connect else None
+        cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock, presence)
         topics = Topics(managers())
         starting.callback(topics.close)
         partitions = Partitions(managers(), topics, cluster.leads)

@@ -2,7 +2,8 @@
 
 :class:`Cluster` is what one node knows of the others. ``registration`` enters a node in the registry, ``view`` derives
 leaders from the live nodes, ``homes`` finds coordinators, ``maintainer`` chooses the node that maintains the directory,
-``topic_nodes`` writes topics to ZooKeeper for old clients, and ``cluster_id`` checks the cluster's id.
+``presence`` finds nodes of this host that have ended, ``topic_nodes`` writes topics to ZooKeeper for old clients, and
+``cluster_id`` checks the cluster's id.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     )
     from .homes import Homes as Homes
     from .maintainer import claim_maintenance as claim_maintenance
+    from .presence import Presence as Presence
     from .registration import (
         OF_0_7 as OF_0_7,
         NodeIdInUseError as NodeIdInUseError,
@@ -36,6 +38,7 @@ else:
             "cluster_id": ["InconsistentClusterIdError", "check_directory", "find_cluster_id"],
             "homes": ["Homes"],
             "maintainer": ["claim_maintenance"],
+            "presence": ["Presence"],
             "registration": ["NodeIdInUseError", "OF_0_7", "OtherBrokersError", "Registration"],
             "topic_nodes": ["TopicNodes"],
             "view": ["Leader", "NOBODY", "View"],

@@ -34,10 +34,12 @@ from ...storage import Clock, LogStoreError
 from ..config import GatewayConfig
 from ..listeners import Address
 from ..threads import Worker
+from .presence import Presence
 from .registration import Registration
 from .view import NOBODY, VIEW, Leader, View
 
 LOOK_S = 1.0  # changes are seen by watches; this is for what went wrong
+PRESENCE_S = 0.1  # between two looks at which nodes of this host live
 START_S = 30.0
 LEAVE_S = 5.0
 LATE_S = 1.5  # of the controller, with a view
@@ -51,13 +53,23 @@ logger = logging.getLogger(__name__)
 class Cluster:
     """What one node knows of all nodes. Its methods may be called from any thread."""
 
-    def __init__(self, registry: Registry, config: GatewayConfig, endpoints: Sequence[Endpoint], clock: Clock) -> None:
-        """``endpoints``: where clients are told to connect to this node."""
+    def __init__(
+        self,
+        registry: Registry,
+        config: GatewayConfig,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        presence: Presence | None = None,
+    ) -> None:
+        """``endpoints``: where clients are told to connect to this node.
+
+        ``presence``: shows which nodes of this host live; None: sessions end with their processes, or it is not known.
+        """
         self.node = config.node_id
         self.controller = NOBODY
         self.addresses: Mapping[int, Mapping[str, Address]] = {}  # by node and name of the listener
         self.view = View()
-        self._registry, self._clock = registry, clock
+        self._registry, self._clock, self._presence = registry, clock, presence
         self._registration = Registration(
             registry,
             config.node_id,
@@ -101,6 +113,9 @@ class Cluster:
 
         Raises NodeIdInUseError, OtherBrokersError, and RegistryError if the registry cannot be reached.
         """
+        if self._presence is not None:
+            self._presence.take(self._registry)
+            self._worker.repeat(PRESENCE_S, self._try_bury)
         self._registration.make(self._wait_s)
         deadline_s = time.monotonic() + START_S
         while True:
@@ -127,6 +142,8 @@ class Cluster:
     def stop(self) -> None:
         """Ends the thread and the session, which removes the node from the registry."""
         self._worker.stop()
+        if self._presence is not None:
+            self._presence.release()
 
     def _leave(self) -> None:
         self._is_leaving = True
@@ -167,6 +184,14 @@ class Cluster:
             self._look()
         except (LogStoreError, OSError) as error:
             logger.warning("the live nodes could not be read from the registry: %s", error)
+
+    def _try_bury(self) -> None:
+        """Removes nodes of this host whose process has ended; those of other hosts go with their sessions."""
+        try:
+            if self._presence is not None and self._presence.bury(self._registry, self.addresses.keys() - {self.node}):
+                self._look()
+        except (LogStoreError, OSError) as error:
+            logger.warning("which nodes live could not be looked at: %s", error)
 
     def _look(self) -> None:
         found = self._read(self._registry.children, BROKER_IDS)
