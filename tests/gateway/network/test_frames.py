@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable
 
 import pytest
@@ -14,7 +15,7 @@ class Pieces:
     """A source that gives one piece a call, then no more, then ends."""
 
     def __init__(self, pieces: Iterable[bytes], *, ends: bool = False) -> None:
-        self._pieces = [bytearray(each) for each in pieces]
+        self._pieces = deque(bytearray(each) for each in pieces)
         self._ends = ends
         self.largest_asked = 0
 
@@ -29,7 +30,7 @@ class Pieces:
         buffer[:count] = piece[:count]
         del piece[:count]
         if not piece:
-            del self._pieces[0]
+            self._pieces.popleft()
         return count
 
 
