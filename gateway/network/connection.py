@@ -48,6 +48,7 @@ class Connection:
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps
         self._held = 0  # memory that the frame which waits has taken
+        self._pauses, self._received = 0, 0  # looks without new bytes, and how many bytes there were at the last look
         self._reads_on = False  # a call that reads what TLS has decrypted is on its way
         self._ends = False  # closes once everything is sent
 
@@ -107,13 +108,18 @@ class Connection:
         waits = self._waiting is not None or self._reader.waits_for_room
         return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
 
-    @property
-    def is_amid_large(self) -> bool:
-        """Whether it holds memory for a large request of which only a part has arrived."""
-        return bool(self._reader.held)
+    def count_pause(self) -> int:
+        """Returns how many calls of this in a row have found no new bytes, amid a larger request that holds memory."""
+        before, self._received = self._received, self._reader.received
+        is_paused = self._reader.held and before == self._received
+        self._pauses = self._pauses + 1 if is_paused else 0
+        return self._pauses
 
     def _admit(self, size: int) -> bool:
-        return self.memory.take(lambda: self.processor.call_soon(self._on_room), size)
+        return self.memory.take(self._when_room, size)
+
+    def _when_room(self) -> None:
+        self.processor.call_soon(self._on_room)
 
     def _on_room(self) -> None:
         if self._reader.waits_for_room and not self.is_closed:
@@ -228,6 +234,7 @@ class Connection:
         self.processor.forget(self)
         with suppress(OSError):
             self.socket.close()
+        self.memory.forget(self._when_room)
         self.memory.give(self._held + self._reader.held)
         self._held = 0
         self._reader = FrameReader(0)  # the last one has part of a request, perhaps, and refers to this connection

@@ -37,6 +37,7 @@ class FrameReader:
         self._admit = admit
         self.held = 0  # bytes that were admitted for the frame that is being read, or was read last
         self.waits_for_room = False  # until :meth:`go_on` succeeds
+        self.received = 0  # bytes so far, of all frames
         self._length = bytearray(LENGTH_BYTES)
         self._frame: bytearray | None = None  # None: the length is being read
         self._size = 0  # of the frame, as its length says
@@ -60,7 +61,7 @@ class FrameReader:
 
     def _read_length(self, source: Source) -> None:
         with memoryview(self._length) as view:
-            self._have += _some(source, view[self._have :])
+            self._take(source, view[self._have :])
         if self._have < LENGTH_BYTES:
             return
         self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
@@ -84,11 +85,11 @@ class FrameReader:
         if self._have == len(frame):
             frame.extend(bytes(min(self._size - len(frame), max(len(frame), FIRST_BYTES))))
         with memoryview(frame) as view, view[self._have :] as rest:
-            self._have += _some(source, rest)
+            self._take(source, rest)
 
-
-def _some(source: Source, into: memoryview) -> int:
-    count = source.recv_into(into)
-    if not count:
-        raise EOFError
-    return count
+    def _take(self, source: Source, into: memoryview) -> None:
+        count = source.recv_into(into)
+        if not count:
+            raise EOFError
+        self._have += count
+        self.received += count

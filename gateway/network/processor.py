@@ -21,7 +21,7 @@ from .quota import Quota
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
 IDLE_LOOK_S = 1.0
-STALL_S = 10.0  # a large request that pauses for longer makes room for others
+STALL_LOOKS = 10  # a large request that pauses for so many looks makes room for others
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 
 logger = logging.getLogger(__name__)
@@ -195,18 +195,21 @@ class Processor:
             self._guarded(heapq.heappop(self._timers)[2])
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + IDLE_LOOK_S
-            self._close_stalled(now_s - STALL_S)
+            self._close_stalled()
             if self.limits.idle_s is not None:
                 self._close_idle(now_s - self.limits.idle_s)
 
-    def _close_stalled(self, before_s: float) -> None:
-        """Closes connections that hold memory for large requests, send nothing, and make others wait for it."""
-        if self.limits.memory.is_waited_for:
-            for connection in [each for each in self._events if each.is_amid_large and each.last_active_s < before_s]:
-                self.log_hostile(
-                    connection, TimeoutError("a large request stopped arriving, and others wait for its memory")
-                )
-                connection.close()
+    def _close_stalled(self) -> None:
+        """Closes the connection that holds memory which others wait for, and has sent nothing for the longest time.
+
+        One a look, as the others may be enough then. Looks are counted, not seconds: while this thread gets no time,
+        clients may get none either, and what they sent was not read.
+        """
+        pauses = {connection: connection.count_pause() for connection in self._events}
+        longest = max(pauses, key=pauses.__getitem__, default=None)
+        if longest is not None and pauses[longest] >= STALL_LOOKS and self.limits.memory.is_waited_for:
+            self.log_hostile(longest, TimeoutError("a large request stopped arriving, and others wait for its memory"))
+            longest.close()
 
     def _close_idle(self, before_s: float) -> None:
         for connection in [each for each in self._events if each.last_active_s < before_s and not each.owes]:

@@ -28,6 +28,11 @@ class Quota:
             self._waiting.append(when_free)
             return False
 
+    def forget(self, when_free: Callable[[], None]) -> None:
+        """Drops the call of one who was refused and waits no longer."""
+        with self._lock:
+            self._waiting = [each for each in self._waiting if each != when_free]
+
     def give(self, amount: int = 1) -> None:
         """Gives back what was taken."""
         with self._lock:

@@ -122,7 +122,7 @@ def test_larger_requests_take_turns_if_their_memory_is_limited(tmp_path: Path) -
 
 
 def test_a_large_request_that_stops_makes_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "STALL_S", 0.1)
+    monkeypatch.setattr(processor, "STALL_LOOKS", 1)
     with serving(tmp_path, queued_max_request_bytes=1) as gateway, WireClient(gateway) as client:
         client.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
         with WireClient(gateway) as stalled:

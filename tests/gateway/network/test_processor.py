@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway.network import Limits, Processor, Quota, processor as module
+from pyspark_commitlog.gateway.network import Limits, Processor, Quota, Terms, processor as module
 
 TIMEOUT_S = 20.0
 
@@ -74,3 +75,59 @@ def test_timers_run_in_order_and_early_if_it_stops(processor: Processor) -> None
 def test_an_error_in_a_call_does_not_end_the_thread(processor: Processor) -> None:
     processor.call_soon(lambda: 1 / 0)
     assert is_run(processor)
+
+
+class Crowded:
+    """A processor that has no thread, with a connection amid a large request, and a memory that is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(Processor, "now_s", lambda _: self.now_s)
+        self.processor = Processor("test", lambda _: None, lambda _: False, Limits(1 << 20, None, Quota(10), Quota(1)))
+        self.large = self.connect()
+        self.send(self.large, struct.pack(">i", 1 << 20) + b"a part")
+        self.connection = next(iter(self.processor._events))
+
+    def connect(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        self.processor._adopt(ours, "here", Terms("PLAINTEXT"))
+        return theirs
+
+    def send(self, client: socket.socket, data: bytes) -> None:
+        client.sendall(data)
+        for each in list(self.processor._events):
+            each.on_readable()
+
+    def look(self, times: int = 1, *, after_s: float = module.IDLE_LOOK_S) -> bool:
+        """Looks; returns whether the connection is still there."""
+        for _ in range(times):
+            self.now_s += after_s
+            self.processor._run_timers()
+        return not self.connection.is_closed
+
+
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowded]:
+    made = Crowded(monkeypatch)
+    yield made
+    made.processor._end()
+
+
+def test_a_thread_that_got_no_time_takes_no_client_for_one_that_stopped(crowded: Crowded) -> None:
+    crowded.send(crowded.connect(), struct.pack(">i", 1 << 20))
+    assert crowded.look(after_s=3600.0)
+    assert crowded.look(module.STALL_LOOKS - 1)
+    crowded.send(crowded.large, b"more")
+    assert crowded.look(module.STALL_LOOKS)
+    assert not crowded.look(module.STALL_LOOKS)
+
+
+def test_a_large_request_may_pause_while_nobody_waits_for_its_memory(crowded: Crowded) -> None:
+    assert crowded.look(10 * module.STALL_LOOKS)
+    with crowded.connect() as other:
+        crowded.send(other, struct.pack(">i", 1 << 20))
+    waiting = [each for each in crowded.processor._events if each is not crowded.connection]
+    for each in waiting:
+        each.close()
+    assert crowded.look(10 * module.STALL_LOOKS)
