@@ -63,7 +63,7 @@ def test_topics_that_are_made_and_deleted_later_follow(connect: str, registry: R
 
         delete_topic(manager, "later")
         soon(lambda: registry.find("/brokers/topics/later") is None)
-        assert registry.find("/config/topics/later") is None
+        soon(lambda: registry.find("/config/topics/later") is None)
 
 
 def test_a_topic_that_a_tool_makes_or_deletes_by_nodes_is_made_and_deleted(
@@ -81,7 +81,7 @@ def test_a_topic_that_a_tool_makes_or_deletes_by_nodes_is_made_and_deleted(
         soon(lambda: registry.find(kafka_nodes.state_path("asked", 1)) is not None)
         put(registry, "/admin/delete_topics/asked", None)
         soon(lambda: topics(gateway) == set() and registry.find("/brokers/topics/asked") is None)
-        assert registry.children("/admin/delete_topics") == []
+        soon(lambda: registry.children("/admin/delete_topics") == [])
 
 
 def test_a_node_whose_session_expired_registers_again(
