@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from types import MappingProxyType
 
 from .local_file import OPEN_FLAGS, AddingContext, LocalFile, opened
@@ -91,13 +92,13 @@ class LocalFileSystem:
             with ExitStack() as undo, AddingContext("lock", path):
                 descriptor = open_lock_file(path, undo)
                 try:
-                    self._waits.flock(path, descriptor, kind) if wait else fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+                    self._waits.flock(path, kind, descriptor, wait)
                 except BlockingIOError:
                     return None
                 # The file may have been removed and recreated in the meantime: a lock on the old one guards nothing.
                 if has_name(descriptor, path):
                     undo.pop_all()
-                    return LocalLock(path, descriptor, lambda each: self._waits.flock(path, each, kind), unlock_flock)
+                    return LocalLock(path, descriptor, partial(self._waits.flock, path, kind), unlock_flock)
 
     def byte_locks(self, path: str) -> LocalByteLocks:
         return LocalByteLocks(path)
@@ -120,7 +121,7 @@ class LocalFileSystem:
             except (BlockingIOError, PermissionError):  # EAGAIN or, as POSIX allows, EACCES: another holds it
                 return None
             undo.pop_all()
-            return LocalLock(path, descriptor, lambda each: set_ofd_lock(each, kind), unlock_ofd)
+            return LocalLock(path, descriptor, lambda each, _: set_ofd_lock(each, kind), unlock_ofd)
 
     def mount(self, path: str) -> Mount:
         """The mount that contains ``path``, according to the kernel (proc(5), mountinfo)."""

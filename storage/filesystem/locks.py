@@ -31,8 +31,10 @@ class LocalLock:
     While it is unlocked, its descriptor may be closed to make room for other files.
     """
 
-    def __init__(self, path: str, descriptor: int, lock: Callable[[int], None], unlock: Callable[[int], None]) -> None:
-        """``descriptor``: of the file, which is locked."""
+    def __init__(
+        self, path: str, descriptor: int, lock: Callable[[int, bool], None], unlock: Callable[[int], None]
+    ) -> None:
+        """``descriptor``: of the file, which is locked. ``lock`` takes it, and whether to wait."""
         self._path = path
         self._descriptor = descriptor
         self._lock, self._unlock = lock, unlock
@@ -59,11 +61,15 @@ class LocalLock:
     def unlock(self) -> None:
         if self._is_open and self._is_held:
             self._unlock(self._descriptor)
-            with OPEN_FILES.lock:
-                self._is_held = False
-                OPEN_FILES.files[self._descriptor] = ref(self)
+            self._may_rest()
 
-    def lock_again(self) -> bool:
+    def _may_rest(self) -> None:
+        """Lets the file be closed to make room for others."""
+        with OPEN_FILES.lock:
+            self._is_held = False
+            OPEN_FILES.files[self._descriptor] = ref(self)
+
+    def lock_again(self, *, wait: bool = True) -> bool:
         with OPEN_FILES.lock:
             if not self._is_open:
                 return False
@@ -71,9 +77,12 @@ class LocalLock:
             OPEN_FILES.files.pop(self._descriptor, None)
         try:
             with AddingContext("lock", self._path):
-                self._lock(self._descriptor)
+                self._lock(self._descriptor, wait)
                 if os.fstat(self._descriptor).st_nlink:
                     return True
+        except BlockingIOError:
+            self._may_rest()
+            return False
         except BaseException:
             self.release()
             raise
@@ -120,8 +129,11 @@ class Waits:
         self._limits_s = limits_s
         self._given_up: set[str] = set()  # paths of locks that were held for longer
 
-    def flock(self, path: str, descriptor: int, operation: int) -> None:
-        """Takes the lock of an open file. Raises LockHeldError."""
+    def flock(self, path: str, operation: int, descriptor: int, wait: bool) -> None:
+        """Takes the lock of an open file. Raises LockHeldError, and BlockingIOError if it must not wait."""
+        if not wait:
+            fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            return
         limit_s = self._limits_s.get(path.rpartition("/")[2])
         if limit_s is None:
             fcntl.flock(descriptor, operation)

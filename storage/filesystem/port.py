@@ -112,11 +112,12 @@ class Lock(Protocol):
         """Release the lock, but keep its file open for :meth:`lock_again` as long as the process has room for it."""
         ...
 
-    def lock_again(self) -> bool:
+    def lock_again(self, *, wait: bool = True) -> bool:
         """Takes the lock after :meth:`unlock`, as soon as it is free; cheaper than :meth:`FileSystem.lock`.
 
         Returns False, without the lock, if its file is no longer open, has no name any more, or belongs to the process
-        that this one was forked from. Does not notice if the file was moved to another name.
+        that this one was forked from. Does not notice if the file was moved to another name. With ``wait=False``, also
+        returns False if another holds the lock, which may be tried again.
         """
         ...
 

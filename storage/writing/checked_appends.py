@@ -64,6 +64,20 @@ class CheckedAppends(SharedLog):
                 self._acknowledge(transactional=any(batch.is_transactional for batch in appended))
         return found
 
+    def is_quick(self, batches: Sequence[CheckedBatch], *, sync: bool = True) -> bool:
+        """Whether :meth:`append_checked` would neither sync nor roll a segment nor check more than plain numbers."""
+        headers = [batch.header for batch in batches if batch.header is not None]
+        end_offset = self._log_end_offset + sum(header.records for header in headers)
+        if len(headers) < len(batches) or self.segments.active.should_roll(
+            sum(len(batch.data) for batch in batches),
+            max((header.max_timestamp for header in headers), default=NO_TIMESTAMP),
+            end_offset - 1,
+        ):
+            return False
+        return not sync or not self._is_sync_due(
+            end_offset, transactional=any(batch.is_transactional for batch in batches)
+        )
+
     def _append_or_refuse(self, batch: CheckedBatch) -> AppendInfo | Refusal:
         try:
             if batch.header is not None and self._may_take_as_it_is(batch, batch.header):

@@ -63,6 +63,18 @@ class KeptLock:
         self._mark = uuid4().bytes
         return False
 
+    def take_if_alone(self, is_as_left: Callable[[], bool]) -> bool:
+        """Takes the lock if it is free and nobody else had it since :meth:`mark`; returns whether it has it.
+
+        Never waits. ``is_as_left``: as for :meth:`take`.
+        """
+        if self._lock is None or not self._lock.lock_again(wait=False):
+            return False
+        if self._lock.read(len(self._mark)) == self._mark and is_as_left():
+            return True
+        self._lock.unlock()
+        return False
+
     def mark(self) -> None:
         """Writes to the lock's file that this object knows the present state of the log. The lock is held."""
         assert self._lock is not None

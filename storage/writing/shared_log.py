@@ -119,6 +119,24 @@ class SharedLog(SyncedLog):
             yield
 
     @contextmanager
+    def if_alone(self) -> Iterator[bool]:
+        """Holds the append lock if it is free and no other process has appended; yields whether it does. Never waits.
+
+        Raises StorageError after a disk failure.
+        """
+        with self._touching_the_disk():
+            is_alone = self._is_locked or self._kept_lock.take_if_alone(self.is_as_left)
+            if self._is_locked or not is_alone:
+                yield is_alone
+                return
+            try:
+                self._is_locked = True
+                yield True
+            finally:
+                self._is_locked = False
+                self._kept_lock.unlock()
+
+    @contextmanager
     def maintaining(self, holder: str = "") -> Iterator[None]:
         """Holds the maintenance lock; first finishes unfinished swaps and reloads the log.
 

@@ -82,16 +82,24 @@ class SyncedLog(LogReader):
         before its sync.
         """
         config = self.context.config
-        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
-        last_sync_ms = max(self._last_sync_ms, self._timed_sync.synced_at_ms)
-        waited_ms = self.context.clock.now_ms() - last_sync_ms
-        is_due = self._log_end_offset - self._recovery_point >= config.flush_messages or waited_ms >= config.flush_ms
-        if is_due or not is_relaxed or transactional:
+        if self._is_sync_due(self._log_end_offset, transactional=transactional):
             self._sync()
             return
         if config.flush_ms < INT64_MAX:
-            self._timed_sync.sync_by(self.segments.active.path(file_names.LOG), last_sync_ms + config.flush_ms)
+            path, due_ms = self.segments.active.path(file_names.LOG), self._last_synced_ms + config.flush_ms
+            self._timed_sync.sync_by(path, due_ms)
         self._high_watermark = self._log_end_offset
+
+    def _is_sync_due(self, end_offset: int, *, transactional: bool) -> bool:
+        """Whether the log must be synced before what ends at ``end_offset`` is acknowledged."""
+        config = self.context.config
+        is_relaxed = config.flush_messages < INT64_MAX or config.flush_ms < INT64_MAX
+        is_late = self.context.clock.now_ms() - self._last_synced_ms >= config.flush_ms
+        return not is_relaxed or transactional or is_late or end_offset - self._recovery_point >= config.flush_messages
+
+    @property
+    def _last_synced_ms(self) -> int:
+        return max(self._last_sync_ms, self._timed_sync.synced_at_ms)
 
     def sync_appended(self) -> int:
         """Syncs what this process appended before the call; returns the high watermark, which is now at least its end.

@@ -378,6 +378,17 @@ def test_taking_a_lock_again_waits_for_its_holder(place: Place) -> None:
     waiting.join()
 
 
+def test_a_lock_that_another_holds_can_be_tried_without_waiting(place: Place) -> None:
+    lock = place.disk.lock(place / "lock")
+    assert lock is not None
+    lock.unlock()
+    with held(place, "lock"):
+        for _ in range(2):
+            assert not lock.lock_again(wait=False)
+    assert lock.lock_again(wait=False)
+    assert place.disk.lock(place / "lock", wait=False) is None
+
+
 def test_a_lock_file_keeps_what_is_written_to_it(place: Place) -> None:
     lock = place.disk.lock(place / "lock")
     assert lock is not None

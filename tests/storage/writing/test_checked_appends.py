@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -321,6 +322,38 @@ def test_after_a_failed_write_nothing_is_appended_until_the_log_is_opened_again(
     log.close()
     with open_log(DIRECTORY, filesystem=disk) as again:
         assert again.log_end_offset <= 1
+
+
+def checked(log: Log, *values: bytes) -> list[CheckedBatch]:
+    return [check_batch(building.batch(value).tobytes(), log.context.config) for value in values]
+
+
+def test_an_append_that_may_wait_for_its_sync_and_fits_its_segment_is_quick() -> None:
+    log = open_log("/t-0", filesystem=MemoryFileSystem(), flush_messages=3, segment_bytes=500)
+    assert log.is_quick(checked(log, b"1"))
+    assert log.is_quick(checked(log, b"1", b"2"))
+    assert not log.is_quick(checked(log, b"1", b"2", b"3"))  # the third is due to be synced
+    assert log.is_quick(checked(log, b"1", b"2", b"3"), sync=False)
+    assert not log.is_quick(checked(log, bytes(300), bytes(300)), sync=False)  # together too large for a segment
+    assert not log.is_quick([CheckedBatch(memoryview(b""), log.context.config)], sync=False)  # not checked yet
+
+
+def test_a_log_is_used_alone_only_while_nobody_else_appends(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    with log.if_alone() as is_alone:
+        assert not is_alone  # it has not had the lock yet
+    log.append_checked(checked(log, b"ours"))
+    with log.if_alone() as is_alone:
+        assert is_alone
+        assert log.is_append_locked
+    assert not log.is_append_locked
+    with open_log(tmp_path / "t-0").exclusively(), log.if_alone() as is_alone:
+        assert not is_alone
+    with log.if_alone() as is_alone:
+        assert not is_alone  # the other one had the lock
+    log.append_checked(checked(log, b"ours"))
+    with log.if_alone() as is_alone:
+        assert is_alone
 
 
 def test_nothing_to_append_is_no_error(tmp_path: object) -> None:

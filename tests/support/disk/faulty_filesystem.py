@@ -136,9 +136,9 @@ class FaultyLock:
     def unlock(self) -> None:
         self._inner.unlock()
 
-    def lock_again(self) -> bool:
+    def lock_again(self, *, wait: bool = True) -> bool:
         self._filesystem.meet("lock", self._path)
-        return self._inner.lock_again()
+        return self._inner.lock_again(wait=wait)
 
     def read(self, length: int) -> bytes:
         return self._inner.read(length)

@@ -101,12 +101,12 @@ class MemoryLock:
     def unlock(self) -> None:
         self._filesystem._release(self._held)
 
-    def lock_again(self) -> bool:
+    def lock_again(self, *, wait: bool = True) -> bool:
         with self._filesystem._doing(Operation("lock", self._path)):
             if not self._is_open or self._filesystem._find(self._path) is not self._held.node:
                 return False
             self._held.thread = threading.get_ident()
-            return self._filesystem._take(self._held, self._path, wait=True)
+            return self._filesystem._take(self._held, self._path, wait=wait)
 
     def read(self, length: int) -> bytes:
         with self._filesystem._doing(Operation("read", self._path, None, 0, length)):
