@@ -98,7 +98,7 @@ class _Producing:
                 answered(index, refused(each, error))
                 error.__traceback__ = None  # of an error in self._led it would be a cycle
             else:
-                self._context.appender.append(job)
+                self._context.appender.append(job, self._request.exchange.processor.call_soon)
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""

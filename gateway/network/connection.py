@@ -50,6 +50,7 @@ class Connection:
         self._held = 0  # memory that the frame which waits has taken
         self._pauses, self._received = 0, 0  # looks without new bytes, and how many bytes there were at the last look
         self._reads_on = False  # a call that reads what TLS has decrypted is on its way
+        self._is_flushed_soon = False
         self._ends = False  # closes once everything is sent
 
     @property
@@ -168,8 +169,15 @@ class Connection:
 
     # Out
 
+    def flush_soon(self) -> None:
+        """Calls :meth:`flush` in the thread of the connection, once for all answers that come until then."""
+        if not self._is_flushed_soon:
+            self._is_flushed_soon = True
+            self.processor.call_soon(self.flush)
+
     def flush(self) -> None:
         """Sends the answers whose turn it is, as far as the socket accepts them; then serves the waiting frame."""
+        self._is_flushed_soon = False  # before the answers are looked at: one that comes later calls this again
         if self.is_closed:
             return
         while self._exchanges and self._exchanges[0].parts is not None:

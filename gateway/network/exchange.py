@@ -41,19 +41,16 @@ class Exchange:
         """Gives the answer; its length is put before it. No parts: the client expects no answer."""
         self.parts = parts
         self._end()
-        self.processor.call(self._deliver)
+        if self.connection.is_closed:  # looked at after the parts are there: closing drops those that are
+            self.processor.call_soon(self.drop)
+        else:
+            self.connection.flush_soon()
 
     def _end(self) -> None:
         self.park()
         held, self._held = self._held, 0
         if held:
             self.connection.memory.give(held)
-
-    def _deliver(self) -> None:
-        if self.connection.is_closed:
-            self.drop()
-        else:
-            self.connection.flush()
 
     def drop(self) -> None:
         """Releases the files of an answer that will not be sent. Only for the thread of the connection."""

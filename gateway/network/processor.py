@@ -21,6 +21,7 @@ from .quota import Quota
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
 IDLE_LOOK_S = 1.0
+PASSES_A_TURN = 2  # through the calls: the first has appends done, the second sends their answers
 STALL_LOOKS = 10  # a large request that pauses for so many looks makes room for others
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 
@@ -158,8 +159,9 @@ class Processor:
                     self._on_wake()
                 else:
                     self._guarded(lambda ready=key.data, events=events: _on_event(ready, events))  # type: ignore[misc]
-            for _ in range(len(self._calls)):  # not those that come in between, without end when many threads answer
-                self._guarded(self._calls.popleft())
+            for _ in range(PASSES_A_TURN):
+                for _ in range(len(self._calls)):  # not those that come in between, without end from many threads
+                    self._guarded(self._calls.popleft())
             self._run_timers()
         self._end()
 

@@ -1,7 +1,8 @@
 """Appender and syncers: append all pending batches of a partition under one lock, then sync once for all of them.
 
-A partition always has the same syncer, so its appends are answered in order; the appender writes the next group while
-a syncer syncs the last one. If a topic's flush settings postpone the sync, the appender answers.
+The thread of a connection appends small batches itself, as long as that waits for nothing; the appender's thread does
+the rest. A partition always has the same syncer, so its appends are answered in order; the appender writes the next
+group while a syncer syncs the last one. If a topic's flush settings postpone the sync, the appender answers.
 
 The appender never waits for another process, which may hold a partition's lock for long, for example because it is
 paused. The partition's appends are then queued, a separate thread waits for the lock, and other partitions go on.
@@ -12,16 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread, Timer
 from typing import NamedTuple, TypeVar
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
+from .lane import GROUP_MAX, Hold, Lane
 from .led_partition import Check, LedPartition
 
 Done = Callable[[AppendInfo | Exception], None]
-GROUP_MAX = 1000  # appends that are taken from the queue at once
+AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
 HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
 
 T = TypeVar("T")
@@ -47,26 +50,19 @@ class _Change(NamedTuple):
 
 
 class _Freed(NamedTuple):
-    """A message to the appender: another process has just released a partition's lock."""
+    """Nobody held a partition's lock a moment ago."""
 
     led: LedPartition
 
 
 class _Overdue(NamedTuple):
-    """A message to the appender: another process has held a partition's lock for too long."""
+    """A partition's lock has been held for long."""
 
     led: LedPartition
 
 
-Job = Append | _Change | _Freed | _Overdue | None
-
-
-class _Held:
-    """The queue of a partition whose lock another process holds. Once ``is_long``, batches are refused instead."""
-
-    def __init__(self, jobs: list[Append | _Change]) -> None:
-        self.jobs = jobs
-        self.is_long = False
+Job = Append | _Change
+Soon = Callable[[Callable[[], None]], None]  # calls a function in a thread that must not wait, after what it is doing
 
 
 class _Group(NamedTuple):
@@ -81,8 +77,8 @@ class Appender:
 
     def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
         """``observe`` is called with the seconds that each sync took."""
-        self._queue: SimpleQueue[Job] = SimpleQueue()
-        self._held: dict[LedPartition, _Held] = {}
+        self._queue: SimpleQueue[LedPartition | _Freed | _Overdue | None] = SimpleQueue()
+        self._held: set[LedPartition] = set()
         self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
@@ -92,58 +88,94 @@ class Appender:
             syncer.start()
         self._thread.start()
 
-    def append(self, append: Append) -> None:
-        """Appends a batch, after those that were given before for the partition."""
-        self._queue.put(append)
+    def append(self, append: Append, soon: Soon | None = None) -> None:
+        """Appends a batch, after those that were given before for the partition.
+
+        ``soon``: of the caller's thread, which then appends what is small and waits for nothing, without a change of
+        threads. What one turn of that thread gives is appended together.
+        """
+        led = append.led
+        led.lane.put(append)
+        if soon is None or len(append.batch.data) > AT_ONCE_BYTES:
+            self._queue.put(led)
+        elif not led.lane.is_awaited:
+            led.lane.is_awaited = True
+            soon(partial(self._append_at_once, led))
 
     def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
-        """Reads, syncs and shows what others appended, then calls ``done`` with the error or None."""
+        """Reads, syncs and shows what others appended, then calls ``done`` with the error, if there is one."""
         self.change(led, lambda _: None, done)
 
     def change(
         self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result.
-
-        Then calls ``done`` as :meth:`catch_up`.
-        """
-        self._queue.put(_Change(led, change, done))
+        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        led.lane.put(_Change(led, change, done))
+        self._queue.put(led)
 
     def stop(self) -> None:
-        """Completes what was passed to it, refuses what waits for another process's lock, and ends the threads."""
+        """Does what was given, refuses what waits for another process, and ends the threads."""
         self._queue.put(None)
         self._thread.join()
         for syncer in self._syncers:
             syncer.stop()
 
+    def _append_at_once(self, led: LedPartition) -> None:
+        """Appends what needs not wait, and leaves the rest to the thread. While another one appends, it does this."""
+        led.lane.is_awaited = False  # before the jobs are looked at: one that comes later calls again
+        while led.lane and led.lane.turn.acquire(blocking=False):
+            try:
+                if not self._has_appended(led):
+                    self._queue.put(led)
+                    return
+            finally:
+                led.lane.turn.release()
+
+    def _has_appended(self, led: LedPartition) -> bool:
+        jobs = led.lane.first()
+        appends = [job for job in jobs if isinstance(job, Append)]
+        if led.lane.hold is not Hold.NONE or len(appends) < len(jobs):
+            return False
+        try:
+            results = led.append_at_once([job.batch for job in appends], [job.check for job in appends])
+        except Exception as error:  # of the disk, or ours: each client gets an answer
+            _fail(led.lane.take(len(jobs)), error)
+            return True
+        if results is None:
+            return False
+        led.lane.take(len(jobs))
+        self._show(led, [_call(job.done, result) for job, result in zip(appends, results, strict=True)])
+        return True
+
     def _run(self) -> None:
         is_ending = False
         while not is_ending:
-            jobs = drained(self._queue)
-            is_ending = None in jobs
-            for led, given in self._by_partition(jobs).items():
-                if led in self._held:
-                    self._keep(led, given)
-                elif led.is_locked_elsewhere:
-                    self._hold(led, given)
+            for given in dict.fromkeys(drained(self._queue)):
+                if given is None:
+                    is_ending = True
+                elif isinstance(given, LedPartition):
+                    self._serve(given)
+                elif isinstance(given, _Freed):
+                    self._free(given.led)
                 else:
-                    self._do(led, given)
-        for led, held in self._held.items():
-            _refuse(led, held.jobs)
+                    self._give_up(given.led)
+        for led in self._held:
+            with led.lane.turn:
+                _refuse(led, led.lane)
 
-    def _by_partition(self, jobs: Sequence[Job]) -> dict[LedPartition, list[Append | _Change]]:
-        found: dict[LedPartition, list[Append | _Change]] = {}
-        for job in jobs:
-            if isinstance(job, _Freed):
-                found[job.led] = [*self._held.pop(job.led).jobs, *found.get(job.led, ())]
-            elif isinstance(job, _Overdue):
-                self._give_up(job.led)
-            elif job is not None:
-                found.setdefault(job.led, []).append(job)
-        return found
+    def _serve(self, led: LedPartition) -> None:
+        """Does what waits in the lane of a partition, unless another process holds its lock."""
+        while led.lane:
+            with led.lane.turn:
+                if led.lane.hold is Hold.LONG:
+                    _refuse(led, led.lane)
+                elif led.lane.hold is Hold.NONE and not led.is_locked_elsewhere:
+                    self._do(led, led.lane.take())
+                elif led.lane.hold is Hold.SHORT or self._hold(led):
+                    return
 
-    def _hold(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
-        self._held[led] = _Held(jobs)
+    def _hold(self, led: LedPartition) -> bool:
+        """Has a thread wait for the lock of a partition; if there can be none, refuses what waits."""
 
         def wait() -> None:
             reminder = Timer(HELD_S, lambda: self._queue.put(_Overdue(led)))
@@ -152,7 +184,7 @@ class Appender:
                 reminder.start()
                 led.wait_for_append_lock()
             except Exception:  # such as of a deleted directory, which the append then reports
-                logger.debug("%s-%d: cannot wait for the partition's lock", led.topic, led.partition, exc_info=True)
+                logger.debug("%s-%d: no lock to wait for", led.topic, led.partition, exc_info=True)
             finally:
                 reminder.cancel()
                 self._queue.put(_Freed(led))
@@ -160,25 +192,27 @@ class Appender:
         try:
             Thread(target=wait, name=f"gateway-waiter-{led.topic}-{led.partition}", daemon=True).start()
         except RuntimeError:  # no more threads
-            _refuse(led, self._held.pop(led).jobs)
+            _refuse(led, led.lane)
+            return False
+        led.lane.hold = Hold.SHORT
+        self._held.add(led)
+        return True
 
-    def _keep(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
-        held = self._held[led]
-        if held.is_long:
-            _refuse(led, jobs)
-        else:
-            held.jobs += jobs
+    def _free(self, led: LedPartition) -> None:
+        self._held.discard(led)
+        with led.lane.turn:
+            led.lane.hold = Hold.NONE
+        self._serve(led)
 
     def _give_up(self, led: LedPartition) -> None:
-        """Refuses queued batches: waiting requests count as in progress, and would soon block all clients."""
-        held = self._held.get(led)
-        if held is not None:
+        """Refuses what waits: requests in progress are counted, and these would keep all clients from theirs."""
+        if led in self._held:
             logger.warning("%s", _lock_error(led))
-            held.is_long = True
-            jobs, held.jobs = held.jobs, []
-            _refuse(led, jobs)
+            with led.lane.turn:
+                led.lane.hold = Hold.LONG
+            self._serve(led)
 
-    def _do(self, led: LedPartition, jobs: list[Append | _Change]) -> None:
+    def _do(self, led: LedPartition, jobs: list[Job]) -> None:
         calls: list[Callable[[Exception | None], None]] = []
         try:
             for job in jobs:
@@ -190,10 +224,11 @@ class Appender:
             results = led.append([job.batch for job in appends], [job.check for job in appends])
             calls.extend(_call(job.done, result) for job, result in zip(appends, results, strict=True))
         except Exception as error:  # of the disk, or ours: each client gets an answer
-            _log_unexpected(error)
-            for job in jobs:
-                job.done(error)
+            _fail(jobs, error)
             return
+        self._show(led, calls)
+
+    def _show(self, led: LedPartition, calls: list[Callable[[Exception | None], None]]) -> None:
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
         else:
@@ -209,9 +244,16 @@ def _lock_error(led: LedPartition) -> RequestError:
     )
 
 
-def _refuse(led: LedPartition, jobs: Sequence[Append | _Change]) -> None:
-    for each in jobs:
-        each.done(_lock_error(led))
+def _refuse(led: LedPartition, lane: Lane[Job]) -> None:
+    while lane:
+        for job in lane.take():
+            job.done(_lock_error(led))
+
+
+def _fail(jobs: Sequence[Job], error: Exception) -> None:
+    _log_unexpected(error)
+    for job in jobs:
+        job.done(error)
 
 
 def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:

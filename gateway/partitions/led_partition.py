@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...protocol import RequestError
 from ...storage import (
@@ -21,6 +21,7 @@ from ...storage import (
     UnknownTopicOrPartitionError,
 )
 from ..network import FileSlice
+from .lane import Lane
 
 NEVER = 2**63 - 1  # of flush settings
 
@@ -45,6 +46,7 @@ class LedPartition:
         """``log``: newly opened; opening has synced all of it, so the high watermark is its end."""
         self.topic, self.partition = topic, partition
         self.is_gone = False
+        self.lane: Lane[Any] = Lane()  # of the appender
         self._log = log
         self._lock = Lock()
         self._waiters: set[Callable[[], None]] = set()
@@ -70,12 +72,31 @@ class LedPartition:
         """
         with self._lock:
             self._check_here()
-            if not any(checks):
-                return self._append(batches)
             with self._log.exclusively():
-                refusals = [_refusal(check) for check in checks]
-                results = iter(self._append([each for each, why in zip(batches, refusals, strict=True) if not why]))
-                return [why or next(results) for why in refusals]
+                return self._check_and_append(batches, checks)
+
+    def append_at_once(
+        self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None]
+    ) -> Sequence[AppendInfo | Exception] | None:
+        """Appends as :meth:`append` if that waits for no sync and no process; otherwise does nothing and returns None.
+
+        So a thread that others wait for may call it.
+        """
+        with self._lock:
+            self._check_here()
+            with self._log.if_alone() as is_alone:
+                if is_alone and self._log.is_quick(batches, sync=self._is_relaxed):
+                    return self._check_and_append(batches, checks)
+        return None
+
+    def _check_and_append(
+        self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None]
+    ) -> Sequence[AppendInfo | Exception]:
+        if not any(checks):
+            return self._append(batches)
+        refusals = [_refusal(check) for check in checks]
+        results = iter(self._append([each for each, why in zip(batches, refusals, strict=True) if not why]))
+        return [why or next(results) for why in refusals]
 
     def _append(self, batches: Sequence[CheckedBatch]) -> Sequence[AppendInfo | Exception]:
         return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition, appender as appender_module
+from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES, Soon
 from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import AppendInfo, Isolation, check_batch
+from pyspark_commitlog.storage import AppendInfo, Isolation, StorageError, check_batch
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from tests.support.logs import building
@@ -30,9 +31,13 @@ class Appending:
         self.appender = Appender(2, self.syncs.append)
         self._answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
 
-    def append(self, value: bytes) -> None:
+    def append(self, value: bytes, soon: Soon | None = None) -> None:
         batch = check_batch(building.batch(value).tobytes(), self.led.config)
-        self.appender.append(Append(self.led, batch, self._answers.put))
+        self.appender.append(Append(self.led, batch, self._answers.put), soon)
+
+    @property
+    def is_answered(self) -> bool:
+        return not self._answers.empty()
 
     def first_offset(self) -> int:
         """Of the next answer."""
@@ -149,3 +154,76 @@ def test_what_waits_for_long_is_refused_until_the_lock_is_free(tmp_path: Path, m
 
         soon(is_appended)
         assert partition.led.high_watermark == 1
+
+
+def test_a_thread_that_must_not_wait_appends_in_its_turn_what_needs_no_sync(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        partition.led.append([])  # has had the lock, and nobody since
+        turn: list[Callable[[], None]] = []
+        for _ in range(3):
+            partition.append(b"value", turn.append)
+        assert not partition.is_answered
+        assert len(turn) == 1  # one for all three
+        turn.pop()()
+        assert partition.is_answered
+        assert [partition.first_offset() for _ in range(3)] == [0, 1, 2]
+        partition.append(b"next turn", turn.append)
+        turn.pop()()
+        assert partition.first_offset() == 3
+
+
+def test_what_is_appended_in_a_turn_is_answered_after_its_sync(tmp_path: Path) -> None:
+    with appending(tmp_path) as partition:
+        partition.led.append([])
+        partition.append(b"value", lambda task: task())
+        assert partition.first_offset() == 0
+        assert len(partition.syncs) == 1
+        assert partition.led.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"flush_messages": 1}, b"due to be synced"),
+        ({"flush_messages": 1000, "segment_bytes": 300}, bytes(200)),  # the second one needs a new segment
+        ({"flush_messages": 1000}, bytes(AT_ONCE_BYTES)),
+    ],
+)
+def test_what_takes_long_is_not_done_by_a_thread_that_must_not_wait(
+    tmp_path: Path, settings: dict[str, int], value: bytes
+) -> None:
+    partition = Appending(tmp_path, **settings)
+    partition.led.append([])
+    for _ in range(2):
+        partition.append(value, lambda task: task())
+    assert partition.led._log.log_end_offset < 2  # the appender's thread does not run yet
+    partition.appender.start()
+    assert [partition.first_offset() for _ in range(2)] == [0, 1]
+    partition.appender.stop()
+
+
+def test_a_turn_waits_for_no_other_process_and_leaves_the_order(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        with locked(partition):
+            partition.append(b"waits", lambda task: task())
+            partition.append(b"waits too")
+            partition.append(b"waits as well", lambda task: task())
+        assert [partition.first_offset() for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_turn_leaves_what_others_appended_to_the_thread(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        partition.append(b"ours", lambda task: task())
+        assert partition.first_offset() == 0
+        building.open_log(tmp_path / "t-0").append_records(building.records([b"by another"]), sync=False)
+        partition.append(b"ours", lambda task: task())
+        assert partition.first_offset() == 2
+
+
+def test_a_failing_disk_is_answered_from_a_turn_too(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        partition.append(b"ours", lambda task: task())
+        assert partition.first_offset() == 0
+        partition.led._log._failure = "a write failed"
+        partition.append(b"ours", lambda task: task())
+        assert isinstance(partition._answers.get(timeout=TIMEOUT_S), StorageError)
