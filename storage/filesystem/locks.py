@@ -133,6 +133,7 @@ class Waits:
         """Takes the lock of an open file. Raises LockHeldError, and BlockingIOError if it must not wait."""
         if not wait:
             fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+            self._given_up.discard(path)
             return
         limit_s = self._limits_s.get(path.rpartition("/")[2])
         if limit_s is None:

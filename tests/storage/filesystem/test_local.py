@@ -159,14 +159,15 @@ class Pauses:
         self.now_s += pause_s
 
 
-def taken(disk: LocalFileSystem, path: str) -> LocalLock:
-    lock = disk.lock(path)
+def taken(disk: LocalFileSystem, path: str, *, wait: bool = True) -> LocalLock:
+    lock = disk.lock(path, wait=wait)
     assert lock is not None
     return lock
 
 
+@pytest.mark.parametrize("wait", [True, False])
 def test_a_lock_that_is_held_for_long_is_waited_for_once_until_it_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, wait: bool
 ) -> None:
     disk, path, time = LocalFileSystem(lock_waits_s={"lock": 2.0}), str(tmp_path / "lock"), Pauses()
     monkeypatch.setattr(locks, "time", time)
@@ -176,7 +177,7 @@ def test_a_lock_that_is_held_for_long_is_waited_for_once_until_it_is_free(
                 with pytest.raises(LockHeldError, match="for more than 2 s"):
                     disk.lock(path)
         assert time.now_s == pytest.approx(waited_s)
-        taken(disk, path).release()
+        taken(disk, path, wait=wait).release()
 
 
 def test_a_lock_whose_file_was_kept_open_is_not_waited_for_without_end(
