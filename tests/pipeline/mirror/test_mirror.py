@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 
 from pyspark_commitlog.clients.brokers import Cluster, PartitionLeader
 from pyspark_commitlog.clients.errors import MirrorError
-from pyspark_commitlog.pipeline.mirror import Mirrored, command_line as arguments, from_kafka
+from pyspark_commitlog.pipeline.mirror import Mirrored, command_line as arguments, from_kafka, to_kafka
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
 from pyspark_commitlog.pipeline.mirror.to_kafka import Sending, send
 from pyspark_commitlog.pipeline.write.targets import ProducerSettings
@@ -46,6 +46,8 @@ from tests.support.logs.building import NOW_MS, records
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.spark.delta_jars import small_conf
 from tests.support.spark.kafka_source import delete_records
+from tests.support.stores.filling import make_topic, write
+from tests.support.stores.served import ServedStores
 
 ROOT = Path(__file__).parents[3]
 FROM_BEGINNING = {"auto.offset.reset": "earliest"}
@@ -234,6 +236,32 @@ class TestFromKafka:
 
 
 class TestToKafka:
+    def test_a_log_on_an_object_store_is_sent_each_record_once_though_a_run_is_killed(
+        self, broker: Broker, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Killed(BaseException):
+            pass
+
+        def commit(_offsets: object, _sending: object, positions: object) -> None:
+            if positions:
+                raise Killed
+
+        url, values = "s3://memory/logs", [b"%d" % number for number in range(12)]
+        log = ServedStores(monkeypatch).create(url)
+        make_topic(log, "t", 2)
+        for first in (0, 4, 8):
+            some = values[first : first + 4]
+            write(log, "t", {0: [records(some[:3], keys=[b"key"] * 3)], 1: [records(some[3:], keys=[b"key"])]})
+            if first == 4:
+                with monkeypatch.context() as patch:
+                    patch.setattr(to_kafka, "_commit", commit)
+                    with pytest.raises(Killed):
+                        mirror_back(cluster, url, "t", "from-store")
+            assert [each.error for each in mirror_back(cluster, url, "t", "from-store")] == [None, None]
+            log.catch_up()
+        assert in_kafka(broker, "from-store") == in_log(url, "t")
+        assert len(in_log(url, "t")) == 12
+
     @pytest.fixture
     def name(self, request: pytest.FixtureRequest) -> str:
         """The name of a new topic."""
