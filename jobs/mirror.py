@@ -5,7 +5,8 @@
     python jobs/mirror.py between-clusters --consumer.config FILE --producer.config FILE --whitelist 'flights.*'
 
 Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
-Exit code 0: all partitions are up to date, 2: wrong usage, 1: anything else.
+Exit code 0: all partitions are up to date, or between-clusters --follow was stopped by SIGTERM or Ctrl-C; 2: wrong
+usage, 1: anything else.
 """
 
 from __future__ import annotations

@@ -343,6 +343,7 @@ if TYPE_CHECKING:
         produced_batches as produced_batches,
         producer_batches as producer_batches,
         target_compression as target_compression,
+        to_message_sets as to_message_sets,
         validate_columns as validate_columns,
         visible_records as visible_records,
     )
@@ -657,6 +658,7 @@ else:
                 "find_refused",
                 "producer_batches",
                 "target_compression",
+                "to_message_sets",
                 "validate_columns",
             ],
         },

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 from ...storage import InvalidConfigError, LogStoreError, TransactionAbortedError
-from ..errors import RetriableError
+from ..errors import MirrorError, RetriableError
 from ..sources import SourcePartition
 from .session import Mirrored, Session, Work
 from .settings import SourceSettings, TargetSettings
@@ -59,7 +59,8 @@ class Mirror:
     def run(self) -> None:
         """Mirrors until it is stopped, or up to the ends of the topics.
 
-        Raises the first error that cannot be retried.
+        Raises the first error that cannot be retried, and MirrorError if it is stopped before the ends that it should
+        reach.
         """
         threads = [Thread(target=self._run, args=(each,), name=f"mirror of {each.group}") for each in self._sources]
         for thread in threads:
@@ -68,6 +69,8 @@ class Mirror:
             thread.join()
         if self._errors:
             raise self._errors[0]
+        if self._work.refresh_s is None and not all(each.is_complete for each in self._mirrored.values()):
+            raise MirrorError("the mirror was stopped before the ends of the topics: the next run continues there")
 
     def reached(self) -> dict[tuple[str, SourcePartition], int]:
         """Returns the next offset of each source partition that :meth:`run` has mirrored, by group.id and partition."""

@@ -43,6 +43,7 @@ class Mirrored:
     next: dict[SourcePartition, int] = field(default_factory=dict)  # offsets in the source
     kept: int = 0  # batches whose bytes stayed
     batches: int = 0
+    is_complete: bool = False  # up to the ends that the topics had
 
 
 class Session:
@@ -91,6 +92,7 @@ class Session:
                 looked_s = time.monotonic()
             if refresh_s is None and not self._goals:
                 self._check_none_waits()
+                self._mirrored.is_complete = True
                 return
             if pieces := self._arrived():
                 self._write(writer, pieces)

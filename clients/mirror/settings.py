@@ -9,8 +9,10 @@ from typing import Any, Self
 from ...storage import InvalidConfigError, InvalidTopicError, check_topic_name, did_you_mean
 from ..brokers import Cluster
 from ..sources import AnySources, all_sources_of, number_of, required
+from ..wire import Address
 from .cluster_target import ClusterTargets
 from .directory_target import DirectoryTargets
+from .old_target import OldTargets
 from .progress import progress_topic
 from .targets import Targets
 
@@ -19,6 +21,7 @@ _RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: 
 _OLD_NAMES = {"groupid": "group.id", "autooffset.reset": "auto.offset.reset"}  # in 0.7
 _TIMEOUT = "transaction.timeout.ms"
 TIMEOUT_MS = 60_000
+_OLD_LIMITS = {"message.max.bytes": "message_bytes_max", "request.timeout.ms": "timeout_ms"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,16 @@ class TargetSettings:
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> Self:
-        """Parses a producer's settings; ``log.dir`` instead of ``bootstrap.servers`` names a log directory.
+        """Parses a producer's settings.
+
+        Instead of ``bootstrap.servers``, ``log.dir`` names a log directory, and ``metadata.broker.list`` brokers of
+        Kafka 0.8.2 to 0.10.
 
         Raises InvalidConfigError for a setting that is missing, wrong or unknown.
         """
         given = dict(settings)
+        if "metadata.broker.list" in given:
+            return cls(_old_targets(given))
         timeout_ms = number_of(given, _TIMEOUT) if _TIMEOUT in given else TIMEOUT_MS
         if "log.dir" not in given:
             servers = required(given, "bootstrap.servers", "a producer.config")
@@ -74,3 +82,13 @@ class TargetSettings:
                 f"a producer.config with log.dir takes {_TIMEOUT} only, not {name!r}{did_you_mean(name, [_TIMEOUT])}"
             )
         return cls(DirectoryTargets(directory, timeout_ms))
+
+
+def _old_targets(given: dict[str, str]) -> OldTargets:
+    addresses = tuple(Address.parse(each) for each in given.pop("metadata.broker.list").split(","))
+    limits = {field: number_of(given, name) for name, field in _OLD_LIMITS.items() if name in given}
+    for name in given:
+        raise InvalidConfigError(
+            f"unknown setting {name!r} of a producer.config with metadata.broker.list{did_you_mean(name, _OLD_LIMITS)}"
+        )
+    return OldTargets(addresses, **limits)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .leaders_0_8 import Leaders as Leaders
     from .port import (
         AnySource as AnySource,
         AnySources as AnySources,
@@ -30,6 +31,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "leaders_0_8": ["Leaders"],
             "port": ["AnySource", "AnySources", "BrokerPartition", "Source", "SourcePartition", "Sources"],
             "settings": ["all_sources_of", "number_of", "required", "sources_of"],
         },

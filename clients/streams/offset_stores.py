@@ -79,11 +79,19 @@ class KafkaOffsets:
     """The group's coordinator, which is found through any broker, and found again when it has moved."""
 
     def __init__(
-        self, group: str, brokers: Callable[[], Iterable[Address]], *, timeout_ms: int, backoff_ms: int, client_id: str
+        self,
+        group: str,
+        brokers: Callable[[], Iterable[Address]],
+        *,
+        timeout_ms: int,
+        backoff_ms: int,
+        client_id: str,
+        committed_ms: int = -1,
     ) -> None:
+        """``committed_ms``: the time from which on brokers keep a commit for a while; -1: when it comes."""
         self._group, self._brokers = group, brokers
         self._terms, self._backoff_s = Terms(timeout_ms=timeout_ms), backoff_ms / 1000
-        self._client_id = client_id
+        self._client_id, self._committed_ms = client_id, committed_ms
         self._coordinator: Broker | None = None
         self._closing = threading.Event()
 
@@ -123,12 +131,15 @@ class KafkaOffsets:
         """Commits the offsets that are left to commit. Returns the errors of those that were refused."""
         asked = {place: offsets[each] for place, each in left.items()}
         refused = None
-        for place, code in (calls.commit(self._connected(), self._group, asked) if asked else {}).items():
+        for place, code in (self._answered(asked) if asked else {}).items():
             error = calls.error_of(code, f"the commit of group {self._group} for {place}")
             if error is None:
                 del left[place]
             refused = error or refused
         return refused
+
+    def _answered(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return calls.commit(self._connected(), self._group, asked, committed_ms=self._committed_ms)
 
     def _connected(self) -> Broker:
         if self._closing.is_set():

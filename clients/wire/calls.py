@@ -236,11 +236,13 @@ def commit(
     group: str,
     offsets: Mapping[TopicPartition, int],
     *,
+    committed_ms: int = -1,
     version: int = 1,
 ) -> dict[TopicPartition, int]:
     """Commits offsets, and returns the error codes.
 
-    Version 0 writes to ZooKeeper, later ones to the coordinator's log.
+    Version 0 writes to ZooKeeper, later ones to the coordinator's log. ``committed_ms``: the time of the commit, which
+    only version 1 has; -1: that of the broker.
     """
     topics = [
         {
@@ -249,7 +251,7 @@ def commit(
                 {
                     "partition_index": partition,
                     "committed_offset": offset,
-                    "commit_timestamp": -1,
+                    "commit_timestamp": committed_ms,
                     "committed_metadata": "",
                 }
                 for partition, offset in chosen

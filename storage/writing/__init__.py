@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         forwarded_records as forwarded_records,
         joined_batches as joined_batches,
         produced_batches as produced_batches,
+        to_message_sets as to_message_sets,
         visible_records as visible_records,
     )
     from .locks import (
@@ -68,6 +69,7 @@ else:
                 "forwarded_records",
                 "joined_batches",
                 "produced_batches",
+                "to_message_sets",
                 "visible_records",
             ],
             "locks": [

@@ -21,6 +21,7 @@ from ..format.constants import NO_LEADER_EPOCH, Codec, TimestampType
 from ..format.tables import HEADERS, BatchHeaders, Bools, Bytes, Int32s, Records
 from .record_checks import Compression, bytes_in_batch, validate_columns
 
+_OLD_CODECS = ({Codec.LZ4: Codec.SNAPPY, Codec.ZSTD: Codec.GZIP}, {Codec.ZSTD: Codec.GZIP})  # by magic
 Placing = Callable[[Records], Int32s]  # the share of each record, such as its partition; shape (n,)
 
 
@@ -135,6 +136,44 @@ def produced_batches(
         start, count = int(batch["position"]), int(batch["count"])
         yield buffer[start : start + int(batch["size"])].tobytes(), count
         sequence = sequence if sequence < 0 else (sequence + count) % 2**31
+
+
+def to_message_sets(batches: v2.EncodedBatches, magic: int, message_bytes_max: int) -> Iterator[bytes]:
+    """Yields batches as message sets of magic 0 or 1, without record headers, for brokers of Kafka 0.8 to 0.10.
+
+    Each set is for a request of its own: it has plain messages, or one compressed message of at most
+    ``message_bytes_max`` bytes, if its records are several. A broker would make one of several compressed messages.
+    Codecs that these brokers do not have are replaced: zstd by gzip, and for magic 0 also lz4 by snappy.
+    """
+    buffer, headers = batches
+    codecs = [formats.codec_of(codec) for codec in headers.codec.tolist()]
+    old = [_OLD_CODECS[magic].get(codec, codec) for codec in codecs]
+    for first, last in _runs_of_messages(old, headers.table["size"].tolist(), message_bytes_max):
+        records = formats.decode(buffer, headers[first:last], columns=("key", "value"), is_verified=True).records
+        yield from _message_sets(records, magic, old[first], message_bytes_max)
+
+
+def _runs_of_messages(codecs: Sequence[Codec], sizes: Sequence[int], bytes_max: int) -> Iterator[tuple[int, int]]:
+    """Yields the bounds of runs of batches with one codec; those of a codec have up to ``bytes_max`` bytes."""
+    first = size = 0
+    for row, (codec, more) in enumerate(zip(codecs, sizes, strict=True)):
+        is_full = codec is not Codec.NONE and size + more > bytes_max
+        if row > first and (codec is not codecs[first] or is_full):
+            yield first, row
+            first, size = row, 0
+        size += more
+    if first < len(codecs):
+        yield first, len(codecs)
+
+
+def _message_sets(records: Records, magic: int, codec: Codec, bytes_max: int) -> Iterator[bytes]:
+    encoded: Bytes = formats.by_magic(magic).encode(records, codec)
+    if codec is Codec.NONE or len(records) == 1 or len(encoded) <= bytes_max:
+        yield encoded.tobytes()
+        return
+    middle = len(records) // 2
+    yield from _message_sets(records.slice(0, middle), magic, codec, bytes_max)
+    yield from _message_sets(records.slice(middle, len(records)), magic, codec, bytes_max)
 
 
 def _visible(answer: FetchAnswer) -> tuple[Bytes, BatchHeaders, int]:

@@ -10,6 +10,8 @@ from threading import Timer
 
 import pytest
 
+from pyspark_commitlog.clients.errors import MirrorError
+from pyspark_commitlog.clients.mirror import Mirror
 from pyspark_commitlog.pipeline.mirror import parser, run_between_clusters
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.clients.mirror.support import contents, fill, numbered, place
@@ -50,6 +52,24 @@ def test_a_signal_stops_a_lasting_mirror(tmp_path: Path) -> None:
         Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
         run(*given, "--whitelist", ".*", "--follow", "1")
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_before_the_ends_of_the_topics_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "source", "flights", numbered(0, 10))
+    given = usual(tmp_path)
+    file_of(tmp_path / "consumer", {"group.id": "one", "log.dir": str(tmp_path / "source")})
+    run_mirror = Mirror.run
+
+    def stopped(mirror: Mirror) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)  # its handler runs before the next line
+        run_mirror(mirror)
+
+    monkeypatch.setattr(Mirror, "run", stopped)
+    with pytest.raises(MirrorError, match="stopped before the ends of the topics: the next run continues there"):
+        run(*given, "--whitelist", ".*")
+    monkeypatch.undo()
+    run(*given, "--whitelist", ".*")
+    assert contents(tmp_path / "target", "flights")[0] == numbered(0, 10)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pyspark_commitlog.storage.errors import CorruptRecordError, RecordTooLargeE
 from pyspark_commitlog.storage.format import decode, scan, verify
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.tables import BatchHeaders, Records
-from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches
+from pyspark_commitlog.storage.format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from pyspark_commitlog.storage.kernels.murmur2 import partitions_of
 from pyspark_commitlog.storage.writing.forwarding import (
     FetchAnswer,
@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.writing.forwarding import (
     forwarded,
     forwarded_by,
     produced_batches,
+    to_message_sets,
     visible_records,
 )
 from pyspark_commitlog.storage.writing.log import Log, Producer
@@ -203,3 +204,29 @@ def test_a_damaged_batch_is_an_error(tmp_path: Path) -> None:
     data[-1] ^= 1
     with pytest.raises(CorruptRecordError):
         forwarded(FetchAnswer(bytes(data), 0), batch_size_max=LARGE)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [*Codec])
+def test_message_sets_of_old_formats_have_the_records_in_order_and_no_compressed_message_is_too_large(
+    magic: int, codec: Codec
+) -> None:
+    values: list[bytes | None] = [bytes((number * step) % 251 for step in range(500)) for number in range(40)]
+    keys: list[bytes | None] = [None, b"key"] * 20
+    batches = encode_batches(Records.to_append(keys, values, 1_000), BatchFields(codec=codec), batch_bytes_max=2000)
+    sets = [*to_message_sets(batches, magic, 3000)]
+    found = []
+    for data in sets:
+        buffer = np.frombuffer(data, dtype=np.uint8)
+        headers = scan(buffer).headers
+        assert set(headers.table["magic"].tolist()) == {magic}
+        is_plain = codec is Codec.NONE
+        assert len(headers) == (40 if is_plain else 1)
+        assert is_plain or len(data) <= 3000
+        records = decode(buffer, headers).records
+        assert set(records.timestamps.tolist()) == {1_000 if magic else -1}
+        assert records.keys is not None
+        assert records.values is not None
+        found += zip(records.keys.to_list(), records.values.to_list(), strict=True)
+    assert found == [*zip(keys, values, strict=True)]
+    assert (len(sets) == 1) == (codec is Codec.NONE)
