@@ -18,7 +18,14 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...storage import CorruptionError, LocalFileSystem, LogDirLockedError, local_path, write_atomically
+from ...storage import (
+    CorruptionError,
+    InvalidConfigError,
+    LocalFileSystem,
+    LogDirLockedError,
+    local_path,
+    write_atomically,
+)
 from ..rows import Offsets, offsets_from_json, offsets_to_nested
 
 CURRENT = "current"
@@ -59,7 +66,7 @@ class ParquetFolder:
         file = current / _OFFSETS
         try:
             return offsets_from_json(file.read_text(encoding="utf-8"), str(file))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, InvalidConfigError) as error:
             raise CorruptionError(
                 f"{file}: {error}. Restore the file, or export to another folder: without it, rows would be there twice"
             ) from None

@@ -104,10 +104,15 @@ def sql_at_or_above(points: Points) -> str:
     return " OR ".join(each) or "false"
 
 
-def sql_between(points: Points, ends: Points) -> str:
-    """Returns, as SQL, the condition for rows from the point of their partition up to, not including, its end."""
+def sql_between_or_above(points: Points, ends: Points, beyond: Collection[int]) -> str:
+    """Returns, as SQL, the condition for rows from the point of their partition up to, not including, its end.
+
+    In the partitions ``beyond`` it also holds at the end and above.
+    """
     each = [
-        f"(_partition = {number} AND _offset >= {offset} AND _offset < {ends[number]})"
+        f"(_partition = {number} AND _offset >= {offset}"
+        + ("" if number in beyond else f" AND _offset < {ends[number]}")
+        + ")"
         for number, offset in sorted(points.items())
     ]
     return " OR ".join(each) or "false"

@@ -118,17 +118,21 @@ class TableSink:
             self._overwrite(rows, where, "loaded again")
         return True
 
-    def load(self, records: DataFrame, where: str) -> None:
+    def load(self, records: DataFrame, where: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """As :meth:`replace`, for records that are new: does not compare them, and creates the table if it is missing.
 
-        Raises the errors of :meth:`replace`.
+        ``before`` and ``after``: properties that the table has when the rows are committed, and afterwards. Each is set
+        in a commit of its own. Raises the errors of :meth:`replace`.
         """
         session = records.sparkSession
         with self._good(records, None) as good:
             rows = self._rows(good)
-            self._create(rows, {_MODE_PROPERTY: self.mode.value})
-            check_mode(self.path, properties_of(session, self.path), self.mode)
+            self._create(rows, {_MODE_PROPERTY: self.mode.value, **before})
+            found = properties_of(session, self.path)
+            check_mode(self.path, found, self.mode)
+            set_properties(session, self.path, _other(before, found))
             self._overwrite(in_table(session, self.path, rows), where, "loaded")
+            set_properties(session, self.path, _other(after, {**found, **before}))
 
     def _overwrite(self, rows: DataFrame, where: str, what: str) -> None:
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
@@ -185,8 +189,13 @@ class TableSink:
         check_mode(self.path, found, self.mode)
         progress = TableProgress(session, self.path, run, batch_id)
         progress.check(found)
-        set_properties(session, self.path, {name: value for name, value in wanted.items() if found.get(name) != value})
+        set_properties(session, self.path, _other(wanted, found))
         return progress, found
+
+
+def _other(wanted: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+    """Returns the wanted properties that a table does not have yet."""
+    return {name: value for name, value in wanted.items() if found.get(name) != value}
 
 
 def check_mode(path: str, properties: Mapping[str, str], mode: Mode) -> None:

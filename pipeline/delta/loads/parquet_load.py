@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, functions as F
 
-from ....storage import ProgressMismatchError, TopicPartition
+from ....storage import TopicPartition
 from ...rows import Offsets
 from ...values import Serde
 from ..parquet_folder import ParquetFolder
@@ -48,13 +48,7 @@ class ParquetLoad(TopicLoad):
             return Loaded(starts, ends, bool(back))
 
     def _progress(self) -> dict[int, int]:
-        found = self.folder.next_offsets()
-        if others := {part.topic for part in found} - {self.log.topic}:
-            raise ProgressMismatchError(
-                f"{self.folder.path} has rows of topic {', '.join(sorted(others))}, not of {self.log.topic}: name "
-                "another folder"
-            )
-        return {part.partition: offset for part, offset in found.items()}
+        return self._of_topic(self.folder.next_offsets(), str(self.folder.path))
 
     def _rows(self) -> DataFrame | None:
         current = self.folder.current()

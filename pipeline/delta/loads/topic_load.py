@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from ....storage import OffsetOutOfRangeError, ProgressMismatchError
+from ...rows import Offsets
 from ..points import FROM_OFFSETS, Points, Wanted, at_or_above
 from ..table_ends import last_rows
 from .topic_log import TopicLog
@@ -63,6 +64,14 @@ class TopicLoad:
                 f'\'{{"{self.log.topic}": {{"{number}": {first}}}}}\''
             )
         return start
+
+    def _of_topic(self, offsets: Offsets, path: str) -> dict[int, int]:
+        """Returns recorded offsets by partition. Raises ProgressMismatchError if they are of another topic."""
+        if others := {part.topic for part in offsets} - {self.log.topic}:
+            raise ProgressMismatchError(
+                f"{path} has rows of topic {', '.join(sorted(others))}, not of {self.log.topic}: give another path"
+            )
+        return {part.partition: offset for part, offset in offsets.items()}
 
     def _check_reached(self, done: Points, starts: Points, ends: Points, path: str) -> None:
         for number, offset in sorted(done.items()):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,10 +15,15 @@ from pyspark_commitlog.pipeline.delta.loads import broker_log
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
 from pyspark_commitlog.pipeline.delta.tables import TableSink
 from pyspark_commitlog.storage import (
+    BatchFields,
+    CorruptionError,
     FetchAnswer,
     InvalidConfigError,
+    LogManager,
     OffsetOutOfRangeError,
+    Producer,
     ProgressMismatchError,
+    Records,
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
@@ -118,15 +125,92 @@ def test_a_load_keeps_what_another_one_added_after_it_had_looked_for_the_end(
 ) -> None:
     loads, commit = Load(spark, source, tmp_path, "delta"), TableSink.load
 
-    def after_another(sink: TableSink, records: DataFrame, where: str) -> None:
+    def after_another(sink: TableSink, records: DataFrame, *rest: Any) -> None:
         monkeypatch.setattr(TableSink, "load", commit)
         fill(source.directory, "t", numbered(6, 9))
         loads.run()
-        commit(sink, records, where)
+        commit(sink, records, *rest)
 
     monkeypatch.setattr(TableSink, "load", after_another)
     loads.run()
     assert loads.rows() == expected(range(9), range(6))
+
+
+def test_progress_is_right_for_partitions_whose_last_offsets_have_no_rows(loads: Load, source: Place) -> None:
+    loads.run("--from-offsets", '{"t": {"0": 2, "1": 6}}')  # the end of partition 1
+    assert loads.run() == "loaded: nothing new"
+    append_aborted(source, 0)
+    assert loads.run() == "loaded: offsets 6 to 7 of partition 0"
+    delete_before(source, "t", 0, 8)
+    assert loads.run() == "loaded: nothing new"
+    fill(source.directory, "t", numbered(6, 9), partition=1)
+    assert loads.run() == "loaded: offsets 6 to 8 of partition 1"
+    assert loads.rows() == expected(range(2, 6), range(6, 9))
+
+
+def append_aborted(source: Place, partition: int) -> None:
+    """A record of an aborted transaction, and its marker."""
+    with LogManager.open(str(source.directory)) as manager:
+        log = manager.open_log("t", partition)
+        fields = BatchFields(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_records(Records.to_append([None], [b"no"], int(time.time() * 1000)), fields)
+        log.end_transaction(Producer(7, 1), commit=False)
+
+
+@pytest.fixture
+def delta(spark: SparkSession, source: Place, tmp_path: Path) -> Load:
+    return Load(spark, source, tmp_path, "delta")
+
+
+@pytest.mark.parametrize(
+    "is_there",
+    [
+        pytest.param(False, id="before the rows are there"),
+        pytest.param(True, id="after they are there", marks=pytest.mark.only_all),
+    ],
+)
+def test_after_a_crash_of_a_load_that_went_back_the_next_one_has_each_row_once(
+    delta: Load, source: Place, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    delta.run()
+    overwrite = TableSink._overwrite
+
+    def crash(*arguments: Any) -> None:
+        if is_there:
+            overwrite(*arguments)
+        raise InterruptedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableSink, "_overwrite", crash)
+        with pytest.raises(InterruptedError):
+            delta.run("--from-offsets", '{"t": {"0": 2}}')
+    fill(source.directory, "t", numbered(6, 9))
+    assert delta.run() == "loaded: offsets 6 to 8 of partition 0"
+    assert delta.rows() == expected(range(9), range(6))
+
+
+@pytest.mark.only_all
+def test_a_table_that_was_restored_is_loaded_from_where_it_was(delta: Load, source: Place, spark: SparkSession) -> None:
+    delta.run("--from-offsets", '{"t": {"1": 4}}')
+    version = spark.sql(f"DESCRIBE HISTORY delta.`{delta.path}`").agg({"version": "max"}).collect()[0][0]
+    fill(source.directory, "t", numbered(6, 9))
+    delta.run()
+    spark.sql(f"RESTORE TABLE delta.`{delta.path}` TO VERSION AS OF {version}")
+    assert delta.run() == "loaded: offsets 6 to 8 of partition 0"
+    assert delta.rows() == expected(range(9), range(4, 6))
+
+
+@pytest.mark.only_all
+def test_progress_of_another_topic_or_damaged_is_refused(delta: Load, source: Place, spark: SparkSession) -> None:
+    fill(source.directory, "other", numbered(0, 3))
+    delta.run()
+    with pytest.raises(ProgressMismatchError, match="has rows of topic t, not of other: give another path"):
+        delta.run(topic="other")
+    spark.sql(f"ALTER TABLE delta.`{delta.path}` SET TBLPROPERTIES ('commitlog.loaded' = '{{')")
+    with pytest.raises(CorruptionError, match=r"property commitlog.loaded: .* Correct it, or remove it"):
+        delta.run()
+    spark.sql(f"ALTER TABLE delta.`{delta.path}` UNSET TBLPROPERTIES ('commitlog.loaded')")
+    assert delta.run() == "loaded: nothing new"
 
 
 class CutOff:
