@@ -7,6 +7,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.errors import PySparkException
@@ -30,7 +31,7 @@ def topic(spark: SparkSession, tmp_path: Path) -> Topic:
 class Export:
     """A command line that is run repeatedly."""
 
-    def __init__(self, topic: Topic, tmp_path: Path, *flags: str) -> None:
+    def __init__(self, topic: Topic | Stored, tmp_path: Path, *flags: str) -> None:
         self.topic, self.checkpoint, self.table = topic, tmp_path / "checkpoint", str(tmp_path / "table")
         self.flags = ["--log-dir", topic.log_dir, "--table", self.table, *flags]
 
@@ -86,6 +87,38 @@ def test_an_export_begins_where_the_table_ends_whatever_failed_before(topic: Top
     topic.append([(b"f", b"6")])
     export.run()
     assert export.offsets() == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0)]
+
+
+class Stored(NamedTuple):
+    """A topic t on an object store."""
+
+    spark: SparkSession
+    log_dir: str
+
+    def append(self, first: int, last: int) -> None:
+        frame = self.spark.range(first, last).selectExpr("cast(id % 3 as string) key", "cast(id as string) value")
+        frame.write.format("commitlog").mode("append").options(topic="t", partitions=2).save(self.log_dir)
+
+    def offsets(self) -> list[tuple[int, int]]:
+        frame = self.spark.read.format("commitlog").option("subscribe", "t").load(self.log_dir)
+        return sorted((row.partition, row.offset) for row in frame.collect())
+
+
+@pytest.mark.only_all
+def test_a_log_on_an_object_store_is_exported_once_whatever_failed_before(
+    spark: SparkSession, tmp_path: Path, bucket: str
+) -> None:
+    topic = Stored(spark, bucket)
+    export = Export(topic, tmp_path)
+    topic.append(0, 10)
+    export.fail(through=then_no_space)
+    topic.append(10, 14)
+    export.run()
+    shutil.rmtree(export.checkpoint)
+    topic.append(14, 20)
+    export.run()
+    assert export.offsets() == topic.offsets()
+    assert len(topic.offsets()) == 20
 
 
 def test_changes_of_a_table_are_all_in_the_topic_though_the_first_micro_batch_failed(
