@@ -43,8 +43,9 @@ def both(kafka: Any, gateway: Gateway) -> Iterator[list[WireClient]]:
 
 
 def create(clients: list[WireClient], topic: str) -> None:
+    kept = [{"name": "retention.ms", "value": "-1"}]  # a broker deletes records of years ago after half a minute
     for client in clients:
-        asked = {"name": topic, "num_partitions": 1, "replication_factor": 1}
+        asked = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": kept}
         assert not client.ask(19, 4, topics=[asked], timeout=10_000).topics[0].error_code
         while client.ask(0, 8, **produce_fields(topic, b"")).responses[0].partition_responses[0].error_code == 3:
             pass  # the broker has not heard of it yet
