@@ -44,7 +44,7 @@ def whole_end(segment: SegmentReader, start: int, end: int, max_bytes: int, *, m
     if end - start <= max_bytes:
         return End(end)
     limit = start + max_bytes
-    found = End(max(start, _indexed_below(segment, limit)))
+    found = _indexed_below(segment, limit, start)
     while found.position < limit and (after := _after_batches(segment, found.position, limit)) is not None:
         found = after
     if found.position == start and min_one:
@@ -53,19 +53,31 @@ def whole_end(segment: SegmentReader, start: int, end: int, max_bytes: int, *, m
     return found
 
 
-def _indexed_below(segment: SegmentReader, position: int) -> int:
-    """Returns the start of the last batch below ``position`` that the offset index knows; 0 if it is not right."""
-    entry = segment.offset_index.last_below(position)
-    return 0 if entry is None else min(segment.position_before(entry.offset), entry.position)
+def _indexed_below(segment: SegmentReader, limit: int, start: int) -> End:
+    """Returns the start of the last batch below ``limit`` that the offset index knows; at least ``start``.
+
+    A header there that ends with the entry's offset shows that it is right; otherwise the batch is read and checked.
+    """
+    entry = segment.offset_index.last_below(limit)
+    if entry is None or entry.position <= start:
+        return End(start)
+    data = segment.read_bytes(entry.position, v2.LAYOUT.itemsize)
+    if len(data) == v2.LAYOUT.itemsize and data[MAGIC_AT] == v2.MAGIC:
+        header = v2.read_header(data)
+        if header.base_offset + header.last_offset_delta == entry.offset:
+            return End(entry.position, header.base_offset)
+    return End(max(start, min(segment.position_before(entry.offset), entry.position)))
 
 
 def _after_batches(segment: SegmentReader, at: int, limit: int) -> End | None:
     """Returns the end of one or more batches from ``at`` on, by one read; None if the first ends after ``limit``."""
     buffer = np.frombuffer(segment.read_bytes(at, min(PROBE_BYTES, limit - at)), dtype=np.uint8)
+    size = size_at_start(buffer)
+    if size > limit - at:
+        return None
     scan = formats.scan(buffer)
     if scan.end:
         return End(at + scan.end, scan.headers.next_offset)
-    size = size_at_start(buffer)  # of a batch that was not read to its end
     if scan.reason is not StopReason.TRUNCATED or not 0 < size <= limit - at:
         return None
     return End(at + size, _next_offset(buffer))

@@ -97,6 +97,20 @@ def test_slices_one_after_the_other_are_the_whole_log(seed: int, tmp_path: Path)
             assert found == b"".join(name.read_bytes() for name in names)
 
 
+def test_a_reader_that_goes_on_reads_and_checks_no_batch_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_log(tmp_path, index_interval_bytes=0) as log:
+        for number in range(30):
+            append(log, b"%d" % number * 100)
+        offset = size = 0
+        while size < log.segments.active.size:
+            found = log.slice(offset, 1000, isolation=Isolation.READ_UNCOMMITTED)
+            assert found is not None
+            offset, size = log.segments.active._last_seen.following[0], found.position + found.length
+            found.release()
+            monkeypatch.setattr(type(log.segments.active), "batches", None)  # it is not called any more
+        assert offset == 30
+
+
 def test_what_was_not_synced_is_not_shown_below_the_high_watermark(tmp_path: Path) -> None:
     with open_log(tmp_path) as log:
         checked = check_batch(batch(b"x").tobytes(), log.context.config)
