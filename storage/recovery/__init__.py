@@ -24,12 +24,12 @@ if TYPE_CHECKING:
         PRODUCER_ID_EXPIRATION_MS as PRODUCER_ID_EXPIRATION_MS,
         Marker as Marker,
         Origin as Origin,
+        ProducedBatch as ProducedBatch,
         ProducerBatch as ProducerBatch,
         ProducerState as ProducerState,
         ProducerUpdate as ProducerUpdate,
     )
     from .producer_state_manager import (
-        ProducedBatch as ProducedBatch,
         ProducerStateManager as ProducerStateManager,
         rows_for_replay as rows_for_replay,
     )
@@ -48,11 +48,12 @@ else:
                 "Marker",
                 "Origin",
                 "PRODUCER_ID_EXPIRATION_MS",
+                "ProducedBatch",
                 "ProducerBatch",
                 "ProducerState",
                 "ProducerUpdate",
             ],
-            "producer_state_manager": ["ProducedBatch", "ProducerStateManager", "rows_for_replay"],
+            "producer_state_manager": ["ProducerStateManager", "rows_for_replay"],
             "segment_recovery": ["assign_epochs", "read_markers", "replay"],
             "view": ["LoadedLog"],
         },

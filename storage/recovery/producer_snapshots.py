@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from ..errors import CorruptionError
 from ..filesystem import is_made, read_file
@@ -16,6 +17,7 @@ from .snapshot_check import disagreement
 
 logger = logging.getLogger(__name__)
 
+RECALLED_BYTES = 4 * 1024 * 1024  # of batches before a snapshot
 SIDECAR_BYTES_MAX = 64 * 1024 * 1024  # a snapshot of a million producers; larger is damage
 
 
@@ -64,7 +66,25 @@ class ProducerLoader:
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """Returns the state at ``end_offset``: the newest sound snapshot, updated by the batches that follow it."""
         producers = self._from_snapshot(end_offset, self.context.clock.now_ms(), segments)
+        if self.context.writable and producers.producers:
+            self._recall(producers, segments)
         return self._replayed(producers, end_offset, segments)
+
+    def _recall(self, producers: ProducerStateManager, segments: LogSegments) -> None:
+        """Adds batches from shortly before a snapshot, which has only the last one of each producer.
+
+        A client repeats up to five batches that were not answered, beginning with the oldest. Kafka writes snapshots
+        when it rolls a segment or stops; here any process that closes the log writes one, also amid such batches.
+        """
+        segment = segments.floor(producers.map_end_offset - 1)
+        if segment is None:
+            return
+        with suppress(CorruptionError):  # a reader of these batches gets the error
+            near = segment.position_before(producers.map_end_offset) - RECALLED_BYTES
+            entry = segment.offset_index.last_below(near)
+            first_offset = segment.base_offset if entry is None else entry.offset
+            windows = segment.from_index(first_offset, until=producers.map_end_offset)
+            producers.recall(window.headers for window in windows)
 
     def _replayed(
         self, producers: ProducerStateManager, end_offset: int, segments: LogSegments

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ..format.constants import INT32_MAX, NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from ..format.constants import (
+    CONTROL_MASK,
+    INT32_MAX,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+)
 from ..format.files.checkpoints import ProducerEntry
 from ..format.files.index_entries import AbortedTxn
+from ..format.tables import last_sequence
 
 BATCHES_CACHED: Final = 5  # the most that a producer may have in flight (max.in.flight.requests.per.connection)
 NO_COORDINATOR_EPOCH: Final = -1
@@ -51,6 +60,40 @@ class ProducerBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+class ProducedBatch(NamedTuple):
+    """A batch: the fields of a row of BatchHeaders that concern producers."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    attributes: int
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def last_sequence(self) -> int:
+        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+    @property
+    def remembered(self) -> ProducerBatch:
+        """What the state of its producer keeps of it."""
+        return ProducerBatch(
+            self.last_sequence, self.last_offset, self.last_offset - self.base_offset, self.max_timestamp
+        )
+
+    def __str__(self) -> str:
+        return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
 
 
 class ProducerState(NamedTuple):
@@ -100,6 +143,10 @@ class ProducerState(NamedTuple):
             coordinator_epoch=self.coordinator_epoch,
             current_txn_first_offset=self.current_txn_first_offset,
         )
+
+    def is_earlier(self, epoch: int, last_offset: int) -> bool:
+        """Whether a batch of this producer came before those that are known, in the same epoch."""
+        return epoch == self.epoch and bool(self.batches) and last_offset < self.batches[0].last_offset
 
     def find(self, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
         """The batch with these sequence numbers, among the last five; None if there is no such batch."""

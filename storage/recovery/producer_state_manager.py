@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +35,14 @@ from ..format.constants import (
     TRANSACTIONAL_MASK,
 )
 from ..format.files.checkpoints import ProducerEntry, encode_snapshot
-from ..format.tables import HEADERS, BatchHeaders, Int64s, last_sequence
+from ..format.tables import HEADERS, BatchHeaders, Int64s
 from .producer_state import (
     BATCHES_CACHED,
     PRODUCER_ID_EXPIRATION_MS,
     CompletedTxn,
     Marker,
     Origin,
+    ProducedBatch,
     ProducerBatch,
     ProducerState,
     ProducerUpdate,
@@ -50,33 +51,6 @@ from .producer_state import (
 _FEW_BATCHES: Final = 4 * BATCHES_CACHED  # up to here, processing each is quicker than finding those that matter
 
 logger = logging.getLogger(__name__)
-
-
-class ProducedBatch(NamedTuple):
-    """A batch: the fields of a row of BatchHeaders that concern producers."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    attributes: int
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL_MASK)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL_MASK)
-
-    @property
-    def last_sequence(self) -> int:
-        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
-
-    def __str__(self) -> str:
-        return f"producer {self.producer_id}, epoch {self.producer_epoch}, batch at offset {self.base_offset}"
 
 
 _FIELDS_OF_ROW = itemgetter(*map((HEADERS.names or ()).index, ProducedBatch._fields))
@@ -183,6 +157,22 @@ class ProducerStateManager:
         self.apply(update)
         return update.completed
 
+    def recall(self, headers: Iterable[BatchHeaders]) -> None:
+        """Adds the batches in ``headers``, ascending, that are older than those of a loaded snapshot; at most five.
+
+        Only the answers to repeated batches change by that.
+        """
+        earlier: dict[int, list[ProducerBatch]] = {}
+        for each in headers:
+            for batch in _batches_with_producer(each, Origin.REPLICATION):
+                known = self._producers.get(batch.producer_id)
+                if known and known.is_earlier(batch.producer_epoch, batch.last_offset) and not batch.is_control:
+                    earlier.setdefault(batch.producer_id, []).append(batch.remembered)
+        for producer_id, found in earlier.items():
+            known = self._producers[producer_id]
+            batches = (*found, *known.batches)[-BATCHES_CACHED:]
+            self._producers[producer_id] = known._replace(batches=batches)
+
     def on_high_watermark(self, high_watermark: int) -> None:
         """Count transactions as stable if their marker is below ``high_watermark``."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
@@ -261,9 +251,6 @@ class _Change:
                 "a non-transactional batch while the producer has an open transaction; end the transaction first",
             )
         kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
-        newest = ProducerBatch(
-            batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset, batch.max_timestamp
-        )
         opens = batch.is_transactional and not known.in_transaction
         self.states[batch.producer_id] = ProducerState(
             producer_id=batch.producer_id,
@@ -271,7 +258,7 @@ class _Change:
             coordinator_epoch=known.coordinator_epoch,
             last_timestamp=batch.max_timestamp,
             current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
-            batches=(*kept, newest),
+            batches=(*kept, batch.remembered),
         )
         if opens:
             self._own_ongoing()[batch.base_offset] = batch.producer_id

@@ -184,9 +184,29 @@ def test_the_last_five_batches_are_known_again_even_after_reopening_the_newest(t
     with pytest.raises(OutOfOrderSequenceError):
         log.append(idempotent(b"1", sequence=1))
     log.close()
+    with open_log(tmp_path) as log:  # from a snapshot, which has only the newest of them, and the batches before it
+        for n in range(2, 7):
+            assert log.append(idempotent(b"%d" % n, sequence=n))[:2] == (n, n)
+        assert len(rows(log)) == 7
+
+
+def test_repeated_batches_are_recognised_though_another_process_ended_after_some_of_them(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        for n in range(3):
+            log.append(idempotent(b"%d" % n, sequence=n))
+    with open_log(tmp_path) as other:
+        other.append(batch(b"other"))
+    killed = open_log(tmp_path)
+    killed.append(idempotent(b"3", sequence=3))
     log = open_log(tmp_path)
-    assert log.append(idempotent(b"6", sequence=6)).duplicate  # a snapshot keeps the newest only, as Kafka's does
-    assert len(rows(log)) == 7
+    infos = [log.append(idempotent(b"%d" % n, sequence=n)) for n in range(5)]
+    assert [(info.first_offset, info.duplicate) for info in infos] == [
+        (0, True),
+        (1, True),
+        (2, True),
+        (4, True),
+        (5, False),
+    ]
 
 
 def test_columns_that_a_producer_repeats_are_not_written_again(tmp_path: Path) -> None:
