@@ -141,7 +141,7 @@ class OldWriter:
         for group, named in self._by_group(progress).items():
             offsets = {each: progress[partition] for each, partition in named.items()}
             try:
-                self._offsets_of(group).commit(offsets, _COMMIT_RETRIES)
+                self._offsets_of(group).commit(offsets, _COMMIT_RETRIES, lambda _: None)
             except LogStoreError as error:  # also that of a coordinator which is being elected
                 raise RetriableError(f"{self._settings}: {error}") from error
 
