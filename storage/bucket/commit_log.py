@@ -60,6 +60,7 @@ class CommitLog:
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
         self._patience, self._background = patience or Patience.of_process(), background
         self._lock, self._by = RLock(), this_process()
+        self._moving = RLock()  # held for moments only, within ``_lock``: readers do not wait for the store
         self._state = load_state(store, log_id, self.attempts)
 
     @property
@@ -69,8 +70,11 @@ class CommitLog:
 
     @contextmanager
     def reading(self) -> Iterator[State]:
-        """Yields the state, which does not change within the ``with`` block."""
-        with self._lock:
+        """Yields the state, which does not change within the ``with`` block.
+
+        Waits for no request to the store; nothing that sends one may be called within the block.
+        """
+        with self._moving:
             yield self._state
 
     def catch_up(self) -> State:
@@ -78,10 +82,15 @@ class CommitLog:
         with self._lock:
             before = self._state.number
             while (commit := read_commit(self.store, self._state.number + 1, self.attempts())) is not None:
-                apply(self._state, commit)
+                self._apply(commit)
             if self._state.number // EVERY > before // EVERY:
-                self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
+                with self._moving:
+                    self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
             return self._state
+
+    def _apply(self, commit: Commit) -> None:
+        with self._moving:
+            apply(self._state, commit)
 
     def is_current(self) -> bool:
         """Whether the store has the same log as before: not another one in its place, and not an older copy of it.
@@ -145,7 +154,7 @@ class CommitLog:
         while True:
             found, failed = self._put(commit, data)
             if found is not None:
-                apply(self._state, found)
+                self._apply(found)
                 if found.uid == commit.uid:
                     return True
                 self.catch_up()
@@ -173,8 +182,9 @@ class CommitLog:
         number = self._state.number
         if number % EVERY:
             return
-        self._state.forget_unnamed()
-        state = self._state.copy()  # encoding takes much longer, and must not keep other commits waiting
+        with self._moving:
+            self._state.forget_unnamed()
+            state = self._state.copy()  # encoding takes much longer, and must not keep other commits waiting
 
         def write() -> None:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from threading import Event, Thread
 
 import pytest
 
@@ -305,3 +306,22 @@ def test_checkpoints_are_written_in_a_thread_unless_a_test_says_otherwise(store:
     for write in range(2, 101):
         log.commit(add(write))
     assert len(commit_log(store).state.slices(TOPIC_ID, 0)) == 99
+
+
+def test_the_state_is_read_while_a_commit_waits_for_the_store(store: MemoryStore) -> None:
+    log, putting, may_put, put = commit_log(store), Event(), Event(), store.put_new
+
+    def slow(key: str, data: bytes) -> None:
+        putting.set()
+        assert may_put.wait(60)
+        put(key, data)
+
+    store.put_new = slow  # type: ignore[method-assign]
+    thread = Thread(target=log.commit, args=[add(1)])
+    thread.start()
+    assert putting.wait(60)
+    with log.reading() as state:
+        assert state.partitions[TOPIC_ID, 0].end == 0
+    may_put.set()
+    thread.join()
+    assert log.state.partitions[TOPIC_ID, 0].end == 1
