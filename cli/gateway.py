@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..storage import local_path
+from ..storage import is_store_url, local_path, store_url
 from .arguments import parse_pairs, read_settings
 from .flags import LogDir
 from .output import fail
@@ -75,7 +75,7 @@ def gateway(
     dry_run: DryRun = False,
     protocol: Protocol = ProtocolVersion.KAFKA,
 ) -> None:
-    """Serve a log directory to Kafka's clients. Spark and other commands can use the directory at the same time.
+    """Serve a log directory, or a log on an object store, to Kafka's clients, while Spark and other commands use it.
 
     Prints the address once clients can connect, and acknowledges records once they are synced. On SIGTERM or Ctrl-C,
     answers the requests that it has read, closes the logs and ends. By default only this machine can connect. A
@@ -93,7 +93,8 @@ def gateway(
     if check:
         _check(settings(conf, listen, config), user)
         return
-    server = Gateway(local_path(log_dir), settings(conf, listen, config), create=True)
+    log_dir = store_url(log_dir) if is_store_url(log_dir) else local_path(log_dir)
+    server = Gateway(log_dir, settings(conf, listen, config), create=True)
     if dry_run:
         typer.echo(f"would serve {log_dir} on {', '.join(str(each.address) for each in server.config.all_listeners)}")
         return

@@ -121,6 +121,10 @@ class GatewayConfig:
         "Whether compacted topics are compacted.")
     commitlog_maintenance_enable: bool = _key("commitlog.maintenance.enable", BOOLEAN, True, ANYTHING,
         "Whether the gateway deletes and compacts; false: jobs or other processes do.")
+    commitlog_bucket_linger_ms: int = _key("commitlog.bucket.linger.ms", INT, 100, Between(0),
+        "On an object store: how long a batch waits for others, of any producer, to be in one commit with it.")
+    commitlog_bucket_poll_interval_ms: int = _key("commitlog.bucket.poll.interval.ms", INT, 250, Between(1),
+        "On an object store: how often the gateway looks for what others committed, while a client waits for records.")
     group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", INT, 6_000, ANYTHING,
         "The shortest session timeout that a member of a group may ask for.")
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", INT, 1_800_000, ANYTHING,

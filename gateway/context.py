@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from .config import GatewayConfig
 from .figures import Figures
 from .groups import GroupThreads
 from .listeners import EVERYWHERE, Address
-from .partitions import Appender, Partitions, Topics
+from .partitions import Appending, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
 from .security import RulesFile
@@ -47,15 +48,16 @@ class Context:
     config: GatewayConfig
     cluster_id: str
     clock: Clock
-    log_dir: str
+    log_dir: str  # or the URL of a log on an object store
+    is_remote: bool  # whether reading records waits for an object store
     listening: Mapping[str, Address]  # where each listener does, by its name
     topics: Topics
     partitions: Partitions
-    appender: Appender
+    appender: Appending
     admin: ManagerWorker  # changes topics
     creations: ManagerWorker  # creates many partitions, which takes long
     lookups: ManagerWorker  # searches by time
-    cold: Executor  # checks and converts records while the code for that is being compiled, which takes long
+    cold: Executor  # does what takes long: reads from an object store, checks while code is being compiled
     logins: Worker  # checks passwords
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
@@ -67,6 +69,11 @@ class Context:
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
+
+    @property
+    def log_path(self) -> str:
+        """The log directory as clients see it: an absolute path, or a URL."""
+        return self.log_dir if self.is_remote else os.path.abspath(self.log_dir)
 
     def address_for(self, request: Request) -> Address:
         """Returns the address for a client to connect to: that of the listener that it is connected to."""

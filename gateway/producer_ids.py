@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..storage import LogManager, TransactionStates, allot_producer_id
+from ..storage import LogManager, TransactionStates, allot_producer_id, claim_app
 
+APP = "__gateway.producer-ids"  # on an object store: each commit that opens it takes a block
 BLOCK = 1000  # ids that are taken at once, as by a broker: taking them is a write to the disk
 
 
@@ -16,14 +17,21 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
 
     def next(self, manager: LogManager) -> int:
-        """Returns an id that no other producer of the directory has.
+        """Returns an id that no other producer of the log has.
 
         Raises LogDirLockedError while a broker runs on the directory.
         """
         found = next(self._block, None)
         if found is not None:
             return found
-        manager.check_writable()
-        first = allot_producer_id(TransactionStates(manager), (), count=BLOCK)
+        first = _block(manager)
         self._block = iter(range(first + 1, first + BLOCK))
         return first
+
+
+def _block(manager: LogManager) -> int:
+    """Returns the first id of a new block; durable."""
+    if manager.bucket is not None:
+        return (claim_app(manager.bucket, APP, None, None).epoch - 1) * BLOCK
+    manager.check_writable()
+    return allot_producer_id(TransactionStates(manager), (), count=BLOCK)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -18,8 +19,12 @@ from ..storage import (
     APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
+    InvalidConfigError,
     LocalFileSystem,
     LogManager,
+    StagedTransactions,
+    is_store_url,
+    open_root,
 )
 from .children import Maintenance, compile_kernels_beside
 from .cluster import Cluster, Homes, Presence, TopicNodes, View, check_directory, claim_maintenance, find_cluster_id
@@ -30,7 +35,19 @@ from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
 from .listeners import EVERYWHERE, Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
-from .partitions import HELD_S, Appender, Follower, LogStarts, NotOpenError, Partitions, Topics
+from .partitions import (
+    HELD_S,
+    Appender,
+    Appending,
+    BucketAppender,
+    BucketFollower,
+    Follower,
+    LogStarts,
+    NotOpenError,
+    Partitions,
+    Topics,
+    open_bucket_partition,
+)
 from .request import Request
 from .security import Security, Stage, made_security
 from .threads import Worker
@@ -49,7 +66,10 @@ class Gateway:
     """Serves a log directory; a context manager that starts and stops the server."""
 
     def __init__(self, log_dir: str, config: GatewayConfig | None = None, *, create: bool = False) -> None:
-        """Opens and binds nothing before :meth:`start`. ``create``: create the directory if it is missing."""
+        """``log_dir``: may be the URL of a log on an object store. ``create``: makes the log if it is missing.
+
+        Nothing is opened or bound before :meth:`start`.
+        """
         self.config = config or GatewayConfig()
         self._log_dir, self._create = log_dir, create
         self._handlers: Mapping[int, Handler] = HANDLERS
@@ -75,7 +95,7 @@ class Gateway:
 
     @property
     def log_dir(self) -> str:
-        """The directory that is served."""
+        """The directory, or the URL, that is served."""
         return self._log_dir
 
     @property
@@ -98,7 +118,7 @@ class Gateway:
     def _start(self, starting: ExitStack) -> None:
         """Starts all parts; ``starting`` stops them in the opposite order."""
         compile_kernels_beside()
-        own = LogManager.open(self._log_dir, create=self._create)
+        own = self._open_log()
         starting.callback(own.close)
         own.check_writable()
         self._security = made_security(self.config)
@@ -107,7 +127,7 @@ class Gateway:
             each.name: Address(each.address.host, listener.getsockname()[1]) for each, listener in bound.items()
         }
         self._context = context = self._start_parts(starting, own, listening_on)
-        if self.config.commitlog_maintenance_enable:
+        if self.config.commitlog_maintenance_enable and not context.is_remote:
             self._maintain(starting, context.registry)
         processors = self._processors()
         for processor in processors:
@@ -120,6 +140,19 @@ class Gateway:
             acceptor.start()
             starting.callback(acceptor.stop)
         self._join(starting, context)
+
+    def _open_log(self) -> LogManager:
+        """Opens the directory, or the log on an object store; makes it if it is missing and shall be made."""
+        if not is_store_url(self._log_dir):
+            return LogManager.open(self._log_dir, create=self._create)
+        if self.config.zookeeper_connect:
+            raise InvalidConfigError(
+                f"zookeeper.connect: gateways over {self._log_dir} need no registry, for its commits keep them apart; "
+                "leave the setting out"
+            )
+        if self._create:
+            open_root(self._log_dir, create=True)
+        return LogManager.open(self._log_dir)
 
     def _join(self, starting: ExitStack, context: Context) -> None:
         """Registers this node, so that other nodes know that it serves."""
@@ -145,21 +178,22 @@ class Gateway:
 
     def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
         """Starts the parts that handlers use."""
-        config, managers = self.config, partial(self._open_manager, HELD_S)
-        coordinators = partial(self._open_manager, COORDINATORS_HELD_S)
+        config, managers = self.config, self._managers(own, HELD_S)
+        coordinators = self._managers(own, COORDINATORS_HELD_S)
         registry = self._open_registry(starting, own)
         presence = Presence(own.filesystem, own.directory, config.node_id) if config.zookeeper_connect else None
         cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock, presence)
         topics = Topics(managers())
         starting.callback(topics.close)
-        partitions = Partitions(managers(), topics, cluster.leads)
-        appender = Appender(config.num_io_threads, self.figures.synced)
+        staged = None if own.bucket is None else StagedTransactions(own.bucket, own.clock)
+        partitions, appender, follower = self._ends(own, managers, topics, cluster, staged)
         group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions)
-        groups = GroupThreads(config, own, coordinators, group_homes)
+        groups = GroupThreads(config, own, coordinators, group_homes, staged)
         count = config.transaction_state_log_num_partitions
         transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
-        transactions = TransactionThreads(config, own.clock, coordinators, partitions, appender, transaction_homes)
-        follower = Follower(partitions, topics, appender, LogStarts(managers()))
+        transactions = TransactionThreads(
+            config, own.clock, coordinators, partitions, appender, transaction_homes, staged
+        )
         admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
         creations = ManagerWorker("gateway-creations", managers)
         logins, registrar = Worker("gateway-logins"), Worker("gateway-registrar")
@@ -173,6 +207,7 @@ class Gateway:
             cluster_id=find_cluster_id(registry, own),
             clock=own.clock,
             log_dir=own.directory,
+            is_remote=own.bucket is not None,
             listening=listening_on,
             topics=topics,
             partitions=partitions,
@@ -193,17 +228,44 @@ class Gateway:
             transactions=transactions,
         )
 
-    def _open_manager(self, held_s: float) -> LogManager:
-        """``held_s``: for so long it waits for the lock of a partition; then it raises LockHeldError."""
+    def _managers(self, own: LogManager, held_s: float) -> Callable[[], LogManager]:
+        """Returns what opens more managers; on an object store they share what was read of the commits.
+
+        ``held_s``: for so long they wait for the lock of a partition; then they raise LockHeldError.
+        """
+        if own.bucket is not None:
+            return partial(LogManager.open, own.directory, filesystem=own.filesystem)
         filesystem = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s})
-        return LogManager.open(self._log_dir, create=self._create, filesystem=filesystem)
+        return partial(LogManager.open, self._log_dir, create=self._create, filesystem=filesystem)
+
+    def _ends(
+        self,
+        own: LogManager,
+        managers: Callable[[], LogManager],
+        topics: Topics,
+        cluster: Cluster,
+        staged: StagedTransactions | None,
+    ) -> tuple[Partitions, Appending, Follower | BucketFollower]:
+        """Returns what touches logs: in the directory, or on the object store."""
+        config, log = self.config, own.bucket
+        if log is None or staged is None:
+            partitions = Partitions(managers(), topics, cluster.leads)
+            files = Appender(config.num_io_threads, self.figures.synced)
+            return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
+        partitions = Partitions(managers(), topics, cluster.leads, open_bucket_partition)
+        follower = BucketFollower(partitions, topics, own.catch_up, config.commitlog_bucket_poll_interval_ms)
+        appender = BucketAppender(log, staged, config.commitlog_bucket_linger_ms, self.figures.synced)
+        return partitions, appender, follower
 
     def _open_registry(self, starting: ExitStack, own: LogManager) -> Registry:
+        """Opens the registry; beside an object store, where each gateway is alone, in a folder of this process."""
         config, given_ms = self.config, self.config.zookeeper_connection_timeout_ms
+        is_local = own.bucket is None
+        folder = self._log_dir if is_local else starting.enter_context(TemporaryDirectory(prefix="commitlog-gateway-"))
         registry = open_registry(
-            self._log_dir,
+            folder,
             config.zookeeper_connect or None,
-            filesystem=own.filesystem,
+            filesystem=own.filesystem if is_local else None,
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=None if given_ms < 0 else given_ms,
         )

@@ -22,6 +22,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.GroupChangedError: ErrorCode.not_coordinator,
     storage.TransactionCoordinatorFencedError: ErrorCode.transaction_coordinator_fenced,
     storage.TransactionRefusedError: ErrorCode.invalid_txn_state,
+    storage.OutcomeUnknownError: ErrorCode.request_timed_out,
     storage.ProducerFencedError: ErrorCode.producer_fenced,
     storage.UnsupportedCompressionTypeError: ErrorCode.unsupported_compression_type,
     storage.UnsupportedForMessageFormatError: ErrorCode.unsupported_for_message_format,

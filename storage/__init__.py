@@ -12,14 +12,18 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .bucket import (
+        STAGED_BYTES_MAX as STAGED_BYTES_MAX,
         Claim as Claim,
+        ClientBatch as ClientBatch,
         CommitLog as CommitLog,
         DataChange as DataChange,
         GroupOffset as GroupOffset,
         Staged as Staged,
         StagedTopic as StagedTopic,
+        StagedTransactions as StagedTransactions,
         StagedWrite as StagedWrite,
         Stager as Stager,
+        append_batches as append_batches,
         check_store as check_store,
         claim_app as claim_app,
         combined as combined,
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
         open_files as open_files,
         open_root as open_root,
         open_store as open_store,
+        raise_log_start as raise_log_start,
         store_url as store_url,
     )
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
@@ -178,6 +183,7 @@ if TYPE_CHECKING:
     from .format.warm_up import load_kernels as load_kernels, load_kernels_beside as load_kernels_beside
     from .groups import (
         SINK_PREFIX as SINK_PREFIX,
+        BucketGroups as BucketGroups,
         CommittedOffset as CommittedOffset,
         CoordinatedGroups as CoordinatedGroups,
         GroupChange as GroupChange,
@@ -187,6 +193,7 @@ if TYPE_CHECKING:
         GroupLags as GroupLags,
         GroupMember as GroupMember,
         GroupOffsets as GroupOffsets,
+        GroupRecords as GroupRecords,
         GroupsInUse as GroupsInUse,
         GroupValue as GroupValue,
         LogFigures as LogFigures,
@@ -243,7 +250,7 @@ if TYPE_CHECKING:
         Timespan as Timespan,
         salvaged_records as salvaged_records,
     )
-    from .recovery import Origin as Origin
+    from .recovery import Origin as Origin, ProducerState as ProducerState
     from .retention import (
         LastGigabytesRetention as LastGigabytesRetention,
         ModificationTimeRetention as ModificationTimeRetention,
@@ -352,14 +359,18 @@ else:
         __name__,
         submod_attrs={
             "bucket": [
+                "STAGED_BYTES_MAX",
                 "Claim",
+                "ClientBatch",
                 "CommitLog",
                 "DataChange",
                 "GroupOffset",
                 "Staged",
                 "StagedTopic",
+                "StagedTransactions",
                 "StagedWrite",
                 "Stager",
+                "append_batches",
                 "check_store",
                 "claim_app",
                 "combined",
@@ -369,6 +380,7 @@ else:
                 "open_files",
                 "open_root",
                 "open_store",
+                "raise_log_start",
                 "store_url",
             ],
             "classes": ["Option", "create_by_name", "number_or_text"],
@@ -498,6 +510,7 @@ else:
             "format.warm_up": ["load_kernels", "load_kernels_beside"],
             "kernels": ["are_being_compiled"],
             "groups": [
+                "BucketGroups",
                 "CommittedOffset",
                 "CoordinatedGroups",
                 "GroupChange",
@@ -507,6 +520,7 @@ else:
                 "GroupLags",
                 "GroupMember",
                 "GroupOffsets",
+                "GroupRecords",
                 "GroupValue",
                 "LogFigures",
                 "LogLooks",
@@ -563,7 +577,7 @@ else:
                 "Timespan",
                 "salvaged_records",
             ],
-            "recovery": ["Origin"],
+            "recovery": ["Origin", "ProducerState"],
             "retention": [
                 "LastGigabytesRetention",
                 "ModificationTimeRetention",

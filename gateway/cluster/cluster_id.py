@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from ...registry import NodeExistsError, Registry, RegistryError
 from ...registry.kafka_nodes import CLUSTER_ID, decode_cluster_id, encode_cluster_id
@@ -73,7 +73,9 @@ def check_directory(registry: Registry, manager: LogManager) -> None:
 
 
 def _id_of_directory(manager: LogManager) -> str | None:
-    """Returns the id that a broker left in the directory; None if there is none that can be read."""
+    """Returns the id that a broker left in the directory, or that of a log on an object store; None: it has none."""
+    if manager.bucket is not None:
+        return encode_id(UUID(hex=manager.bucket.state.log_id))
     try:
         path = manager.path(META_PROPERTIES_FILE)
         return decode_meta_properties(read_file(manager.filesystem, path, _META_BYTES_MAX)).cluster_id

@@ -14,10 +14,10 @@ from functools import partial
 from ...protocol import ErrorCode
 from ...storage import (
     CONSUMER,
-    CoordinatedGroups,
     GroupChange,
     GroupKey,
     GroupMetadataKey,
+    GroupRecords,
     GroupValue,
     LogStoreError,
     OffsetCommitKey,
@@ -173,7 +173,7 @@ class Offsets:
             done(error, {})
             return
 
-        def question(store: CoordinatedGroups) -> Fetched:
+        def question(store: GroupRecords) -> Fetched:
             if wanted is None:
                 records = offsets_among(store.records(name))
                 found: Fetched = {TopicPartition(key.topic, key.partition): value for key, value in records.items()}
@@ -251,7 +251,7 @@ class Offsets:
     def delete_topics(self, topics: Collection[str]) -> None:
         """Deletes the offsets of all groups in deleted topics; later fetches do not see them."""
 
-        def question(store: CoordinatedGroups) -> list[Exception]:
+        def question(store: GroupRecords) -> list[Exception]:
             gone: dict[str, list[GroupChange]] = {}
             for key, value in offsets_among(store.contents([])).items():
                 if key.topic in topics:
@@ -271,7 +271,7 @@ class Offsets:
 
         own = self._groups.homes.own()
 
-        def question(store: CoordinatedGroups) -> tuple[Contents, bool]:
+        def question(store: GroupRecords) -> tuple[Contents, bool]:
             failures: list[LogStoreError] = []
             return store.contents(failures, partitions=own), not failures
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...protocol import ErrorCode, RequestError, code_of
-from ...storage import CoordinatedGroups, GroupChange, GroupFence, LockHeldError
+from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError
 from ..threads import Disk, Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]
@@ -59,10 +59,10 @@ class _Write:
     timer: Timer | None = None
 
 
-class GroupStore(Store[CoordinatedGroups, _Write]):
+class GroupStore(Store[GroupRecords, _Write]):
     """The records of groups. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
-    def __init__(self, disk: Disk[CoordinatedGroups], home: Home, timeout_ms: int) -> None:
+    def __init__(self, disk: Disk[GroupRecords], home: Home, timeout_ms: int) -> None:
         """``timeout_ms``: a write that has not ended by then is answered with REQUEST_TIMED_OUT."""
         super().__init__(disk, home)
         self._timeout_ms = timeout_ms
@@ -76,7 +76,7 @@ class GroupStore(Store[CoordinatedGroups, _Write]):
         write.timer = run_later(self._home, self._timeout_ms, lambda: self._time_out(write))
         self._put(write)
 
-    def _write(self, disk: CoordinatedGroups, writes: Sequence[_Write]) -> Sequence[Exception | None]:
+    def _write(self, disk: GroupRecords, writes: Sequence[_Write]) -> Sequence[Exception | None]:
         return disk.write([write.changes for write in writes])
 
     def _answer(self, write: _Write, error: Exception | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage import CoordinatedGroups, GroupsInUse, LogManager
+from ...storage import BucketGroups, CoordinatedGroups, GroupRecords, GroupsInUse, LogManager, StagedTransactions
 from ..cluster import Homes
 from ..config import GatewayConfig
 from ..threads import DiskWorker, Worker
@@ -16,18 +16,23 @@ class GroupThreads:
     """The coordinator of groups in its thread."""
 
     def __init__(
-        self, config: GatewayConfig, manager: LogManager, open_manager: Callable[[], LogManager], homes: Homes
+        self,
+        config: GatewayConfig,
+        manager: LogManager,
+        open_manager: Callable[[], LogManager],
+        homes: Homes,
+        staged: StagedTransactions | None = None,
     ) -> None:
         """``manager``: only its clock and its locks are used.
 
         ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
-        coordinates.
+        coordinates. ``staged``: the transactions of a log on an object store.
         """
         self._home = Worker("gateway-groups")
         self._disk = DiskWorker(
             "gateway-offsets",
-            lambda: CoordinatedGroups(open_manager(), partitions=config.offsets_topic_num_partitions),
-            lambda groups: groups.manager.close(),
+            lambda: _records(open_manager(), config.offsets_topic_num_partitions, staged),
+            lambda records: records.close(),
         )
         store = GroupStore(self._disk, self._home, config.offsets_commit_timeout_ms)
         self._in_use = GroupsInUse(manager)
@@ -52,3 +57,8 @@ class GroupThreads:
         self._disk.stop()
         self._home.stop()
         self._in_use.close()
+
+
+def _records(manager: LogManager, partitions: int, staged: StagedTransactions | None) -> GroupRecords:
+    """Returns the records of groups; ``partitions``: of ``__consumer_offsets``, if it must be created."""
+    return CoordinatedGroups(manager, partitions=partitions) if staged is None else BucketGroups(manager, staged)

@@ -13,6 +13,7 @@ from ..request import Request
 from ..security import Resource
 from .access import authorized_operations
 
+UNKNOWN_BYTES = -1
 _NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
 _NO_COORDINATOR = {
     "node_id": -1,
@@ -81,7 +82,7 @@ def describe_log_dirs(request: Request, context: Context) -> None:
 
 
 def _log_dirs(manager: LogManager, context: Context, wanted: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    space = os.statvfs(context.log_dir)
+    total, usable = _space(context)
     topics = [
         {
             "name": name,
@@ -97,13 +98,21 @@ def _log_dirs(manager: LogManager, context: Context, wanted: Mapping[str, Any] |
     return {
         "results": [
             {
-                "log_dir": os.path.abspath(context.log_dir),
+                "log_dir": context.log_path,
                 "topics": topics,
-                "total_bytes": space.f_blocks * space.f_frsize,
-                "usable_bytes": space.f_bavail * space.f_frsize,
+                "total_bytes": total,
+                "usable_bytes": usable,
             }
         ]
     }
+
+
+def _space(context: Context) -> tuple[int, int]:
+    """Returns the bytes of the disk, and how many are free; -1 for both if that is unknown, as on an object store."""
+    if context.is_remote:
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
+    space = os.statvfs(context.log_dir)
+    return space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize
 
 
 def _size(manager: LogManager, topic: str, partition: int) -> int:

@@ -58,7 +58,8 @@ def _name(topic: str | UUID, context: Context) -> str | None:
 class _Fetching:
     """A fetch in progress. Its methods run in the thread of its connection, except for :meth:`_wake`.
 
-    :meth:`_try_read` runs in another thread while the conversion to an old format takes long.
+    :meth:`_try_read` runs in another thread if it waits for an object store, and while the conversion to an old format
+    takes long.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class _Fetching:
         for led in self._waits_on:
             led.unwait(self._wake)
         self._waits_on = []
-        if self._request.version < OLD_FORMATS_BELOW and are_being_compiled():
+        converts = self._request.version < OLD_FORMATS_BELOW
+        if self._context.is_remote or (converts and are_being_compiled()):
             self._is_reading = True
             self._context.cold.submit(lambda: self._request.exchange.processor.call_soon(self._try_read()))
         else:

@@ -151,7 +151,7 @@ def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> M
         if isinstance(led, Exception):
             raise led
         check_leader_epoch(led, getattr(asked, "current_leader_epoch", NO_EPOCH), context)
-        found = led.ask(lambda log: log.epochs.end_offset_for(asked.leader_epoch, led.high_watermark))
+        epoch, end = led.epoch_end(asked.leader_epoch)
     except Exception as error:
         return {"partition": asked.partition, "error_code": code_of(error)}
-    return {"partition": asked.partition, "leader_epoch": found.epoch, "end_offset": found.end_offset}
+    return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end}

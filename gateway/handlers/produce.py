@@ -118,7 +118,7 @@ class _Producing:
         check_transactional_id(self._request, self._context, self._asked.transactional_id or "")
         if self._refused_by:
             raise RequestError(self._refused_by)
-        return Append(led, batch, done, partial(self._check_transaction, head, led))
+        return Append(led, batch, done, partial(self._check_transaction, head, led), head.producer_id)
 
     def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
         producer = Producer(head.producer_id, head.producer_epoch)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from ...protocol import code_of, message_of
-from ...storage import Log, LogManager, TopicPartition
+from ...storage import LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
 from ..request import Request
@@ -50,7 +49,7 @@ def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mappi
     try:
         if isinstance(led, Exception):
             raise led
-        return {"partition_index": number, "error_message": None, "active_producers": led.ask(partial(_active, now_ms))}
+        return {"partition_index": number, "error_message": None, "active_producers": _active(led, now_ms)}
     except Exception as error:
         return {
             "partition_index": number,
@@ -60,7 +59,7 @@ def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mappi
         }
 
 
-def _active(now_ms: int, log: Log) -> list[Mapping[str, Any]]:
+def _active(led: LedPartition, now_ms: int) -> list[Mapping[str, Any]]:
     return [
         {
             "producer_id": producer_id,
@@ -70,5 +69,5 @@ def _active(now_ms: int, log: Log) -> list[Mapping[str, Any]]:
             "coordinator_epoch": state.coordinator_epoch,
             "current_txn_start_offset": state.current_txn_first_offset,
         }
-        for producer_id, state in log.active_producers(now_ms).items()
+        for producer_id, state in led.producers(now_ms).items()
     ]

@@ -1,9 +1,14 @@
 """The partitions that the gateway serves: their logs, appends and syncs, and what other processes append.
 
-:class:`LedPartition` is the only class that uses a ``Log``. :class:`Appender` appends all pending batches of a
-partition under one lock and passes them to syncers. The high watermark, up to which clients read, is the end of the
-synced records. :class:`Follower` finds what other processes appended, and with :class:`LogStarts` what they deleted.
-:class:`Topics` lists the topics of the directory.
+:class:`LedPartition` is one partition, and the interface of the two ends that use logs.
+
+In a directory they are :class:`FilePartition`, :class:`Appender` and :class:`Follower`. The appender appends all
+pending batches of a partition under one lock and passes them to syncers; the high watermark, up to which clients read,
+is the end of the synced records. The follower finds what other processes appended, and with :class:`LogStarts` what
+they deleted.
+
+On an object store they are :class:`BucketPartition`, :class:`BucketAppender` and :class:`BucketFollower`. There the
+high watermark is the end that commits say. :class:`Topics` lists the topics of either.
 """
 
 from __future__ import annotations
@@ -13,7 +18,12 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .appender import HELD_S as HELD_S, Append as Append, Appender as Appender
+    from .appender import HELD_S as HELD_S, Appender as Appender
+    from .appending import Append as Append, Appending as Appending
+    from .bucket.appender import BucketAppender as BucketAppender
+    from .bucket.follower import BucketFollower as BucketFollower
+    from .bucket.partition import BucketPartition as BucketPartition, open_bucket_partition as open_bucket_partition
+    from .file_partition import FilePartition as FilePartition
     from .follower import Follower as Follower
     from .led_partition import LedPartition as LedPartition, Slice as Slice
     from .log_starts import LogStarts as LogStarts
@@ -27,7 +37,12 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "appender": ["HELD_S", "Append", "Appender"],
+            "appender": ["HELD_S", "Appender"],
+            "appending": ["Append", "Appending"],
+            "bucket.appender": ["BucketAppender"],
+            "bucket.follower": ["BucketFollower"],
+            "bucket.partition": ["BucketPartition", "open_bucket_partition"],
+            "file_partition": ["FilePartition"],
             "follower": ["Follower"],
             "led_partition": ["LedPartition", "Slice"],
             "log_starts": ["LogStarts"],

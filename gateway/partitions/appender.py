@@ -19,11 +19,12 @@ from threading import Thread, Timer
 from typing import NamedTuple, TypeVar
 
 from ...protocol import ErrorCode, RequestError
-from ...storage import AppendInfo, CheckedBatch, Log, LogStoreError
+from ...storage import AppendInfo, Log, LogStoreError
+from .appending import Append, Done, Soon
+from .file_partition import FilePartition
 from .lane import GROUP_MAX, Hold, Lane
-from .led_partition import Check, LedPartition
+from .led_partition import LedPartition
 
-Done = Callable[[AppendInfo | Exception], None]
 AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
 HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
 
@@ -32,19 +33,10 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Append(NamedTuple):
-    """A batch for a partition. ``done`` is called once, by a thread of the appender, when it is synced or refused."""
-
-    led: LedPartition
-    batch: CheckedBatch
-    done: Done
-    check: Check | None = None
-
-
 class _Change(NamedTuple):
     """A change of the log other than a client's batch; ``done`` is called when readers see it, or with the error."""
 
-    led: LedPartition
+    led: FilePartition
     change: Callable[[Log], object]
     done: Callable[[Exception | None], None]
 
@@ -52,23 +44,22 @@ class _Change(NamedTuple):
 class _Freed(NamedTuple):
     """Nobody held a partition's lock a moment ago."""
 
-    led: LedPartition
+    led: FilePartition
 
 
 class _Overdue(NamedTuple):
     """A partition's lock has been held for long."""
 
-    led: LedPartition
+    led: FilePartition
 
 
 Job = Append | _Change
-Soon = Callable[[Callable[[], None]], None]  # calls a function in a thread that must not wait, after what it is doing
 
 
 class _Group(NamedTuple):
     """Appends and changes of a partition that must be synced, and the functions to call after the sync."""
 
-    led: LedPartition
+    led: FilePartition
     calls: list[Callable[[Exception | None], None]]
 
 
@@ -77,8 +68,8 @@ class Appender:
 
     def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
         """``observe`` is called with the seconds that each sync took."""
-        self._queue: SimpleQueue[LedPartition | _Freed | _Overdue | None] = SimpleQueue()
-        self._held: set[LedPartition] = set()
+        self._queue: SimpleQueue[FilePartition | _Freed | _Overdue | None] = SimpleQueue()
+        self._held: set[FilePartition] = set()
         self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
@@ -95,6 +86,7 @@ class Appender:
         threads. What one turn of that thread gives is appended together.
         """
         led = append.led
+        assert isinstance(led, FilePartition)
         led.lane.put(append)
         if soon is None or len(append.batch.data) > AT_ONCE_BYTES:
             self._queue.put(led)
@@ -110,6 +102,7 @@ class Appender:
         self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
     ) -> None:
         """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        assert isinstance(led, FilePartition)
         led.lane.put(_Change(led, change, done))
         self._queue.put(led)
 
@@ -120,7 +113,7 @@ class Appender:
         for syncer in self._syncers:
             syncer.stop()
 
-    def _append_at_once(self, led: LedPartition) -> None:
+    def _append_at_once(self, led: FilePartition) -> None:
         """Appends what needs not wait, and leaves the rest to the thread. While another one appends, it does this."""
         led.lane.is_awaited = False  # before the jobs are looked at: one that comes later calls again
         while led.lane and led.lane.turn.acquire(blocking=False):
@@ -131,7 +124,7 @@ class Appender:
             finally:
                 led.lane.turn.release()
 
-    def _has_appended(self, led: LedPartition) -> bool:
+    def _has_appended(self, led: FilePartition) -> bool:
         jobs = led.lane.first()
         appends = [job for job in jobs if isinstance(job, Append)]
         if led.lane.hold is not Hold.NONE or len(appends) < len(jobs):
@@ -153,7 +146,7 @@ class Appender:
             for given in dict.fromkeys(drained(self._queue)):
                 if given is None:
                     is_ending = True
-                elif isinstance(given, LedPartition):
+                elif isinstance(given, FilePartition):
                     self._serve(given)
                 elif isinstance(given, _Freed):
                     self._free(given.led)
@@ -163,7 +156,7 @@ class Appender:
             with led.lane.turn:
                 _refuse(led, led.lane)
 
-    def _serve(self, led: LedPartition) -> None:
+    def _serve(self, led: FilePartition) -> None:
         """Does what waits in the lane of a partition, unless another process holds its lock."""
         while led.lane:
             with led.lane.turn:
@@ -174,7 +167,7 @@ class Appender:
                 elif led.lane.hold is Hold.SHORT or self._hold(led):
                     return
 
-    def _hold(self, led: LedPartition) -> bool:
+    def _hold(self, led: FilePartition) -> bool:
         """Has a thread wait for the lock of a partition; if there can be none, refuses what waits."""
 
         def wait() -> None:
@@ -198,13 +191,13 @@ class Appender:
         self._held.add(led)
         return True
 
-    def _free(self, led: LedPartition) -> None:
+    def _free(self, led: FilePartition) -> None:
         self._held.discard(led)
         with led.lane.turn:
             led.lane.hold = Hold.NONE
         self._serve(led)
 
-    def _give_up(self, led: LedPartition) -> None:
+    def _give_up(self, led: FilePartition) -> None:
         """Refuses what waits: requests in progress are counted, and these would keep all clients from theirs."""
         if led in self._held:
             logger.warning("%s", _lock_error(led))
@@ -212,7 +205,7 @@ class Appender:
                 led.lane.hold = Hold.LONG
             self._serve(led)
 
-    def _do(self, led: LedPartition, jobs: list[Job]) -> None:
+    def _do(self, led: FilePartition, jobs: list[Job]) -> None:
         calls: list[Callable[[Exception | None], None]] = []
         try:
             for job in jobs:
@@ -228,7 +221,7 @@ class Appender:
             return
         self._show(led, calls)
 
-    def _show(self, led: LedPartition, calls: list[Callable[[Exception | None], None]]) -> None:
+    def _show(self, led: FilePartition, calls: list[Callable[[Exception | None], None]]) -> None:
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
         else:
@@ -236,7 +229,7 @@ class Appender:
             _call_all(calls, None)
 
 
-def _lock_error(led: LedPartition) -> RequestError:
+def _lock_error(led: FilePartition) -> RequestError:
     where = f"{led.topic}-{led.partition}"
     return RequestError(
         ErrorCode.request_timed_out,
@@ -244,7 +237,7 @@ def _lock_error(led: LedPartition) -> RequestError:
     )
 
 
-def _refuse(led: LedPartition, lane: Lane[Job]) -> None:
+def _refuse(led: FilePartition, lane: Lane[Job]) -> None:
     while lane:
         for job in lane.take():
             job.done(_lock_error(led))
@@ -289,7 +282,7 @@ class _Syncer:
         while not is_ending:
             groups = drained(self._queue)
             is_ending = None in groups
-            by_partition: dict[LedPartition, list[Callable[[Exception | None], None]]] = {}
+            by_partition: dict[FilePartition, list[Callable[[Exception | None], None]]] = {}
             for group in groups:
                 if group is not None:
                     by_partition.setdefault(group.led, []).extend(group.calls)
@@ -297,7 +290,9 @@ class _Syncer:
                 _sync(led, calls, self._observe)
 
 
-def _sync(led: LedPartition, calls: list[Callable[[Exception | None], None]], observe: Callable[[float], None]) -> None:
+def _sync(
+    led: FilePartition, calls: list[Callable[[Exception | None], None]], observe: Callable[[float], None]
+) -> None:
     failure: Exception | None = None
     began_s = time.perf_counter()
     try:

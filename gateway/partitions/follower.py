@@ -15,6 +15,7 @@ from threading import Event, Thread
 
 from ...storage import Log, LogStoreError, TopicPartition
 from .appender import Appender
+from .file_partition import FilePartition
 from .led_partition import LedPartition
 from .log_starts import LogStarts
 from .open_partitions import Partitions
@@ -75,7 +76,7 @@ class Follower:
     def _look_at_directories(self) -> None:
         partitions = self._partitions.all()
         for led in partitions:
-            if led.have_files_changed():
+            if isinstance(led, FilePartition) and led.have_files_changed():
                 self._take_in(led)
         self._look_at_starts(partitions)  # not before the directories: it fails while the checkpoint cannot be read
 

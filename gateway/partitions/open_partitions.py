@@ -12,6 +12,7 @@ from threading import Lock
 from ...protocol import ErrorCode, RequestError
 from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
 from ..threads import Worker
+from .file_partition import FilePartition
 from .led_partition import LedPartition
 from .topics import Topics
 
@@ -46,11 +47,19 @@ class Partitions(Worker):
     """The open partitions. For any thread; logs are opened and closed in a separate one."""
 
     def __init__(
-        self, manager: LogManager, topics: Topics, leads: Callable[[str, int], bool] = lambda _topic, _partition: True
+        self,
+        manager: LogManager,
+        topics: Topics,
+        leads: Callable[[str, int], bool] = lambda _topic, _partition: True,
+        open_partition: Callable[[LogManager, TopicPartition], LedPartition] | None = None,
     ) -> None:
-        """``manager``: used only here, and closed at the end. ``leads`` returns whether this node leads a partition."""
+        """``manager``: used only here, and closed at the end. ``leads`` returns whether this node leads a partition.
+
+        ``open_partition``: :func:`open_file_partition` by default; called in the opener's thread.
+        """
         super().__init__("gateway-opener")
         self._manager, self._topics, self._leads = manager, topics, leads
+        self._open_partition = open_partition or open_file_partition
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
@@ -137,7 +146,7 @@ class Partitions(Worker):
         try:
             if self._is_to_wait(wanted):
                 return False
-            opened = LedPartition(*wanted, self._manager.open_log(*wanted))
+            opened = self._open_partition(self._manager, wanted)
         except Exception as error:
             if isinstance(error, RequestError):
                 logger.warning("%s", error)
@@ -154,7 +163,7 @@ class Partitions(Worker):
     def _is_to_wait(self, wanted: TopicPartition) -> bool:
         """Whether a process holds the append lock. Raises RequestError if one holds it for too long."""
         until_s = self._held_until_s.pop(wanted, None)
-        if not self._manager.is_append_locked(*wanted):
+        if self._manager.bucket is not None or not self._manager.is_append_locked(*wanted):
             return False
         now_s = time.monotonic()
         if until_s is not None and now_s > until_s:
@@ -210,6 +219,11 @@ class Partitions(Worker):
         for led in self.all():
             led.leave()
         self._manager.close()
+
+
+def open_file_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
+    """Opens a partition of a log directory. Raises as :meth:`LogManager.open_log`."""
+    return FilePartition(*wanted, manager.open_log(*wanted))
 
 
 def _led_elsewhere(partition: TopicPartition) -> RequestError:

@@ -1,4 +1,4 @@
-"""Topics: the topics of the directory, as clients see them; read again when the directory's files change."""
+"""Topics: the topics of the log, as clients see them; read again when the directory's files, or commits, say so."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class TopicInfo(NamedTuple):
 
 
 class Topics:
-    """The topics of one directory. For any thread."""
+    """The topics of one log. For any thread."""
 
     def __init__(self, manager: LogManager) -> None:
         """``manager``: used only here. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
+        self._hidden = () if manager.bucket is None else INTERNAL_TOPICS  # commits have what they would hold
         self._lock = Lock()
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}
@@ -63,7 +64,10 @@ class Topics:
 
     @property
     def changes(self) -> object:
-        """A value that changes whenever the directory's topics may have changed."""
+        """A value that changes whenever the topics may have changed."""
+        log = self._manager.bucket
+        if log is not None:
+            return log.state.topics_changed
         status, manager = self._manager.filesystem.status, self._manager
         return status(manager.path(TOPICS_FILE)), status(manager.directory)
 
@@ -85,6 +89,7 @@ class Topics:
         self._topics = {
             name: TopicInfo(name, _uuid(topic_id(self._manager, topic)), topic.partitions, name in INTERNAL_TOPICS)
             for name, topic in self._manager.topics().items()
+            if name not in self._hidden
         }
         self._names = {topic.id: name for name, topic in self._topics.items() if topic.id is not None}
 

@@ -27,7 +27,7 @@ from ..config import GatewayConfig
 from .endings import Endings, is_repeated_end
 from .held import EPOCH_MAX, HeldId
 from .ids import HeldIds, coordinator_code
-from .markers import Markers
+from .markers import Ends
 
 Done = Callable[[ErrorCode], None]
 Initialised = Callable[[ErrorCode, Producer | None], None]
@@ -37,7 +37,7 @@ NO_TIME = -1
 class TransactionCoordinator:
     """The coordinator of the transactional ids that this node leads. Only for one thread."""
 
-    def __init__(self, config: GatewayConfig, ids: HeldIds, markers: Markers) -> None:
+    def __init__(self, config: GatewayConfig, ids: HeldIds, markers: Ends) -> None:
         self._config = config
         self._ids = ids
         self._endings = Endings(ids, markers)

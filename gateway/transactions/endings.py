@@ -7,12 +7,24 @@ from collections.abc import Callable
 from functools import partial
 
 from ...protocol import ErrorCode
-from ...storage import PREPARED, LogStoreError, TransactionState, completed_state, prepared_state, ungrouped
+from ...storage import (
+    PREPARED,
+    LogStoreError,
+    ProducerFencedError,
+    TransactionAbortedError,
+    TransactionState,
+    UnknownTopicOrPartitionError,
+    completed_state,
+    prepared_state,
+    ungrouped,
+)
 from .held import HeldId
 from .ids import HeldIds
-from .markers import Markers
+from .markers import Ends
 
 Done = Callable[[ErrorCode], None]
+# Of a transaction on an object store, which is refused whole then.
+LOST = (ProducerFencedError, TransactionAbortedError, UnknownTopicOrPartitionError)
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +36,7 @@ class Endings:
     decision implies it. After a crash, the next process that opens the id continues from there.
     """
 
-    def __init__(self, ids: HeldIds, markers: Markers) -> None:
+    def __init__(self, ids: HeldIds, markers: Ends) -> None:
         self._ids, self._markers = ids, markers
         self._is_looking = False  # on the disk, for what was left
         ids.on_opened = self._on_opened
@@ -62,6 +74,12 @@ class Endings:
 
     def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
         held.is_changing = False
+        if isinstance(error, LOST):
+            logger.warning("the transaction of transactional id %r cannot be committed: %s", held.id, error)
+            self._ids.give_back(held)
+            is_fenced = isinstance(error, ProducerFencedError)
+            done(ErrorCode.producer_fenced if is_fenced else ErrorCode.invalid_txn_state)
+            return
         if error is not None:
             logger.error(
                 "markers of transactional id %r could not be written, and will be tried again: %s", held.id, error

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...protocol import ErrorCode
-from ...storage import PREPARED, UNDECIDED, Producer, TransactionalIdLock, TransactionLogValue, TransactionState
+from ...storage import PREPARED, UNDECIDED, Producer, TransactionLogValue, TransactionState
 
 EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
 
@@ -14,7 +14,7 @@ EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows
 class Opened(NamedTuple):
     """The result of opening a transactional id in the store; ``lock`` is None if another process holds it."""
 
-    lock: TransactionalIdLock | None
+    lock: object | None
     value: TransactionLogValue | None
     coordinator_epoch: int
 
@@ -24,7 +24,7 @@ class HeldId:
     """A transactional id. Belongs to the coordinator's thread."""
 
     id: str
-    lock: TransactionalIdLock | None  # None: another process has it, so nothing is done for clients
+    lock: object | None  # None: another process has it, so nothing is done for clients
     value: TransactionLogValue | None  # the newest state in the log; None: there is none
     coordinator_epoch: int
     used_ms: int  # when a client last asked

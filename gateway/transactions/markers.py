@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from ...storage import (
     Producer,
@@ -14,7 +15,7 @@ from ...storage import (
     ungrouped,
     write_marker,
 )
-from ..partitions import Appender, BeingDeletedError, LedPartition, NotOpenError, Partitions
+from ..partitions import Appending, BeingDeletedError, LedPartition, NotOpenError, Partitions
 from ..threads import gathering
 
 Done = Callable[[Exception | None], None]
@@ -22,10 +23,18 @@ Done = Callable[[Exception | None], None]
 logger = logging.getLogger(__name__)
 
 
+class Ends(Protocol):
+    """Makes the end of a transaction visible."""
+
+    def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
+        """Ends a transaction as it was decided, then calls ``done`` in any thread; with an error, call it again."""
+        ...
+
+
 class Markers:
     """Writes markers. For any thread."""
 
-    def __init__(self, partitions: Partitions, appender: Appender) -> None:
+    def __init__(self, partitions: Partitions, appender: Appending) -> None:
         self._partitions, self._appender = partitions, appender
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any, Protocol
 
 from ...storage import (
     PREPARED,
@@ -31,12 +32,52 @@ from .held import Opened, is_late
 
 
 @dataclass(frozen=True, eq=False)
-class _Write:
+class Write:
     transactional_id: str
     expected: TransactionLogValue | None
     value: TransactionLogValue
     sync: bool
     done: Callable[[Exception | None], None]
+
+
+class States(Protocol):
+    """Where states are kept. Belongs to the thread of the store."""
+
+    def open(self, transactional_id: str, *, create: bool) -> Opened | None:
+        """Begins to use an id, with its newest state. None if it has none and ``create`` is False."""
+        ...
+
+    def release(self, lock: Any) -> None:
+        """Ends the use of an id."""
+        ...
+
+    def new_producer_id(self) -> int:
+        """Returns a producer id that no other producer has."""
+        ...
+
+    def offsets_partition(self, group: str) -> TopicPartition:
+        """Returns the partition of ``__consumer_offsets`` that holds a group."""
+        ...
+
+    def newest(self, transactional_id: str) -> TransactionLogValue | None:
+        """Returns the newest state of an id."""
+        ...
+
+    def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
+        """Returns all ids with their newest states; appends errors to ``failures``."""
+        ...
+
+    def unfinished(self, now_ms: int, failures: list[LogStoreError]) -> list[str]:
+        """Returns the ids whose transaction is decided but not ended, or is older than its timeout."""
+        ...
+
+    def write(self, writes: Collection[Write]) -> Sequence[Exception | None]:
+        """Writes states; returns an error or None for each."""
+        ...
+
+    def close(self) -> None:
+        """Ends the use of all ids."""
+        ...
 
 
 class StoredStates:
@@ -104,7 +145,7 @@ class StoredStates:
             or (value.transaction_status in UNDECIDED and is_late(value, now_ms))
         ]
 
-    def write(self, writes: Collection[_Write]) -> list[Exception | None]:
+    def write(self, writes: Collection[Write]) -> list[Exception | None]:
         """Writes states; returns an error or None for each.
 
         None: it is durable, or written if no sync was asked for.
@@ -119,7 +160,7 @@ class StoredStates:
             return [failure if write.sync and not error else error for write, error in zip(writes, errors, strict=True)]
         return errors
 
-    def _replace(self, write: _Write) -> Exception | None:
+    def _replace(self, write: Write) -> Exception | None:
         try:
             self._states.replace(write.transactional_id, write.expected, write.value, sync=False)
         except (LogStoreError, OSError) as error:
@@ -155,7 +196,7 @@ class OthersStates:
                 self._states.manager.close()
 
 
-class TransactionStore(Store[StoredStates, _Write]):
+class TransactionStore(Store[States, Write]):
     """The states. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
     def write(
@@ -171,10 +212,10 @@ class TransactionStore(Store[StoredStates, _Write]):
 
         Calls ``done`` with None when it is durable, or an error.
         """
-        self._put(_Write(transactional_id, expected, value, sync, done))
+        self._put(Write(transactional_id, expected, value, sync, done))
 
-    def _write(self, disk: StoredStates, writes: Sequence[_Write]) -> Sequence[Exception | None]:
+    def _write(self, disk: States, writes: Sequence[Write]) -> Sequence[Exception | None]:
         return disk.write(writes)
 
-    def _answer(self, write: _Write, error: Exception | None) -> None:
+    def _answer(self, write: Write, error: Exception | None) -> None:
         write.done(error)

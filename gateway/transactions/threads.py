@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage import Clock, LogManager
+from ...storage import Clock, LogManager, StagedTransactions
 from ..cluster import Homes
 from ..config import GatewayConfig
-from ..partitions import Appender, Partitions
+from ..partitions import Appending, Partitions
 from ..threads import DiskWorker, Worker
+from .bucket_states import BucketEnds, BucketStates
 from .coordinator import TransactionCoordinator
 from .gate import Gate
 from .ids import HeldIds
 from .markers import Markers
-from .store import OthersStates, StoredStates, TransactionStore
+from .store import OthersStates, States, StoredStates, TransactionStore
 
 
 class TransactionThreads:
@@ -25,24 +26,32 @@ class TransactionThreads:
         clock: Clock,
         open_manager: Callable[[], LogManager],
         partitions: Partitions,
-        appender: Appender,
+        appender: Appending,
         homes: Homes,
+        staged: StagedTransactions | None = None,
     ) -> None:
         """``open_manager`` is called in the thread that uses the manager.
 
-        ``homes``: which ids this node coordinates.
+        ``homes``: which ids this node coordinates. ``staged``: the transactions of a log on an object store.
         """
         self._others = OthersStates(open_manager)
         self.gate = Gate(homes, self._others.newest)
         self._home = Worker("gateway-transactions")
-        self._disk = DiskWorker(
-            "gateway-transaction-states", lambda: StoredStates(open_manager(), config), StoredStates.close
-        )
+        self._ends = None if staged is None else BucketEnds(staged)
+
+        def states() -> States:
+            if staged is None:
+                return StoredStates(open_manager(), config)
+            return BucketStates(open_manager(), staged, config.offsets_topic_num_partitions)
+
+        self._disk: DiskWorker[States] = DiskWorker("gateway-transaction-states", states, lambda opened: opened.close())
         ids = HeldIds(clock, self._home, TransactionStore(self._disk, self._home), self.gate, homes)
-        self._coordinator = TransactionCoordinator(config, ids, Markers(partitions, appender))
+        self._coordinator = TransactionCoordinator(config, ids, self._ends or Markers(partitions, appender))
 
     def start(self) -> None:
         """Starts the threads; they begin by ending abandoned transactions."""
+        if self._ends is not None:
+            self._ends.start()
         self._disk.start()
         self._home.start()
         self.run(lambda coordinator: coordinator.look())
@@ -57,6 +66,8 @@ class TransactionThreads:
 
     def stop(self) -> None:
         """Completes the pending writes, releases all locks, and ends the threads."""
+        if self._ends is not None:
+            self._ends.stop()
         self._home.stop()
         self._disk.stop()
         self._others.close()

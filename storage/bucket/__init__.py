@@ -3,9 +3,9 @@
 ``stores/`` is the port to object stores: :func:`open_store` opens the store at a URL (it needs the extra ``[bucket]``),
 and :func:`check_store` tests whether it can hold a log. ``commits/`` has the kinds of commits and the state that
 results from them. :class:`CommitLog` reads and adds commits, ``proposals`` and ``topics`` decide which may be added,
-and :class:`Stager` puts records before the commit that names them. :func:`open_root` opens or creates a log.
-:func:`collect` deletes objects that no commit needs. ``files/`` shows the log as a log directory: :func:`open_files`
-returns that file system.
+and :class:`Stager` puts records before the commit that names them. ``clients/`` does both for Kafka's clients.
+:func:`open_root` opens or creates a log. :func:`collect` deletes objects that no commit needs. ``files/`` shows the log
+as a log directory: :func:`open_files` returns that file system.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
+    from .clients.transactions import StagedTransactions as StagedTransactions
     from .collecting import (
         COLLECTOR_KEYS as COLLECTOR_KEYS,
         Collected as Collected,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     )
     from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
     from .files.filesystem import BucketFileSystem as BucketFileSystem
+    from .files.marks import StateMarks as StateMarks
     from .files.opening import open_files as open_files
     from .filler import encode_filler as encode_filler, is_filler as is_filler
     from .proposals import (
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     )
     from .root import open_root as open_root
     from .staging import (
+        STAGED_BYTES_MAX as STAGED_BYTES_MAX,
         Staged as Staged,
         StagedTopic as StagedTopic,
         Stager as Stager,
@@ -74,6 +78,8 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "clients.appends": ["ClientBatch", "append_batches"],
+            "clients.transactions": ["StagedTransactions"],
             "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "collect"],
             "commit_log": ["CommitLog"],
             "commits.commit": [
@@ -89,9 +95,10 @@ else:
             "filler": ["encode_filler", "is_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],
+            "files.marks": ["StateMarks"],
             "files.opening": ["open_files"],
             "root": ["open_root"],
-            "staging": ["Staged", "StagedTopic", "Stager", "combined", "put_staged"],
+            "staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined", "put_staged"],
             "stores.patience": ["Patience", "patiently", "read_object"],
             "stores.port": ["PUT_BYTES_MAX", "ObjectFacts", "ObjectStore"],
             "stores.probe": ["check_store"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..config import CHECK_INTERVAL, CHECK_INTERVAL_MS, CleanerConfig, LogConfig, keys_of
-from ..errors import InvalidConfigError, did_you_mean
+from ..errors import InvalidConfigError, PolicyViolationError, did_you_mean
 from .given_settings import config_of
 from .manager import LogManager
 
@@ -55,8 +55,13 @@ def alter_broker_settings(
 
     Returns all such settings; durable. With ``dry_run``, changes nothing. A process that has logs open keeps the
     settings with which it opened them. Raises InvalidConfigError for an invalid setting, for a reset of one that is not
-    set, and if a topic's own settings contradict a change, and LogDirLockedError while a broker runs here.
+    set, and if a topic's own settings contradict a change, LogDirLockedError while a broker runs here, and
+    PolicyViolationError for a log on an object store, where topics have settings only.
     """
+    if manager.bucket is not None:
+        raise PolicyViolationError(
+            f"{manager.directory}: a log on an object store has no settings for all topics; set them for each topic"
+        )
     if dry_run:
         return _altered(manager, changes)
     manager.check_writable()

@@ -25,7 +25,7 @@ from ..errors import (
 from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
-from ..reading import LogReader, LogWatcher
+from ..reading import Checkpoints, LogReader, LogWatcher
 from ..topic_rules import check_count, check_free, check_partitions, check_requested
 from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
@@ -259,8 +259,14 @@ class LogManager(LogDirectory):
             config or found,
             clock=self.clock,
             filesystem=self.filesystem,
-            checkpoints=RootCheckpoints(self, TopicPartition(topic, partition)),
+            checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition)),
         )
+
+    def _checkpoints_to_read(self, partition: TopicPartition) -> Checkpoints:
+        topic_id = None if self.bucket is None else self.bucket.state.topic_ids.get(partition.topic)
+        if self.bucket is None or topic_id is None:
+            return RootCheckpoints(self, partition)
+        return bucket.StateMarks(self.bucket, topic_id, partition.partition)
 
     def partition_path(self, topic: str, partition: int) -> str:
         """Returns the path of a partition's directory.

@@ -1,7 +1,8 @@
 """Consumer groups: committed offsets, members, lag.
 
 :class:`CompactedValues` keeps the current value per key of a compacted partition; ``offsets`` reads and commits
-offsets in ``__consumer_offsets``; ``coordinated`` has the records that a coordinator of groups reads and writes there;
+offsets in ``__consumer_offsets``; ``coordinated`` has the records that a coordinator of groups reads and writes there,
+and ``bucket_groups`` those on an object store (``coordinator_port`` is their interface);
 ``in_use`` keeps coordinators and commands apart; ``lag`` compares offsets with the logs.
 """
 
@@ -13,12 +14,14 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .appending import SyncThreads as SyncThreads, append_entries as append_entries
-    from .coordinated import (
-        CoordinatedGroups as CoordinatedGroups,
+    from .bucket_groups import BucketGroups as BucketGroups
+    from .coordinated import CoordinatedGroups as CoordinatedGroups
+    from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
+    from .coordinator_port import (
         GroupChange as GroupChange,
         GroupFence as GroupFence,
+        GroupRecords as GroupRecords,
     )
-    from .coordinator_logs import CoordinatorLogs as CoordinatorLogs
     from .in_use import GroupsInUse as GroupsInUse
     from .lag import (
         GroupLags as GroupLags,
@@ -43,8 +46,10 @@ else:
         __name__,
         submod_attrs={
             "appending": ["SyncThreads", "append_entries"],
-            "coordinated": ["CoordinatedGroups", "GroupChange", "GroupFence"],
+            "bucket_groups": ["BucketGroups"],
+            "coordinated": ["CoordinatedGroups"],
             "coordinator_logs": ["CoordinatorLogs"],
+            "coordinator_port": ["GroupChange", "GroupFence", "GroupRecords"],
             "in_use": ["GroupsInUse"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "offsets": [

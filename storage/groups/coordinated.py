@@ -7,39 +7,20 @@ log does not confirm: every read first takes in what was appended since the last
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager
 from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError, kept_in
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
-    GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 from ..writing import Log, Producer
 from .appending import SyncThreads, append_entries
+from .coordinator_port import Changes, GroupChange, GroupFence
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
-
-
-class GroupChange(NamedTuple):
-    """A record to write: a key's value, or None, which deletes the key."""
-
-    key: GroupKey
-    value: GroupValue | None
-    only_if: GroupValue | None = None  # the key's value, without which nothing is written; None: written in any case
-
-
-class GroupFence(NamedTuple):
-    """Refuses the changes beside it if another coordinator has stored the group since this one did."""
-
-    key: GroupMetadataKey
-    expected: GroupMetadataValue | None  # as this coordinator read or stored it; a group that was deleted fits, too
-
-
-Changes = Sequence[GroupChange | GroupFence]
 
 
 class CoordinatedGroups:
@@ -101,6 +82,10 @@ class CoordinatedGroups:
     def partition_of(self, group: str) -> TopicPartition:
         """As :meth:`GroupOffsets.partition_of`."""
         return self._logs.partition_to_write(group)
+
+    def close(self) -> None:
+        """Closes the manager."""
+        self.manager.close()
 
     # Writing
 

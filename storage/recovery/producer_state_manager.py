@@ -79,6 +79,10 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}  # producer id by first offset, ascending; replaced, never modified
         self._unreplicated: dict[int, int] = {}  # offset of the marker by first offset; not ascending
 
+    def put(self, state: ProducerState) -> None:
+        """Replaces the state of one producer, which has no open transaction."""
+        self._producers[state.producer_id] = state
+
     @property
     def producers(self) -> Mapping[int, ProducerState]:
         """The state of each producer by producer id; a view that changes with the state."""

@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .batch_checks import check_batch_sizes as check_batch_sizes
-    from .checked_appends import AppendInfo as AppendInfo, Producer as Producer, Refusal as Refusal
+    from .batch_checks import (
+        analyze as analyze,
+        check_batch_sizes as check_batch_sizes,
+        validate_and_assign_offsets as validate_and_assign_offsets,
+    )
+    from .checked_appends import (
+        AppendInfo as AppendInfo,
+        Producer as Producer,
+        Refusal as Refusal,
+        produced_batch as produced_batch,
+        repeated_append as repeated_append,
+    )
     from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
     from .forwarding import (
         FetchAnswer as FetchAnswer,
@@ -56,8 +66,8 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "batch_checks": ["check_batch_sizes"],
-            "checked_appends": ["AppendInfo", "Producer", "Refusal"],
+            "batch_checks": ["analyze", "check_batch_sizes", "validate_and_assign_offsets"],
+            "checked_appends": ["AppendInfo", "Producer", "Refusal", "produced_batch", "repeated_append"],
             "checked_batch": ["CheckedBatch", "check_batch"],
             "forwarding": [
                 "FetchAnswer",

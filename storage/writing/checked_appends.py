@@ -18,7 +18,6 @@ from ..format.constants import NO_TIMESTAMP, TRANSACTIONAL_MASK
 from ..format.tables import BatchHeaders, Bytes
 from ..recovery import ProducedBatch, ProducerBatch, ProducerUpdate
 from .checked_batch import CheckedBatch
-from .record_checks import timestamp_limits
 from .shared_log import SharedLog
 
 Refusal = AppendError | CorruptRecordError | InvalidRecordError | UnsupportedCompressionTypeError
@@ -80,19 +79,11 @@ class CheckedAppends(SharedLog):
 
     def _append_or_refuse(self, batch: CheckedBatch) -> AppendInfo | Refusal:
         try:
-            if batch.header is not None and self._may_take_as_it_is(batch, batch.header):
+            if batch.header is not None and batch.may_stay(self.context.config, self.context.clock.now_ms()):
                 return self._append_as_it_is(batch.header, batch.data)
             return self.append(np.frombuffer(batch.data, dtype=np.uint8), sync=False)
         except _REFUSALS as refusal:
             return refusal
-
-    def _may_take_as_it_is(self, batch: CheckedBatch, header: v2.Header) -> bool:
-        """Whether nothing of a batch but its base offset and leader epoch would change, and no record is refused."""
-        config = self.context.config
-        if batch.config is not config and batch.config != config:
-            return False
-        earliest, latest = timestamp_limits(self.context.clock.now_ms(), config)
-        return earliest <= batch.smallest_timestamp and header.max_timestamp <= latest
 
     def _append_as_it_is(self, header: v2.Header, data: memoryview) -> AppendInfo:
         """Appends a batch, changed only in base offset and leader epoch; not synced. Changes no buffer."""

@@ -26,7 +26,7 @@ from ..format.constants import (
 from ..kernels import canonical, frozen
 from ..recovery import Origin
 from .batch_checks import analyze
-from .record_checks import target_compression
+from .record_checks import target_compression, timestamp_limits
 
 _KNOWN_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_MASK
 
@@ -43,6 +43,16 @@ class CheckedBatch(NamedTuple):
     @property
     def is_plain(self) -> bool:
         return self.header is not None
+
+    def may_stay(self, config: LogConfig, now_ms: int) -> bool:
+        """Whether nothing of a plain batch but base offset and leader epoch would change, and no record is refused.
+
+        ``config``: of the topic, now.
+        """
+        if self.header is None or (self.config is not config and self.config != config):
+            return False
+        earliest, latest = timestamp_limits(now_ms, config)
+        return earliest <= self.smallest_timestamp and self.header.max_timestamp <= latest
 
 
 def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:

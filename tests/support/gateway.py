@@ -15,6 +15,7 @@ from kio.serial import entity_writer
 from pyspark_commitlog.gateway import Gateway, GatewayConfig
 from pyspark_commitlog.protocol.apis import APIS
 from pyspark_commitlog.protocol.bodies import made
+from pyspark_commitlog.storage.bucket.files import opening
 from tests.support.recorded_wire import layouts, whole_answer
 
 LOCAL = "PLAINTEXT://127.0.0.1:0"
@@ -22,9 +23,18 @@ TIMEOUT_S = 30.0
 
 
 @contextmanager
-def serving(directory: Path, **settings: Any) -> Iterator[Gateway]:
-    """A gateway on a free port. ``settings``: by the names of fields of the config."""
+def serving(directory: Path | str, **settings: Any) -> Iterator[Gateway]:
+    """A gateway on a free port. ``directory``: or a URL. ``settings``: by the names of fields of the config."""
     with Gateway(str(directory), GatewayConfig(**{"listeners": LOCAL, **settings}), create=True) as gateway:
+        yield gateway
+
+
+@contextmanager
+def serving_apart(url: str, **settings: Any) -> Iterator[Gateway]:
+    """As :func:`serving`, on an object store, as if in a process of its own: it shares nothing with others."""
+    opening._of_this_process.clear()
+    with serving(url, **settings) as gateway:
+        opening._of_this_process.clear()
         yield gateway
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pyspark_commitlog.gateway import GatewayConfig
 from pyspark_commitlog.gateway.cluster import Homes
-from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.partitions import FilePartition
 from pyspark_commitlog.gateway.threads import Task
 from pyspark_commitlog.gateway.transactions import (
     Gate,
@@ -58,17 +58,17 @@ class _Served:
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._led: dict[TopicPartition, LedPartition] = {}
+        self._led: dict[TopicPartition, FilePartition] = {}
 
-    def one(self, partition: TopicPartition) -> LedPartition:
+    def one(self, partition: TopicPartition) -> FilePartition:
         if partition not in self._led or not self._led[partition].is_usable:
-            self._led[partition] = LedPartition(*partition, self._manager.open_log(*partition))
+            self._led[partition] = FilePartition(*partition, self._manager.open_log(*partition))
         return self._led[partition]
 
     def led(
         self, wanted: Collection[TopicPartition], *, by_any: bool = False
-    ) -> dict[TopicPartition, LedPartition | Exception]:
-        found: dict[TopicPartition, LedPartition | Exception] = {}
+    ) -> dict[TopicPartition, FilePartition | Exception]:
+        found: dict[TopicPartition, FilePartition | Exception] = {}
         for each in wanted:
             try:
                 found[each] = self.one(each)
@@ -76,7 +76,7 @@ class _Served:
                 found[each] = error
         return found
 
-    def change(self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Any], None]) -> None:
+    def change(self, led: FilePartition, change: Callable[[Log], object], done: Callable[[Any], None]) -> None:
         error = led.change(change)
         try:
             led.sync()

@@ -6,7 +6,6 @@ Each partition has one replica, on its leader, in the directory that all nodes s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +115,7 @@ def alter_replica_log_dirs(request: Request, context: Context) -> Answer:
     """Answers that a partition is in the only directory; refuses any other one."""
 
     def code(path: str, partition: TopicPartition) -> ErrorCode:
-        if path != os.path.abspath(context.log_dir):
+        if path != context.log_path:
             return ErrorCode.log_dir_not_found
         return _existing(context, partition, ErrorCode.none)
 

@@ -16,16 +16,16 @@ from ...threads import gathering
 from ..old import commit_to_registry, fetch_from_registry
 from .asking import ask, by_topic
 
-IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry
+IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry, if there is a common one
 NO_OFFSET = NO_TIMESTAMP = -1
-NO_EPOCH = -1
+NO_EPOCH = NO_GENERATION = -1
 _OWN_RETENTION = range(2, 5)  # versions of OffsetCommit in which a client can say how long its offsets are kept
 _FETCH_ERROR, _FETCH_SEVERAL = 2, 8  # first versions of OffsetFetch with an error of the whole, with several groups
 
 
 def commit_offsets(request: Request, context: Context) -> None:
     """Commits offsets; those of partitions that do not exist are refused."""
-    if request.version == IN_REGISTRY:
+    if request.version == IN_REGISTRY and not context.is_remote:
         commit_to_registry(request, context)
         return
     body, now_ms = request.body, context.clock.now_ms()
@@ -33,7 +33,8 @@ def commit_offsets(request: Request, context: Context) -> None:
     asked = asked_offsets(body, now_ms, expire_ms)
     known = {each: value for each, value in asked.items() if context.topics.has(each)}
     instance_id = getattr(body, "group_instance_id", None)
-    commit = Commit(body.group_id, body.generation_id_or_member_epoch, body.member_id, instance_id, known)
+    generation = getattr(body, "generation_id_or_member_epoch", NO_GENERATION)
+    commit = Commit(body.group_id, generation, getattr(body, "member_id", ""), instance_id, known)
 
     def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         code_of = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
@@ -75,7 +76,7 @@ def _expire_ms(request: Request, now_ms: int) -> int:
 
 def fetch_offsets(request: Request, context: Context) -> None:
     """Answers with the committed offsets of groups."""
-    if request.version == IN_REGISTRY:
+    if request.version == IN_REGISTRY and not context.is_remote:
         fetch_from_registry(request, context)
         return
     body = request.body
@@ -107,6 +108,9 @@ def _fetched(version: int, group: Any, error: ErrorCode, found: Fetched) -> Mapp
     """Returns the answer for one group. Versions without a field for the group's error get it in each partition."""
     if error and version < _FETCH_ERROR:
         found = dict.fromkeys(_wanted(group) or (), error)
+    if version == IN_REGISTRY:  # in which a partition without an offset is unknown
+        unknown = ErrorCode.unknown_topic_or_partition
+        found = {each: unknown if value is None else value for each, value in found.items()}
     topics = by_topic((each, _offset(value)) for each, value in found.items())
     return {"group_id": group.group_id, "topics": topics, "error_code": error}
 

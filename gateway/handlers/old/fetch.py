@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
 from ....storage import Isolation, begins_whole, to_older_format
-from ...network import FileSlice, Part
+from ...network import FileSlice, Part, release
 from ...partitions import LedPartition
 
 OLD_FORMATS_BELOW = 4  # the first version of Fetch whose answers may have record batches
@@ -37,11 +37,11 @@ def fetch_old_format(
     return Fetched(asked.topic, asked.partition, high_watermark=found.high_watermark, records=records)
 
 
-def _converted(found: FileSlice, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
+def _converted(found: Part, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
     """Returns the records as stored, or converted if any of them has a format newer than the request's version."""
     with ExitStack() as undo:
-        undo.callback(found.release)
-        stored = np.frombuffer(os.pread(found.descriptor, found.length, found.position), dtype=np.uint8)
+        undo.callback(release, found)
+        stored = np.frombuffer(_bytes_of(found), dtype=np.uint8)
         if version >= _WHOLE_FROM and not begins_whole(stored):
             return None
         converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked)
@@ -49,6 +49,10 @@ def _converted(found: FileSlice, version: int, led: LedPartition, asked: FetchPa
             undo.pop_all()
             return found
         return converted
+
+
+def _bytes_of(found: Part) -> bytes | bytearray | memoryview:
+    return os.pread(found.descriptor, found.length, found.position) if isinstance(found, FileSlice) else found
 
 
 def _in_format(stored: npt.NDArray[np.uint8], magic: int, led: LedPartition, asked: FetchPartition) -> bytes | None:

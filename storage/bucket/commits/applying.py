@@ -23,6 +23,7 @@ from .commit import (
     commit_key,
 )
 from .fields import INT64_MAX
+from .producers import add_batches, drop_topic
 from .state import OBJECT, OBJECT_COLUMNS, SLICE_COLUMNS, App, PartitionState, State, Topic
 
 
@@ -147,6 +148,8 @@ def _add_data(state: State, change: DataChange) -> None:
     for part in change.parts:
         _add_slices(_partition(state, part), part, first)
         state.uses[change.write] += len(part.slices)
+        if part.producers is not None:
+            add_batches(state.producers, part.topic_id, part.partition, part.base_offset, part.producers)
     if change.app is not None:
         last = state.apps[change.app]
         version = last.version if change.version is None else change.version
@@ -177,6 +180,7 @@ def _set_offsets(state: State, offsets: GroupOffsets) -> None:
 
 
 def _change_topic(state: State, change: TopicChange) -> None:
+    state.topics_changed = state.number + 1
     if change.op == "delete":
         _delete_topic(state, state.topics[change.topic_id])
         return
@@ -196,6 +200,7 @@ def _delete_topic(state: State, topic: Topic) -> None:
         partition = state.partitions.pop((topic.topic_id, number))
         state.release(partition.slices.table, partition.segments)
     del state.topics[topic.topic_id], state.topic_ids[topic.name]
+    drop_topic(state.producers, topic.topic_id)
     deleted = {group: dict.fromkeys(names.intersection(offsets)) for group, offsets in state.groups.items()}
     _set_offsets(state, deleted)
 

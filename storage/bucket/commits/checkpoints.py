@@ -19,6 +19,7 @@ from ...format.tables import Int64s
 from .commit import DIGITS, GroupOffset, Segment
 from .fields import INT32_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
+from .producers import from_json, to_json
 from .rows import Rows, decode_rows, encode_rows
 from .state import (
     BASE,
@@ -84,6 +85,7 @@ def _head(state: State) -> dict[str, Any]:
         "groups": {group: {name: list(each) for name, each in found.items()} for group, found in state.groups.items()},
         "void": sorted(state.void),
         "dropped": dict(sorted(state.dropped.items())),
+        "producers": to_json(state.producers),
         "writes": len(state.writes),
         "objects": len(state.objects),
         "partitions": [
@@ -140,6 +142,7 @@ def _read_progress(state: State, fields: Fields) -> None:
                     state.groups.setdefault(group, {})[partition] = GroupOffset(offset, metadata)
                 case _:
                     raise fields.wrong("groups", "groups with their offsets")
+    state.producers = from_json(fields)
     state.void = set(fields.uids("void"))
     dropped = fields.inside("dropped")
     Fields({"ids": [each for each, _ in dropped.items()]}).uids("ids")

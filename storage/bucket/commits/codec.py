@@ -36,6 +36,7 @@ from .commit import (
 )
 from .fields import INT32_MAX, INT64_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
+from .producers import read_batches
 
 MAGIC = b"CLCOMM1\n"
 COMMIT_BYTES_MAX = 32 << 20  # of the object
@@ -107,16 +108,18 @@ def _content(change: Change) -> dict[str, Any]:
 
 def _data_content(change: DataChange) -> dict[str, Any]:
     content: dict[str, Any] = {"write": change.write, "objects": [list(each) for each in change.objects]}
-    content["parts"] = [
-        {"topicId": part.topic_id, "p": part.partition, "base": part.base_offset, "slices": part.slices.tolist()}
-        for part in change.parts
-    ]
+    content["parts"] = [_part_content(part) for part in change.parts]
     if change.app is not None:
         content |= {"app": change.app, "version": change.version, "epoch": change.epoch}
     content |= {"query": change.query, "run": change.run}
     if change.offsets:
         content["offsets"] = _offsets_content(change.offsets)
     return content
+
+
+def _part_content(part: PartitionSlices) -> dict[str, Any]:
+    content = {"topicId": part.topic_id, "p": part.partition, "base": part.base_offset, "slices": part.slices.tolist()}
+    return content if part.producers is None else {**content, "producers": part.producers.tolist()}
 
 
 def _offsets_content(offsets: GroupOffsets) -> dict[str, Any]:
@@ -174,7 +177,8 @@ def _read_part(fields: Fields) -> PartitionSlices:
     if not len(slices):
         raise fields.wrong("slices", "a list that is not empty")
     partition = fields.integer("p", most=PARTITION_MAX)
-    return PartitionSlices(fields.topic_id("topicId"), partition, fields.integer("base"), slices)
+    producers = read_batches(fields, int(slices[:, RECORDS].sum()))
+    return PartitionSlices(fields.topic_id("topicId"), partition, fields.integer("base"), slices, producers)
 
 
 def _check_slices(fields: Fields, objects: list[StagedObject], parts: list[PartitionSlices]) -> None:

@@ -41,6 +41,7 @@ class PartitionSlices:
     partition: int
     base_offset: int  # of the first slice
     slices: Int64s  # (slices, 6): object (index in the commit's), position, bytes, records, batches, max timestamp
+    producers: Int64s | None = None  # (batches, 6): batches of idempotent producers, columns as in ``producers``
 
 
 class GroupOffset(NamedTuple):

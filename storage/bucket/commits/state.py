@@ -11,6 +11,7 @@ import numpy as np
 
 from ...format.tables import Int64s
 from .commit import GroupOffset, Segment, StagedObject
+from .producers import Producers
 from .rows import Rows
 
 # Columns of a partition's slices in a state, shape (slices, 7); the object is an index into the state's objects.
@@ -116,6 +117,8 @@ class State:
     writes: list[str] = field(default_factory=list)
     objects: Rows = field(default_factory=lambda: Rows(OBJECT_COLUMNS))
     uses: Counter[str] = field(default_factory=Counter)  # slices of each write in the log; 1 for a segment in it
+    producers: Producers = field(default_factory=dict)
+    topics_changed: int = 0  # the last commit that changed topics, as far as this process has read
 
     def __post_init__(self) -> None:
         self.uid = self.uid or self.log_id  # the first commit names the log as its predecessor
@@ -131,6 +134,7 @@ class State:
             groups={group: dict(offsets) for group, offsets in self.groups.items()},
             void=set(self.void),
             dropped=dict(self.dropped),
+            producers=dict(self.producers),
             writes=list(self.writes),
             objects=self.objects.copy(),
             uses=self.uses.copy(),

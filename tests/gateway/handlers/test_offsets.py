@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.partitions import FilePartition
 from pyspark_commitlog.storage import LogManager, StorageError
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import NOW_MS, batch, records
@@ -149,15 +149,15 @@ def test_no_answer_is_short_of_what_others_appended_while_it_is_being_synced(
 ) -> None:
     """A consumer that has read those records from an earlier leader would take them for cut off."""
     assert listed(client, topic, -1).offset == 0
-    syncing, may_sync, sync = Event(), Event(), LedPartition.sync
+    syncing, may_sync, sync = Event(), Event(), FilePartition.sync
 
-    def slow(led: LedPartition) -> None:
+    def slow(led: FilePartition) -> None:
         if led.topic == topic:
             syncing.set()
             assert may_sync.wait(30)
         sync(led)
 
-    monkeypatch.setattr(LedPartition, "sync", slow)
+    monkeypatch.setattr(FilePartition, "sync", slow)
     with LogManager.open(str(log_dir)) as manager, WireClient(gateway) as first:
         manager.open_log(topic, 0).append_records(records([b"v"] * 3))
         asked = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
@@ -180,7 +180,7 @@ def test_what_others_appended_and_cannot_be_read_is_an_error_and_not_missing(
     def fail(*_: object) -> None:
         raise StorageError("the disk fails")
 
-    monkeypatch.setattr(LedPartition, "change", fail)
+    monkeypatch.setattr(FilePartition, "change", fail)
     with LogManager.open(str(log_dir)) as manager:
         manager.open_log(topic, 0).append_records(records([b"v"] * 3))
         fetched = client.ask(1, 11, **fetch_fields(topic, 2)).responses[0].partitions[0]

@@ -190,6 +190,6 @@ def test_a_partition_that_an_error_of_ours_keeps_closed_is_answered(
     def fail(*_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("pyspark_commitlog.gateway.partitions.open_partitions.LedPartition", fail)
+    monkeypatch.setattr("pyspark_commitlog.gateway.partitions.open_partitions.FilePartition", fail)
     assert ask(client, topic, batch(b"one").tobytes()).error_code == UNKNOWN_SERVER_ERROR
     assert f"{topic}-0 cannot be opened" in caplog.text

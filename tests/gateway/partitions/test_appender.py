@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import Append, Appender, LedPartition, appender as appender_module
+from pyspark_commitlog.gateway.partitions import Append, Appender, FilePartition, appender as appender_module
 from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES, Soon
 from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import AppendInfo, Isolation, StorageError, check_batch
@@ -26,7 +26,7 @@ class Appending:
     """A partition, an appender, and what it answered; ``syncs`` has an entry for each sync."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
-        self.led = LedPartition("t", 0, building.open_log(directory / "t-0", **settings))
+        self.led = FilePartition("t", 0, building.open_log(directory / "t-0", **settings))
         self.syncs: list[float] = []
         self.appender = Appender(2, self.syncs.append)
         self._answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
@@ -114,7 +114,7 @@ def locked(partition: Appending) -> Iterator[None]:
 
 def test_a_partition_whose_lock_another_process_holds_stops_no_other(tmp_path: Path) -> None:
     with appending(tmp_path) as partition:
-        other = LedPartition("t", 1, building.open_log(tmp_path / "t-1"))
+        other = FilePartition("t", 1, building.open_log(tmp_path / "t-1"))
         answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
         with locked(partition):
             for _ in range(2):

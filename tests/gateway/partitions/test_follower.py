@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import Appender, Follower, LedPartition, LogStarts, Partitions, Topics
+from pyspark_commitlog.gateway.partitions import Appender, FilePartition, Follower, LogStarts, Partitions, Topics
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
@@ -60,7 +60,7 @@ def test_a_log_start_that_is_raised_while_a_partition_is_opened_is_found(tmp_pat
             partitions, appender = Mock(spec=Partitions), Mock(spec=Appender)
             appender.change = lambda led, change, _: led.change(change)
             follower = Follower(partitions, topics, appender, LogStarts(LogManager.open(str(tmp_path))))
-            led = LedPartition("t", 0, own.open_log("t", 0))
+            led = FilePartition("t", 0, own.open_log("t", 0))
             other.open_log("t", 0).delete_records(1)
             for opened in ([], [led]):
                 partitions.all.return_value = opened

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from pyspark_commitlog.gateway.groups import Commit, JoinResult
-from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.partitions import FilePartition
 from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
@@ -36,8 +36,8 @@ class Story:
     def __init__(self, disk: MemoryFileSystem) -> None:
         self.bench = Bench(disk, directory=LOGS).started()
         self.manager = self.bench.manager
-        self.data = LedPartition("t", 0, self.manager.open_log("t", 0))
-        self.offsets = LedPartition(GROUP_METADATA_TOPIC, 0, self.manager.open_log(GROUP_METADATA_TOPIC, 0))
+        self.data = FilePartition("t", 0, self.manager.open_log("t", 0))
+        self.offsets = FilePartition(GROUP_METADATA_TOPIC, 0, self.manager.open_log(GROUP_METADATA_TOPIC, 0))
         self.batches: list[list[bytes]] = []  # all that were sent, in order
         self.answered = 0  # of them
         self.committed: list[bytes] = []  # values of transactions that were answered as committed

@@ -20,7 +20,8 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     decode_subscription,
     partition_for,
 )
-from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups, GroupChange, GroupFence
+from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
+from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.writing import Producer
 from tests.support.clock import ManualClock

@@ -1,4 +1,4 @@
-"""LedPartition: what is shown when, on a disk that forgets what was not synced."""
+"""FilePartition: what is shown when, on a disk that forgets what was not synced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.partitions import FilePartition
 from pyspark_commitlog.storage import AppendInfo, Isolation, Log, OffsetOutOfRangeError, check_batch
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs import building
@@ -16,17 +16,17 @@ from tests.support.logs import building
 DIRECTORY = "/log/t-0"
 
 
-def opened(disk: MemoryFileSystem | Path, **settings: Any) -> LedPartition:
+def opened(disk: MemoryFileSystem | Path, **settings: Any) -> FilePartition:
     if isinstance(disk, Path):
-        return LedPartition("t", 0, building.open_log(disk / "t-0", **settings))
-    return LedPartition("t", 0, building.open_log(DIRECTORY, filesystem=disk, **settings))
+        return FilePartition("t", 0, building.open_log(disk / "t-0", **settings))
+    return FilePartition("t", 0, building.open_log(DIRECTORY, filesystem=disk, **settings))
 
 
 def after_power_cut(disk: MemoryFileSystem) -> MemoryFileSystem:
     return disk.crash(1, unsynced="lost")
 
 
-def append(led: LedPartition, *values: bytes, **more: Any) -> list[int]:
+def append(led: FilePartition, *values: bytes, **more: Any) -> list[int]:
     """The first offset of a batch of each value."""
     batches = [check_batch(building.batch(value, **more).tobytes(), led.config) for value in values]
     results = led.append(batches)
@@ -34,7 +34,7 @@ def append(led: LedPartition, *values: bytes, **more: Any) -> list[int]:
     return [each.first_offset for each in results if isinstance(each, AppendInfo)]
 
 
-def shown(led: LedPartition, offset: int = 0, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> int:
+def shown(led: FilePartition, offset: int = 0, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> int:
     """How many bytes a fetch gets."""
     records = led.slice(offset, 1 << 20, isolation, min_one_batch=True).records
     if records is None:

@@ -1,0 +1,192 @@
+"""BucketAppender: appends to a log on an object store, the batches of all partitions together.
+
+A commit takes as long as a put and costs two. So the first batch that comes waits a moment for others, and what comes
+while a commit is under way waits for the next one. Each is answered when the commit is known to be there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+from ....protocol import ErrorCode, RequestError
+from ....storage import (
+    STAGED_BYTES_MAX,
+    AppendInfo,
+    ClientBatch,
+    CommitLog,
+    Log,
+    LogStoreError,
+    StagedTransactions,
+    append_batches,
+)
+from ...threads import Worker
+from ..appending import Append, Soon
+from ..led_partition import LedPartition
+from .partition import BucketPartition
+
+logger = logging.getLogger(__name__)
+
+
+class BucketAppender:
+    """Appends for all partitions of a log on an object store. For any thread."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        staged: StagedTransactions,
+        linger_ms: int,
+        observe: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """``staged``: gets the batches of transactions. ``linger_ms``: how long a batch waits for others.
+
+        ``observe`` gets the seconds that each put or commit took.
+        """
+        self._log, self._staged, self._linger_s, self._observe = log, staged, linger_ms / 1000, observe
+        self._queue: SimpleQueue[Append | None] = SimpleQueue()
+        self._next: Append | None = None  # had no room in the last group
+        self._is_ending = False
+        self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
+        self._looker = Worker("gateway-looker")
+        self._guard = Lock()
+        self._asked: list[Callable[[Exception | None], None]] = []
+
+    def start(self) -> None:
+        """Starts its threads."""
+        self._thread.start()
+        self._looker.start()
+
+    def append(self, append: Append, soon: Soon | None = None) -> None:
+        """Appends a batch, after those that were given before. ``soon`` makes no difference: a commit takes long."""
+        self._queue.put(append)
+
+    def stop(self) -> None:
+        """Does what was given, and ends the threads."""
+        self._queue.put(None)
+        self._thread.join()
+        self._looker.stop()
+
+    # Appending
+
+    def _run(self) -> None:
+        while not self._is_ending:
+            self._append(self._group())
+
+    def _group(self) -> list[Append]:
+        """Returns the appends of the next commit: those that come within the linger, as far as there is room."""
+        first = self._next or self._queue.get()
+        self._next = None
+        if first is None:
+            self._is_ending = True
+            return []
+        group, size, due_s = [first], len(first.batch.data), time.monotonic() + self._linger_s
+        while (following := self._within(due_s)) is not None:
+            size += len(following.batch.data)
+            if size > STAGED_BYTES_MAX:
+                self._next = following
+                break
+            group.append(following)
+        return group
+
+    def _within(self, due_s: float) -> Append | None:
+        """Returns the next append; None if none comes until then, or this ends."""
+        if self._is_ending:
+            return None
+        try:
+            found = self._queue.get(timeout=max(due_s - time.monotonic(), 0))
+        except Empty:
+            return None
+        self._is_ending = found is None
+        return found
+
+    def _append(self, group: Sequence[Append]) -> None:
+        by_transaction: dict[int | None, list[Append]] = {}
+        for each in group:
+            if _may_be_appended(each):
+                by_transaction.setdefault(each.transaction, []).append(each)
+        for producer, jobs in by_transaction.items():
+            if producer is None:
+                self._do(jobs, partial(append_batches, self._log))
+            else:
+                self._do(jobs, partial(self._staged.append, producer))
+
+    def _do(
+        self, jobs: Sequence[Append], append: Callable[[list[ClientBatch]], Sequence[AppendInfo | Exception]]
+    ) -> None:
+        results: Sequence[AppendInfo | Exception]
+        began_s = time.perf_counter()
+        try:
+            results = append([_batch_of(each) for each in jobs])
+        except Exception as error:  # of the store, or ours: each client gets an answer
+            _log_failure(error)
+            results = [error] * len(jobs)
+        self._observe(time.perf_counter() - began_s)
+        for led in {each.led for each in jobs}:
+            led.wake()
+        for each, result in zip(jobs, results, strict=True):
+            _answer(each, result)
+
+    # What others committed
+
+    def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:
+        """Reads what others committed, by one request for all that ask at the same time; then calls ``done``."""
+        with self._guard:
+            self._asked.append(done)
+            is_first = len(self._asked) == 1
+        if is_first:
+            self._looker.run(self._look)
+
+    def _look(self) -> None:
+        with self._guard:
+            asked, self._asked = self._asked, []
+        failure: Exception | None = None
+        try:
+            self._log.catch_up()
+        except Exception as error:
+            _log_failure(error)
+            failure = error
+        for done in asked:
+            try:
+                done(failure)
+            except Exception:
+                logger.exception("an answer failed")
+
+    def change(
+        self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
+    ) -> None:
+        """Refuses a change: there are no files, and no markers of transactions."""
+        done(RequestError(ErrorCode.policy_violation, f"{led.topic}: a log on an object store has no such records"))
+
+
+def _may_be_appended(append: Append) -> bool:
+    """Whether the check of an append lets it pass; otherwise it was answered."""
+    try:
+        if append.check is not None:
+            append.check()
+    except Exception as error:
+        _answer(append, error)
+        return False
+    return True
+
+
+def _batch_of(append: Append) -> ClientBatch:
+    assert isinstance(append.led, BucketPartition)
+    return ClientBatch(append.led.topic_id, append.led.partition, append.batch)
+
+
+def _answer(append: Append, result: AppendInfo | Exception) -> None:
+    try:
+        append.done(result)
+    except Exception:
+        logger.exception("an answer failed")
+
+
+def _log_failure(error: Exception) -> None:
+    if isinstance(error, (LogStoreError, OSError)):
+        logger.warning("%s", error)
+    else:
+        logger.error("a commit failed", exc_info=error)

@@ -1,0 +1,263 @@
+"""Appends of clients: the batches of several, put as one object and added by one commit.
+
+A batch stays as its client sent it, with producer and sequences, so that its checksum stays right; only base offset and
+leader epoch are set. What was decided about each batch (that it is a repetition, or refused) is decided again on the
+state that the commit follows. If that differs, because another writer was faster, the batches are put again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from ...clock import Clock, SystemClock
+from ...errors import (
+    InvalidTxnStateError,
+    LogStoreError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+)
+from ...format import v2
+from ...format.constants import NO_PRODUCER_ID, NO_TIMESTAMP, TRANSACTIONAL_MASK
+from ...format.tables import Int64s
+from ...recovery import Origin, ProducerStateManager
+from ...writing import (
+    AppendInfo,
+    CheckedBatch,
+    analyze,
+    produced_batch,
+    repeated_append,
+    validate_and_assign_offsets,
+)
+from ..commit_log import CommitLog
+from ..commits.commit import DataChange, PartitionSlices, StagedObject
+from ..commits.state import State
+from ..staged_objects import FilledSlice, encode_object
+from ..staging import STAGED_BYTES_MAX, put_staged
+
+Key = tuple[str, int]  # topic id, partition
+Result = AppendInfo | LogStoreError
+
+
+class ClientBatch(NamedTuple):
+    """A batch for a partition; it was checked with the settings of its topic."""
+
+    topic_id: str
+    partition: int
+    batch: CheckedBatch
+
+
+class ReadyBatch(NamedTuple):
+    """One batch of magic 2, ready to be put but for base offset and leader epoch."""
+
+    key: Key
+    data: memoryview
+    header: v2.Header
+    log_append_time_ms: int
+
+    @property
+    def records(self) -> int:
+        return self.header.last_offset_delta + 1
+
+
+class _Planned(NamedTuple):
+    """What a commit after a certain state says."""
+
+    results: list[Result | None]  # of each batch; None: there was nothing to append
+    written: list[int]  # the batches that are added, by their index
+
+    @property
+    def has_refusals(self) -> bool:
+        return any(isinstance(each, Exception) for each in self.results)
+
+
+def append_batches(log: CommitLog, batches: Sequence[ClientBatch], clock: Clock | None = None) -> list[Result]:
+    """Appends batches in turn, by one commit; returns the result of each, or the error that refuses it.
+
+    All are visible on return. They have room in an object of :data:`STAGED_BYTES_MAX`, or are the only one. Raises
+    ObjectStoreError if the store cannot be reached, OutcomeUnknownError if it did not answer: then they may be there,
+    or come later, and a producer with sequences can send them again.
+    """
+    now_ms, has_looked = (clock or SystemClock()).now_ms(), False
+    ready = [prepared(each, now_ms) for each in batches]
+    while True:
+        with log.reading() as state:
+            planned = _plan(state, ready)
+        if not (planned.written or has_looked) and planned.has_refusals:
+            log.catch_up()  # a producer may have written through another process what comes before
+            has_looked = True
+            continue
+        if planned.written:
+            done = _commit(log, ready, planned)
+            if done is None:
+                continue
+            planned = done
+        pairs = zip(planned.results, batches, strict=True)
+        return [_nothing(log, each) if result is None else result for result, each in pairs]
+
+
+def _nothing(log: CommitLog, batch: ClientBatch) -> AppendInfo:
+    found = log.state.partitions.get((batch.topic_id, batch.partition))
+    end = 0 if found is None else found.end
+    return AppendInfo(end, end - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
+
+
+# Before anything is put
+
+
+def prepared(client: ClientBatch, now_ms: int, *, transactional: bool = False) -> ReadyBatch | LogStoreError | None:
+    """Returns a batch as it is put, or the error that refuses it; None for a set without a whole message."""
+    key, batch = (client.topic_id, client.partition), client.batch
+    try:
+        if batch.header is not None and batch.may_stay(batch.config, now_ms):
+            found: ReadyBatch | None = ReadyBatch(key, batch.data, batch.header, NO_TIMESTAMP)
+        else:
+            found = _rewritten(key, batch, now_ms)
+        if found is not None:
+            _check(found, transactional=transactional)
+        return found
+    except LogStoreError as error:
+        return error
+
+
+def _rewritten(key: Key, batch: CheckedBatch, now_ms: int) -> ReadyBatch | None:
+    """Returns what the topic makes of a batch: with other times, another codec, or of an older format."""
+    buffer = np.frombuffer(batch.data, np.uint8)
+    analysis = analyze(buffer, Origin.CLIENT, batch.config)
+    if not analysis.valid_bytes:
+        return None
+    found = validate_and_assign_offsets(
+        buffer[: analysis.valid_bytes],
+        analysis,
+        start_offset=0,
+        now_ms=now_ms,
+        leader_epoch=0,
+        origin=Origin.CLIENT,
+        config=batch.config,
+    )
+    if len(found.headers) != 1 or found.headers.table["magic"][0] != v2.MAGIC:
+        raise UnsupportedForMessageFormatError(
+            "a log on an object store has batches of magic 2 only: reset the topic's message.format.version"
+        )
+    return ReadyBatch(
+        key, found.buffer[: found.headers.end].data, v2.header_of(found.headers), found.log_append_time_ms
+    )
+
+
+def _check(ready: ReadyBatch, *, transactional: bool) -> None:
+    if bool(ready.header.attributes & TRANSACTIONAL_MASK) != transactional:
+        raise InvalidTxnStateError("a batch of a transaction is staged until it ends, and no other batch is")
+    if len(ready.data) > STAGED_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"a batch has {len(ready.data)} bytes, but an object has room for {STAGED_BYTES_MAX}: send smaller ones"
+        )
+
+
+# Which batches are added, after a certain state
+
+
+class _Partition:
+    """A partition as it is with the batches planned so far."""
+
+    def __init__(self, state: State, key: Key) -> None:
+        found = state.partitions.get(key)
+        if found is None:
+            raise UnknownTopicOrPartitionError(f"partition {key[1]} of topic id {key[0]} is not there any more")
+        self.end = found.end
+        self._key, self._known = key, state.producers
+        self._producers = ProducerStateManager(f"{state.topics[key[0]].name}-{key[1]}")
+
+    def add(self, ready: ReadyBatch) -> AppendInfo:
+        """Adds a batch, unless its producer repeats it. Raises as :meth:`ProducerStateManager.prepare`."""
+        batch = produced_batch(ready.header, self.end)
+        known = self._known.get((*self._key, batch.producer_id))
+        if known is not None and self._producers.last_entry(batch.producer_id) is None:
+            self._producers.put(known)
+        update = self._producers.prepare_batch(batch)
+        if update.duplicate is not None:
+            return repeated_append([update.duplicate])
+        self._producers.apply(update)
+        self.end += ready.records
+        return AppendInfo(
+            batch.base_offset, batch.last_offset, batch.max_timestamp, ready.log_append_time_ms, len(ready.data)
+        )
+
+
+def _plan(state: State, ready: Sequence[ReadyBatch | LogStoreError | None]) -> _Planned:
+    planned, partitions = _Planned([], []), dict[Key, _Partition]()
+    for index, each in enumerate(ready):
+        result: Result | None
+        if not isinstance(each, ReadyBatch):
+            result = each
+        else:
+            try:
+                if each.key not in partitions:
+                    partitions[each.key] = _Partition(state, each.key)
+                result = partitions[each.key].add(each)
+            except LogStoreError as error:
+                result = error
+            else:
+                if not result.duplicate:
+                    planned.written.append(index)
+        planned.results.append(result)
+    return planned
+
+
+# Putting and committing
+
+
+def _commit(log: CommitLog, ready: Sequence[ReadyBatch | LogStoreError | None], planned: _Planned) -> _Planned | None:
+    """Puts the batches and commits them; returns what the commit says; None if others' commits have changed that."""
+    write, done = uuid4().hex, planned
+    added = [each for index in planned.written if isinstance(each := ready[index], ReadyBatch)]
+    slices = slices_of(added)
+    data = encode_object(write, slices)
+    staged = StagedObject(0, 0, 0, len(data))
+    put_staged(log.store, staged.key(write), data, log.attempts())
+
+    def propose(state: State) -> DataChange | None:
+        nonlocal done
+        done = _plan(state, ready)
+        if done.written != planned.written or write in state.void:
+            return None
+        return DataChange(write, [staged], _parts(state, slices, added))
+
+    return None if log.commit(propose) is None else done
+
+
+def slices_of(added: Sequence[ReadyBatch]) -> dict[Key, FilledSlice]:
+    slices: dict[Key, FilledSlice] = {}
+    for each in added:
+        into = slices.setdefault(each.key, FilledSlice())
+        into.parts.append(b"".join(v2.placed(each.data, into.records, 0)))
+        into.sizes.append(len(each.data))
+        into.records += each.records
+        into.max_timestamp = max(into.max_timestamp, each.header.max_timestamp)
+    return slices
+
+
+def _parts(state: State, slices: Mapping[Key, FilledSlice], added: Sequence[ReadyBatch]) -> list[PartitionSlices]:
+    parts, at = list[PartitionSlices](), 0
+    for key, each in slices.items():
+        row = [0, at, each.size, each.records, len(each.sizes), each.max_timestamp]
+        own = [ready for ready in added if ready.key == key]
+        parts.append(PartitionSlices(*key, state.partitions[key].end, np.array([row], np.int64), _producers(own)))
+        at += each.size
+    return parts
+
+
+def _producers(added: Sequence[ReadyBatch]) -> Int64s | None:
+    """Returns the batches of idempotent producers among those of a partition; None if there are none."""
+    rows, first = list[list[int]](), 0
+    for each in added:
+        head = each.header
+        if head.producer_id != NO_PRODUCER_ID:
+            rows.append(
+                [head.producer_id, head.producer_epoch, head.base_sequence, first, each.records, head.max_timestamp]
+            )
+        first += each.records
+    return np.array(rows, np.int64) if rows else None

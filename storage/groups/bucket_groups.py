@@ -1,0 +1,163 @@
+"""BucketGroups: what a coordinator of groups reads and writes on an object store: offsets, by commits of the log.
+
+Commits have an offset with its metadata, and nothing else of a group. So its members are known to this object only:
+after a restart they join again. Times of commits are not kept either, so offsets do not expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from .. import bucket
+from ..directory import LogManager
+from ..errors import LogStoreError, OffsetOutOfRangeError
+from ..format.files.file_names import TopicPartition
+from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
+from ..writing import Producer
+from .coordinator_port import Changes, GroupChange, GroupFence
+from .offsets import GroupKey, GroupValue, keys_of
+
+Offsets = dict[str, dict[str, bucket.GroupOffset | None]]  # by group and partition; None: deleted
+
+
+class BucketGroups:
+    """The records of groups in a log on an object store. It belongs to one thread."""
+
+    def __init__(self, manager: LogManager, staged: bucket.StagedTransactions) -> None:
+        """Reads nothing yet. ``manager``: of a log on an object store; closed with :meth:`close`.
+
+        ``staged``: the open transactions, which may have offsets of groups.
+        """
+        log = manager.bucket
+        assert log is not None
+        self._manager, self._log, self._staged = manager, log, staged
+        self._others: dict[GroupKey, GroupValue] = {}  # what commits have no place for: the members
+
+    # Reading
+
+    def contents(
+        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+    ) -> dict[GroupKey, GroupValue]:
+        """Returns the records of all groups. One request to the store; ``partitions`` makes no difference."""
+        self._log.catch_up()
+        with self._log.reading() as state:
+            found: dict[GroupKey, GroupValue] = dict(self._offsets(state.groups))
+        return found | self._others
+
+    def records(self, group: str) -> dict[GroupKey, GroupValue]:
+        self._log.catch_up()
+        found: dict[GroupKey, GroupValue] = dict(self._offsets_of(group).items())
+        found |= {key: value for key, value in self._others.items() if key.group == group}
+        return {key: found[key] for key in keys_of(group, found)}
+
+    def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
+        self._log.catch_up()
+        found = self._offsets_of(group)
+        keys = ((each, OffsetCommitKey(group, *each)) for each in wanted)
+        return {each: found[key] for each, key in keys if key in found}
+
+    def undecided(self, group: str) -> set[TopicPartition]:
+        """Returns the partitions in which open transactions of this process have offsets of a group."""
+        return {_partition_of(name) for name in self._staged.undecided(group)}
+
+    def _offsets_of(self, group: str) -> dict[OffsetCommitKey, OffsetCommitValue]:
+        with self._log.reading() as state:
+            return dict(self._offsets({group: state.groups.get(group, {})}))
+
+    def _offsets(
+        self, groups: Mapping[str, Mapping[str, bucket.GroupOffset]]
+    ) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
+        now_ms = self._manager.clock.now_ms()
+        for group, partitions in groups.items():
+            for name, each in partitions.items():
+                key = OffsetCommitKey(group, *_partition_of(name))
+                yield key, OffsetCommitValue(each.offset, each.metadata, now_ms)
+
+    # Writing
+
+    def write(self, writes: Sequence[Changes]) -> list[LogStoreError | None]:
+        """Writes changes, by one commit for all of them; returns the error of each item.
+
+        Without changes of offsets there is no commit. A fence always fits: other coordinators know no members.
+        """
+        results: list[LogStoreError | None] = [_refusal(changes) for changes in writes]
+        taken = [changes for changes, refusal in zip(writes, results, strict=True) if refusal is None]
+        try:
+            self._log.commit(lambda state: _proposed(state, taken))
+        except LogStoreError as error:
+            for item, changes in enumerate(writes):
+                results[item] = results[item] or (error if _has_offsets(changes) else None)
+        for changes, refusal in zip(writes, results, strict=True):
+            if refusal is None:
+                self._note(changes)
+        return results
+
+    def _note(self, changes: Changes) -> None:
+        for change in changes:
+            if isinstance(change, GroupFence) or isinstance(change.key, OffsetCommitKey):
+                continue
+            if change.only_if is None or self._others.get(change.key) == change.only_if:
+                if change.value is None:
+                    self._others.pop(change.key, None)
+                else:
+                    self._others[change.key] = change.value
+
+    def write_transactional(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommitValue],
+        producer: Producer,
+        check: Callable[[], object],
+        fence: GroupFence | None = None,
+    ) -> None:
+        """Adds offsets to the open transaction of ``producer``, whose commit will have them."""
+        check()
+        refusal = _refusal([GroupChange(OffsetCommitKey(group, *each), value) for each, value in offsets.items()])
+        if refusal is not None:
+            raise refusal
+        kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in offsets.items()}
+        self._staged.add_offsets(producer.id, group, kept)
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+def _partition_of(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _refusal(changes: Changes) -> LogStoreError | None:
+    """Returns the error of what no commit can have."""
+    for change in changes:
+        if isinstance(change, GroupChange) and isinstance(change.value, OffsetCommitValue) and change.value.offset < 0:
+            return OffsetOutOfRangeError(f"group {change.key.group!r} cannot commit offset {change.value.offset}")
+    return None
+
+
+def _has_offsets(changes: Changes) -> bool:
+    return any(isinstance(change.key, OffsetCommitKey) for change in changes)
+
+
+def _proposed(state: bucket.State, writes: Sequence[Changes]) -> bucket.OffsetsChange | None:
+    """Proposes the offsets among changes; None if there are none, or none fits the state."""
+    found: Offsets = {}
+    for changes in writes:
+        for change in changes:
+            if isinstance(change, GroupChange) and isinstance(change.key, OffsetCommitKey):
+                _add(found, state, change.key, change)
+    return bucket.OffsetsChange(found) if found else None
+
+
+def _add(found: Offsets, state: bucket.State, key: OffsetCommitKey, change: GroupChange) -> None:
+    name = str(TopicPartition(key.topic, key.partition))
+    now = found.get(key.group, {}).get(name, state.groups.get(key.group, {}).get(name))
+    if change.only_if is not None and now != _kept(change.only_if):
+        return
+    if change.value is not None or now is not None:
+        found.setdefault(key.group, {})[name] = _kept(change.value)
+
+
+def _kept(value: GroupValue | None) -> bucket.GroupOffset | None:
+    """Returns what a commit has of a value."""
+    return bucket.GroupOffset(value.offset, value.metadata) if isinstance(value, OffsetCommitValue) else None

@@ -1,0 +1,74 @@
+"""GroupRecords: the interface of what a coordinator of groups reads and writes, wherever the log is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from ..errors import LogStoreError
+from ..format.files.file_names import TopicPartition
+from ..format.internal.internal_topics import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
+from ..writing import Producer
+from .offsets import GroupKey, GroupValue
+
+
+class GroupChange(NamedTuple):
+    """A record to write: a key's value, or None, which deletes the key."""
+
+    key: GroupKey
+    value: GroupValue | None
+    only_if: GroupValue | None = None  # the key's value, without which nothing is written; None: written in any case
+
+
+class GroupFence(NamedTuple):
+    """Refuses the changes beside it if another coordinator has stored the group since this one did."""
+
+    key: GroupMetadataKey
+    expected: GroupMetadataValue | None  # as this coordinator read or stored it; a group that was deleted fits, too
+
+
+Changes = Sequence[GroupChange | GroupFence]
+
+
+class GroupRecords(Protocol):
+    """The records of groups. They belong to one thread."""
+
+    def contents(
+        self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
+    ) -> dict[GroupKey, GroupValue]:
+        """As :meth:`GroupOffsets.contents`. ``partitions``: those to read, and no others; None: all."""
+        ...
+
+    def records(self, group: str) -> dict[GroupKey, GroupValue]:
+        """Returns the current records of a group, in the order in which they must be deleted.
+
+        Those of open transactions are not among them. Raises as :meth:`offsets`.
+        """
+        ...
+
+    def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
+        """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did."""
+        ...
+
+    def undecided(self, group: str) -> set[TopicPartition]:
+        """Returns the partitions in which open transactions committed offsets of a group. Raises as :meth:`offsets`."""
+        ...
+
+    def write(self, writes: Sequence[Changes]) -> Sequence[LogStoreError | None]:
+        """Writes changes, each item those of one group; returns the error of each, None for one that is durable."""
+        ...
+
+    def write_transactional(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, OffsetCommitValue],
+        producer: Producer,
+        check: Callable[[], object],
+        fence: GroupFence | None = None,
+    ) -> None:
+        """Commits offsets of a group in the open transaction of ``producer``; durable on return."""
+        ...
+
+    def close(self) -> None:
+        """Ends the use of the log."""
+        ...

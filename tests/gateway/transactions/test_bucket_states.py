@@ -1,0 +1,198 @@
+"""Transactions of clients over a log on an object store: through the wire, beside another gateway, after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.storage import Producer
+from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset
+from pyspark_commitlog.storage.errors import OutcomeUnknownError
+from tests.support.gateway import WireClient, serving, serving_apart
+from tests.support.stores.filled import read_rows
+from tests.support.stores.filling import make_topic
+from tests.support.stores.served import ServedStores
+from tests.support.transactions import WireProducer
+from tests.support.waiting import soon
+
+URL = "s3://memory/logs"
+COORDINATOR_NOT_AVAILABLE, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED = 15, 48, 49, 90
+UNSTABLE_OFFSET_COMMIT, TRANSACTIONAL_ID_NOT_FOUND = 88, 105
+QUICK = {"commitlog_bucket_linger_ms": 1, "commitlog_bucket_poll_interval_ms": 10}
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> CommitLog:
+    """The log as another process has it open, with topic ``t``."""
+    log = ServedStores(monkeypatch).create(URL)
+    make_topic(log, "t", 2)
+    return log
+
+
+@pytest.fixture
+def gateway(log: CommitLog) -> Iterator[Gateway]:
+    with serving(URL, **QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> Iterator[WireClient]:
+    with WireClient(gateway) as connected:
+        yield connected
+
+
+@pytest.fixture
+def producer(client: WireClient) -> WireProducer:
+    return begun(client)
+
+
+def begun(client: WireClient, name: str = "x", timeout_ms: int = 60_000) -> WireProducer:
+    producer = WireProducer(client, name)
+    assert producer.init(timeout_ms=timeout_ms).error == 0
+    return producer
+
+
+def write(producer: WireProducer, *values: bytes, partition: int = 0) -> None:
+    """Adds values to the open transaction, which they may begin."""
+    assert producer.add("t", partition) == 0
+    assert producer.produce("t", *values, partition=partition) == 0
+
+
+def values(log: CommitLog, partition: int = 0) -> list[bytes | None]:
+    log.catch_up()
+    rows = read_rows(log, partition=partition)
+    assert [offset for offset, _, _ in rows] == list(range(len(rows)))
+    return [value for _, _, value in rows]
+
+
+def test_what_is_committed_is_visible_at_once_and_what_is_aborted_never(log: CommitLog, producer: WireProducer) -> None:
+    for number in range(4):
+        write(producer, b"%d" % number, b"more")
+        write(producer, b"%d" % number, partition=1)
+        before = log.catch_up().number
+        assert producer.end(commit=number % 2 == 0) == 0
+        assert log.catch_up().number == before + (number % 2 == 0)
+    assert values(log) == [b"0", b"more", b"2", b"more"]
+    assert values(log, 1) == [b"0", b"2"]
+
+
+def test_an_end_that_is_asked_for_again_is_answered_as_before(log: CommitLog, producer: WireProducer) -> None:
+    write(producer, b"a")
+    assert producer.end(commit=True) == producer.end(commit=True) == 0
+    assert producer.end(commit=False) == INVALID_TXN_STATE
+    assert values(log) == [b"a"]
+
+
+def test_offsets_are_committed_with_the_records(log: CommitLog, client: WireClient, producer: WireProducer) -> None:
+    write(producer, b"a")
+    assert producer.commit_offset("g", "t", 5) != 0  # the group was not added
+    assert producer.add_group("g") == 0
+    assert producer.commit_offset("g", "t", 5) == 0
+    topics = [{"name": "t", "partition_indexes": [0]}]
+    found = client.ask(9, 7, group_id="g", topics=topics, require_stable=True).topics[0].partitions[0]
+    assert found.error_code == UNSTABLE_OFFSET_COMMIT
+    assert log.catch_up().groups == {}
+    assert producer.end(commit=True) == 0
+    assert log.catch_up().groups == {"g": {"t-0": GroupOffset(5, "")}}
+    found = client.ask(9, 7, group_id="g", topics=topics, require_stable=True).topics[0].partitions[0]
+    assert (found.error_code, found.committed_offset) == (0, 5)
+
+
+def test_the_next_producer_of_an_id_fences_the_last_one(log: CommitLog, client: WireClient) -> None:
+    last = begun(client)
+    write(last, b"lost")
+    following = begun(client)
+    assert last.produce("t", b"lost") != 0
+    assert last.end(commit=True) == PRODUCER_FENCED
+    write(following, b"kept")
+    assert following.end(commit=True) == 0
+    assert values(log) == [b"kept"]
+
+
+def test_a_producer_at_another_gateway_fences_the_last_one(log: CommitLog) -> None:
+    with ExitStack() as stack:
+        gateways = [stack.enter_context(serving_apart(URL, **QUICK)) for _ in range(2)]
+        first, second = (stack.enter_context(WireClient(each)) for each in gateways)
+        last = begun(first)
+        write(last, b"lost")
+        following = begun(second)
+        write(following, b"kept")
+        assert following.end(commit=True) == 0
+        assert last.end(commit=True) == PRODUCER_FENCED
+        assert last.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+        write(following, b"more")
+        assert following.end(commit=True) == 0
+    assert values(log) == [b"kept", b"more"]
+
+
+def test_a_restart_aborts_what_is_open_and_the_producer_begins_again(log: CommitLog) -> None:
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        producer = begun(client)
+        write(producer, b"kept")
+        assert producer.end(commit=True) == 0
+        write(producer, b"lost")
+        left = producer.producer
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        producer = WireProducer(client, "x")
+        producer.producer = left
+        assert producer.add("t", 0) == producer.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+        assert producer.produce("t", b"lost") != 0
+        again = begun(client)
+        assert again.producer.id != left.id
+        write(again, b"more")
+        assert again.end(commit=True) == 0
+    assert values(log) == [b"kept", b"more"]
+
+
+def test_a_commit_whose_answer_was_lost_is_asked_for_until_it_is_known(
+    log: CommitLog, producer: WireProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = CommitLog.commit
+
+    def lose(*args: object) -> None:
+        commit(*args)  # type: ignore[arg-type]
+        raise OutcomeUnknownError("the store did not answer")
+
+    write(producer, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "commit", lose)
+        assert producer.end(commit=True) == COORDINATOR_NOT_AVAILABLE
+    assert producer.end(commit=True) == 0
+    assert values(log) == [b"a"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(log: CommitLog) -> None:
+    interval = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": 20}
+    with serving(URL, **QUICK, **interval) as gateway, WireClient(gateway) as client:
+        producer = begun(client, timeout_ms=1)
+        assert producer.add("t", 0) == 0
+        soon(lambda: _state(client, "x") == "CompleteAbort")
+        assert producer.end(commit=True) == PRODUCER_FENCED
+    assert values(log) == []
+
+
+def _state(client: WireClient, name: str) -> str:
+    found = client.ask(65, 0, transactional_ids=[name]).transaction_states[0]
+    return str(found.transaction_state)
+
+
+def test_transactions_are_shown_to_administrators(client: WireClient, producer: WireProducer) -> None:
+    write(producer, b"a")
+    assert _state(client, "x") == "Ongoing"
+    listed = client.ask(66, 0, state_filters=[], producer_id_filters=[]).transaction_states
+    assert [(each.transactional_id, each.producer_id) for each in listed] == [("x", producer.producer.id)]
+    found = client.ask(65, 0, transactional_ids=["y"]).transaction_states[0]
+    assert found.error_code == TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_a_client_may_raise_the_epoch_of_its_producer(log: CommitLog, producer: WireProducer) -> None:
+    write(producer, b"lost")
+    own = producer.producer
+    assert producer.init(own).error == 0
+    assert producer.producer == Producer(own.id, own.epoch + 2)  # one to fence what was open
+    write(producer, b"kept")
+    assert producer.end(commit=True) == 0
+    assert values(log) == [b"kept"]

@@ -1,0 +1,127 @@
+"""The records of groups on an object store, as a coordinator writes and reads them beside other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset, OffsetsChange, StagedTransactions
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.errors import InvalidTxnStateError, OffsetOutOfRangeError, OutcomeUnknownError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.format.internal.internal_topics import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from pyspark_commitlog.storage.groups.bucket_groups import BucketGroups
+from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
+from pyspark_commitlog.storage.writing import Producer
+from tests.support.stores.filling import make_topic
+from tests.support.stores.served import ServedStores
+
+URL = "s3://memory/logs"
+T0, T1 = TopicPartition("t-x", 0), TopicPartition("t-x", 1)
+KEY, MEMBERS = OffsetCommitKey("g", *T0), GroupMetadataKey("g")
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> CommitLog:
+    """The log as another process has it open."""
+    log = ServedStores(monkeypatch).create(URL)
+    make_topic(log, "t-x", 2)
+    return log
+
+
+@pytest.fixture
+def groups(other: CommitLog) -> Iterator[BucketGroups]:
+    manager = LogManager.open(URL)
+    assert manager.bucket is not None
+    groups = BucketGroups(manager, StagedTransactions(manager.bucket))
+    yield groups
+    groups.close()
+
+
+def value(offset: int, metadata: str = "") -> OffsetCommitValue:
+    return OffsetCommitValue(offset, metadata, 5)
+
+
+def members() -> GroupMetadataValue:
+    return GroupMetadataValue("consumer", 1, "range", "m", 0, ())
+
+
+def kept(log: CommitLog) -> dict[str, dict[str, GroupOffset]]:
+    return log.catch_up().groups
+
+
+def test_offsets_of_several_groups_are_one_commit_and_members_none(groups: BucketGroups, other: CommitLog) -> None:
+    before = other.catch_up().number
+    second = OffsetCommitKey("h", *T1)
+    changes = [GroupFence(MEMBERS, None), GroupChange(KEY, value(3, "m"))]
+    assert groups.write([changes, [GroupChange(second, value(4))]]) == [None, None]
+    assert kept(other) == {"g": {"t-x-0": GroupOffset(3, "m")}, "h": {"t-x-1": GroupOffset(4, "")}}
+    assert groups.write([[GroupChange(MEMBERS, members())]]) == [None]
+    assert other.catch_up().number == before + 1
+    assert groups.records("g").keys() == {KEY, MEMBERS}
+    assert groups.contents().keys() == {KEY, MEMBERS, second}
+    assert groups.undecided("g") == set()
+
+
+def test_offsets_that_others_commit_are_read(groups: BucketGroups, other: CommitLog) -> None:
+    other.catch_up()
+    other.commit(lambda _: OffsetsChange({"g": {"t-x-0": GroupOffset(7, "n")}}))
+    found = groups.offsets("g", [T0, T1])
+    assert {each: (one.offset, one.metadata) for each, one in found.items()} == {T0: (7, "n")}
+
+
+def test_an_offset_that_others_changed_is_not_deleted(groups: BucketGroups, other: CommitLog) -> None:
+    groups.write([[GroupChange(KEY, value(3))]])
+    other.catch_up()
+    other.commit(lambda _: OffsetsChange({"g": {"t-x-0": GroupOffset(9, "")}}))
+    groups.write([[GroupChange(KEY, None, only_if=value(3))]])
+    assert kept(other) == {"g": {"t-x-0": GroupOffset(9, "")}}
+    groups.write([[GroupChange(KEY, None, only_if=value(9))]])
+    assert kept(other) == {}
+
+
+def test_what_is_not_there_is_deleted_without_a_commit(groups: BucketGroups, other: CommitLog) -> None:
+    before = other.catch_up().number
+    assert groups.write([[GroupChange(KEY, None)]]) == [None]
+    assert other.catch_up().number == before
+
+
+def test_what_no_commit_can_have_is_refused_alone(groups: BucketGroups, other: CommitLog) -> None:
+    found = groups.write([[GroupChange(KEY, value(-1))], [GroupChange(OffsetCommitKey("h", *T1), value(1))]])
+    assert isinstance(found[0], OffsetOutOfRangeError)
+    assert found[1] is None
+    assert kept(other).keys() == {"h"}
+
+
+def test_offsets_of_a_transaction_are_in_its_commit(groups: BucketGroups, other: CommitLog) -> None:
+    producer = Producer(1, 0)
+    with pytest.raises(InvalidTxnStateError):
+        groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
+    groups._staged.begin("x", producer.id)
+    with pytest.raises(OffsetOutOfRangeError):
+        groups.write_transactional("g", {T0: value(-1)}, producer, lambda: None)
+    groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
+    assert groups.undecided("g") == {T0}
+    assert kept(other) == {}
+    groups._staged.commit(producer.id)
+    assert groups.undecided("g") == set()
+    assert kept(other) == {"g": {"t-x-0": GroupOffset(1, "")}}
+
+
+def test_a_commit_that_fails_is_the_error_of_offsets_and_not_of_members(
+    groups: BucketGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OutcomeUnknownError("the store did not answer")
+
+    monkeypatch.setattr(CommitLog, "commit", fail)
+    found = groups.write([[GroupChange(KEY, value(1))], [GroupChange(MEMBERS, members())]])
+    assert isinstance(found[0], OutcomeUnknownError)
+    assert found[1] is None
+    assert groups.records("g").keys() == {MEMBERS}
