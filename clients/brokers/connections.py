@@ -94,6 +94,11 @@ class Connections:
             kind = RetriableError if error.retriable else MirrorError
             raise kind(f"{what} of {self.cluster}: {error.message}: {error.description}")
 
+    def brokers(self) -> frozenset[tuple[str, int]]:
+        """Returns host and port of each broker of the cluster, as the brokers tell them to clients."""
+        answer = self.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False, min_version=1))
+        return frozenset((each.host, each.port) for each in answer.brokers)
+
     def topics(self) -> list[ListedTopic]:
         """Returns all topics except internal ones, by name."""
         answer = self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=1))

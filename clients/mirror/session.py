@@ -14,6 +14,7 @@ from ..brokers import EARLIEST, LATEST, ListedTopic
 from ..errors import MirrorError, RetriableError
 from ..sources import AnySource, SourcePartition
 from .arrivals import Arrivals, Piece
+from .same_log import check_not_same_log
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .stream import Assigned, Stream, offset_to_go_on
 from .targets import Targets, TargetWriter
@@ -66,8 +67,9 @@ class Session:
     def run(self) -> None:
         """Mirrors until the mirror stops or, without refreshes, everything is mirrored.
 
-        Raises the error that ended it.
+        Raises the error that ended it, and InvalidConfigError if the source is the target itself.
         """
+        check_not_same_log(self._settings.sources, self._work.targets)
         writer = self._work.targets.open(self._settings.group)
         try:
             source = self._settings.sources.open()

@@ -13,6 +13,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .leaders_0_8 import Leaders as Leaders
+    from .log_directory import DirectorySources as DirectorySources
     from .port import (
         AnySource as AnySource,
         AnySources as AnySources,
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
         required as required,
         sources_of as sources_of,
     )
+    from .todays_wire import ClusterSources as ClusterSources
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "leaders_0_8": ["Leaders"],
+            "log_directory": ["DirectorySources"],
             "port": ["AnySource", "AnySources", "BrokerPartition", "Source", "SourcePartition", "Sources"],
             "settings": ["all_sources_of", "number_of", "required", "sources_of"],
+            "todays_wire": ["ClusterSources"],
         },
     )
