@@ -17,7 +17,7 @@ class _Shown(NamedTuple):
     """The part of a transactional id's state that the checks need."""
 
     producer: Producer
-    partitions: frozenset[TopicPartition]  # of the open transaction
+    partitions: frozenset[TopicPartition] | None  # of the open transaction; None: this node has given the id back
     is_ending: bool
 
 
@@ -29,7 +29,7 @@ class Gate:
         homes: Homes | None = None,
         newest: Callable[[str], TransactionLogValue | None] = lambda _: None,
     ) -> None:
-        """``homes``: which ids this node coordinates; None: all. ``newest`` reads the state of any other id."""
+        """``homes``: which ids this node coordinates; None: all. ``newest`` reads an id's state."""
         self._homes, self._newest = homes or Homes(), newest
         self._shown: dict[str, _Shown] = {}
 
@@ -45,16 +45,17 @@ class Gate:
         return transactional_id in self._shown or not self._homes.has(transactional_id)
 
     def _find(self, transactional_id: str) -> _Shown | None:
-        """Returns the state of an id; reads it from the log if another node coordinates the id.
+        """Returns the state of an id, from the log if it is not shown.
 
-        That node writes its decision before the markers, and needs the partition's lock to write a marker. So while the
-        caller holds that lock, an open transaction gets no marker in the partition.
+        If another node coordinates the id, that node writes its decision before the markers, and needs the partition's
+        lock to write a marker. So while the caller holds that lock, an open transaction gets no marker in the
+        partition.
         """
         found = self._shown.get(transactional_id)
-        if found is not None or self._homes.has(transactional_id):
+        if found is not None or (value := self._newest(transactional_id)) is None:
             return found
-        value = self._newest(transactional_id)
-        return None if value is None else _shown(value)
+        read = _shown(value)
+        return read._replace(partitions=None) if self._homes.has(transactional_id) else read
 
     def check(self, transactional_id: str | None, producer: Producer, partition: TopicPartition) -> None:
         """Raises RequestError if a batch of ``producer`` may not be appended to ``partition``.
@@ -64,7 +65,7 @@ class Gate:
         """
         shown = None if transactional_id is None else self._find(transactional_id)
         if shown is None:
-            raise RequestError(ErrorCode.invalid_txn_state, "no transaction is open for this producer")
+            raise _none_is_open()
         if shown.producer.id != producer.id:
             raise RequestError(
                 ErrorCode.invalid_producer_id_mapping,
@@ -75,12 +76,18 @@ class Gate:
                 ErrorCode.invalid_producer_epoch,
                 f"transactional id {transactional_id!r} has epoch {shown.producer.epoch}, not {producer.epoch}",
             )
+        if shown.partitions is None:
+            raise _none_is_open()
         if shown.is_ending:
             raise RequestError(ErrorCode.not_enough_replicas, "the transaction is being ended; try again")
         if partition not in shown.partitions:
             raise RequestError(
                 ErrorCode.transaction_abortable, f"{partition} has not been added to the transaction of this producer"
             )
+
+
+def _none_is_open() -> RequestError:
+    return RequestError(ErrorCode.invalid_txn_state, "no transaction is open for this producer")
 
 
 def _shown(value: TransactionLogValue) -> _Shown:
