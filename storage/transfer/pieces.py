@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..errors import StorageError
+from ..format.checksums import crc32c
 from ..format.constants import INT32_MAX
+from ..format.files import file_names as names
 from ..reading import LogReader
 from ..segment import LogSegment
 
 PIECE_BYTES_MAX = 120 << 20  # one put takes 128 MiB
+READ_BYTES = 8 << 20  # at once
 
 
 class CopiedPartition(NamedTuple):
@@ -24,7 +28,10 @@ class CopiedPartition(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Adjacent complete batches of one segment."""
+    """Adjacent complete batches of one segment, whose file stays open until the piece is read.
+
+    Compaction may give the segment's name to another file in the meantime.
+    """
 
     segment: LogSegment
     base: int  # the first offset that it covers
@@ -33,13 +40,33 @@ class Piece(NamedTuple):
     stop: int
     records: int
     max_timestamp: int
+    checksum: int  # CRC-32C of the bytes
+    reached: int  # the offset after the last batch; compaction may have removed batches at the end
 
     def read(self) -> bytes:
-        return bytes(self.segment.read_bytes(self.start, self.stop - self.start))
+        """Returns the bytes. Raises as :meth:`chunks`."""
+        return b"".join(self.chunks())
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Yields the bytes, some at a time.
+
+        Raises StorageError at their end if they are not those that were found, and FileNotFoundError if the file had to
+        be closed, and another one has its name.
+        """
+        checksum = 0
+        for position in range(self.start, self.stop, READ_BYTES):
+            data = self.segment.read_bytes(position, min(READ_BYTES, self.stop - position))
+            checksum = crc32c(data, checksum)
+            yield data
+        if checksum != self.checksum:
+            path = self.segment.path(names.LOG)
+            raise StorageError(f"{path}: the file was changed or replaced while it was copied: copy the topic again")
 
 
 def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX) -> list[Piece]:
     """Returns the pieces of a log, from the segment with the log start on. Reads and checks every batch.
+
+    Leaves the segments' files open: so the pieces can be read though maintenance replaces or deletes the files.
 
     Raises CorruptionError for damage.
     """
@@ -49,7 +76,6 @@ def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX) -> list[Piece]:
     for segment, next_offset in reader.segments.with_next_offsets(end):
         if next_offset > reader.log_start_offset:
             found += _of_segment(segment, next_offset, limit)
-        segment.close()
     return _without_gaps(found, reader.log_start_offset, end)
 
 
@@ -70,10 +96,14 @@ def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
         if piece is not None and stop - piece.start > limit:
             first = int(headers.table["base_offset"][0])
             yield piece._replace(end=first)
-            piece = Piece(segment, first, end, piece.stop, piece.stop, 0, -1)
+            piece = Piece(segment, first, end, piece.stop, piece.stop, 0, -1, 0, first)
         if piece is None:
-            piece = Piece(segment, segment.base_offset, end, 0, 0, 0, -1)
+            piece = Piece(segment, segment.base_offset, end, 0, 0, 0, -1, 0, segment.base_offset)
         newest = max(piece.max_timestamp, int(headers.table["max_timestamp"].max()))
-        piece = piece._replace(stop=stop, records=piece.records + segment.count_records(window), max_timestamp=newest)
+        records = piece.records + segment.count_records(window)
+        checksum = crc32c(window.buffer[: headers.end], piece.checksum)
+        piece = piece._replace(
+            stop=stop, records=records, max_timestamp=newest, checksum=checksum, reached=headers.next_offset
+        )
     if piece is not None:
         yield piece

@@ -17,7 +17,6 @@ from ..segment import Holes
 from .pieces import CopiedPartition, Piece, pieces_of
 
 SEGMENT_BYTES_MAX = 1 << 30
-COPIED_BYTES = 8 << 20  # at once
 
 
 def copy_to_directory(
@@ -43,7 +42,7 @@ def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: 
     directory = target.partition_path(*partition)
     for piece in pieces:
         _write(target, directory, piece)
-    if end and (not pieces or pieces[-1].end > _last(pieces[-1])):
+    if end and (not pieces or pieces[-1].end > pieces[-1].reached):
         path = names.join(directory, names.segment_file(end, names.LOG))
         target.filesystem.open(path, "create").close()
     target.filesystem.sync_directory(directory)
@@ -59,13 +58,8 @@ def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: 
 def _write(target: LogManager, directory: str, piece: Piece) -> None:
     path = names.join(directory, names.segment_file(piece.base, names.LOG))
     with target.filesystem.open(path, "create") as file:
-        for position in range(piece.start, piece.stop, COPIED_BYTES):
-            data = piece.segment.read_bytes(position, min(COPIED_BYTES, piece.stop - position))
-            file.write(position - piece.start, data)
+        position = 0
+        for data in piece.chunks():
+            file.write(position, data)
+            position += len(data)
         file.sync()
-    piece.segment.close()
-
-
-def _last(piece: Piece) -> int:
-    """Returns the offset after the last batch of a piece; compaction may have removed batches at the piece's end."""
-    return piece.segment.next_offset()
