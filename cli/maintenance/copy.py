@@ -22,10 +22,10 @@ Topics = Annotated[
 def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False) -> None:
     """Copy topics to another log: from a directory to an object store, back, or between two of a kind.
 
-    Offsets, topics' settings and ids, and the offsets of groups are kept. Kafka's own bytes are copied, also those of
-    transactions and of compacted topics. Takes no lock on the source: of a partition that is being written, it copies
-    what is there when its turn comes. Run again, a copy to an object store goes on where it ended; a copy to a
-    directory needs one that does not have the topics.
+    Offsets, topics' settings and ids, and the offsets of groups for these topics are kept. Kafka's own bytes are
+    copied, also those of transactions and of compacted topics. Takes no lock on the source: of a partition that is
+    being written or maintained, it copies what is there when its turn comes. Run again, a copy to an object store
+    goes on where it ended; a copy to a directory needs one that does not have the topics.
     """
     wanted = storage.parse_names("--topics", topics) if topics else None
     with storage.LogManager.open(source) as found, ExitStack() as stack:
@@ -33,11 +33,11 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
             log = storage.open_root(to, create=True)
             copied = storage.copy_to_bucket(found, log, wanted)
             _show(copied, as_json=as_json)
-            storage.copy_groups(found, log)
+            storage.copy_groups(found, log, wanted)
         else:
             manager = stack.enter_context(storage.LogManager.open(to, create=True))
             _show(storage.copy_to_directory(found, manager, wanted), as_json=as_json)
-            storage.copy_groups(found, manager)
+            storage.copy_groups(found, manager, wanted)
 
 
 def _show(copied: Iterator[storage.CopiedPartition], *, as_json: bool) -> None:

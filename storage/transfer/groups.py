@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..bucket import CommitLog, GroupOffset, OffsetsChange
 from ..directory import LogManager
 from ..format.files.file_names import TopicPartition
-from ..groups import CommittedOffset, GroupOffsets
+from ..groups import SINK_PREFIX, CommittedOffset, GroupOffsets
 
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
-def copy_groups(source: LogManager, target: LogManager | CommitLog) -> int:
-    """Copies the offsets of all groups; returns the number of groups.
+def copy_groups(source: LogManager, target: LogManager | CommitLog, topics: Collection[str] | None = None) -> int:
+    """Copies the offsets of all groups for ``topics``, by default for all; returns the number of groups.
 
-    Replaces offsets in ``target``, even larger ones.
+    The progress of a writer to a topic is one of them. Replaces offsets in ``target``, even larger ones: those for
+    topics that were copied before, and are in use there, must not be in ``topics``.
     """
-    groups = {name: offsets for name, offsets in GroupOffsets(source).groups().items() if offsets}
+    found = {name: _of_topics(offsets, topics) for name, offsets in GroupOffsets(source).groups().items()}
+    groups = {name: offsets for name, offsets in found.items() if offsets}
     commit_groups(groups, target)
     return len(groups)
+
+
+def _of_topics(
+    offsets: Mapping[TopicPartition, CommittedOffset], topics: Collection[str] | None
+) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        partition: each
+        for partition, each in offsets.items()
+        if topics is None or partition.topic.removeprefix(SINK_PREFIX) in topics
+    }
 
 
 def commit_groups(groups: Groups, target: LogManager | CommitLog) -> None:

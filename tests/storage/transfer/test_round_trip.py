@@ -150,6 +150,27 @@ def test_topics_keep_ids_settings_and_groups_their_offsets(
                 assert (emptied.log_start_offset, emptied.log_end_offset) == (3, 3)
 
 
+def test_a_copy_of_other_topics_leaves_the_progress_in_those_copied_before(
+    directory: str, log: CommitLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    mine, writer = TopicPartition("t", 0), TopicPartition("__sink.t", 0)
+    others = {TopicPartition("u", 0): CommittedOffset(3), TopicPartition("__sink.u", 0): CommittedOffset(8)}
+    advanced = {mine: CommittedOffset(7), writer: CommittedOffset(9)}
+    with LogManager.open(directory) as source, LogManager.open(str(tmp_path / "other"), create=True) as other:
+        source.create_topic("u", partitions=1)
+        GroupOffsets(source).commit("g", {writer: CommittedOffset(4), **others})
+        for target in (log, other):
+            assert copy_groups(source, target, ["t"]) == 1
+        for target in (other, shown(store)):
+            assert GroupOffsets(target).fetch("g") == {mine: CommittedOffset(5, "here"), writer: CommittedOffset(4)}
+            GroupOffsets(target).commit("g", advanced)
+        log.catch_up()
+        for target in (log, other):
+            assert copy_groups(source, target, ["u"]) == 1
+        for target in (other, shown(store)):
+            assert GroupOffsets(target).fetch("g") == {**advanced, **others}
+
+
 def test_a_copy_that_was_killed_at_any_write_goes_on(directory: str) -> None:
     for writes in range(1, 200, 3):
         store = MemoryStore()
