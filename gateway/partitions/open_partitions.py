@@ -17,7 +17,7 @@ from .led_partition import LedPartition
 from .topics import Topics
 
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
-LOCK_S = 0.5  # for so long a partition waits for another process that holds its lock; others are opened meanwhile
+LOCK_S = 0.5  # for so long a partition waits for another process that holds its lock, while others are opened
 LOCK_POLL_S = 0.01
 
 logger = logging.getLogger(__name__)
