@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ..storage import LogManager, TransactionStates, allot_producer_id, claim_app
 
 APP = "__gateway.producer-ids"  # on an object store: each commit that opens it takes a block
+FIRST_ON_A_STORE = 2**45  # a broker that gets a copy of the log gives ids from 0, a log directory from 2^40
 BLOCK = 1000  # ids that are taken at once, as by a broker: taking them is a write to the disk
 
 
@@ -32,6 +33,6 @@ class ProducerIds:
 def _block(manager: LogManager) -> int:
     """Returns the first id of a new block; durable."""
     if manager.bucket is not None:
-        return (claim_app(manager.bucket, APP, None, None).epoch - 1) * BLOCK
+        return FIRST_ON_A_STORE + (claim_app(manager.bucket, APP, None, None).epoch - 1) * BLOCK
     manager.check_writable()
     return allot_producer_id(TransactionStates(manager), (), count=BLOCK)
