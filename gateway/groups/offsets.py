@@ -174,13 +174,14 @@ class Offsets:
             return
 
         def question(store: GroupRecords) -> Fetched:
+            # Looked up first: the offsets of a transaction that ends after this are read, or are refused once more.
+            unstable = store.undecided(name) if require_stable else set()
             if wanted is None:
                 records = offsets_among(store.records(name))
                 found: Fetched = {TopicPartition(key.topic, key.partition): value for key, value in records.items()}
             else:
                 committed = store.offsets(name, wanted)
                 found = {each: committed.get(each) for each in wanted}
-            unstable = store.undecided(name) if require_stable else set()
             return {
                 each: ErrorCode.unstable_offset_commit if each in unstable else value for each, value in found.items()
             }
