@@ -17,7 +17,7 @@ from .fields import INT64_MAX, Fields
 Key = tuple[str, int, int]  # topic id, partition, producer id
 Producers = dict[Key, ProducerState]  # who wrote last is last
 
-PRODUCERS_KEPT = 10_000
+PRODUCERS_KEPT = 100_000  # pairs of a partition and a producer, in the whole log
 BATCHES_KEPT = 5  # of a producer in a partition, as Kafka's NUM_BATCHES_TO_RETAIN
 EPOCH_MAX = 2**15 - 1
 
