@@ -111,12 +111,13 @@ class BucketGroups:
         fence: GroupFence | None = None,
     ) -> None:
         """Adds offsets to the open transaction of ``producer``, whose commit will have them."""
-        check()
-        refusal = _refusal([GroupChange(OffsetCommitKey(group, *each), value) for each, value in offsets.items()])
-        if refusal is not None:
-            raise refusal
-        kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in offsets.items()}
-        self._staged.add_offsets(producer.id, group, kept)
+        with self._staged.held(producer.id):  # the transaction that is checked is the one that gets the offsets
+            check()
+            refusal = _refusal([GroupChange(OffsetCommitKey(group, *each), value) for each, value in offsets.items()])
+            if refusal is not None:
+                raise refusal
+            kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in offsets.items()}
+            self._staged.add_offsets(producer.id, group, kept)
 
     def close(self) -> None:
         self._manager.close()

@@ -21,13 +21,17 @@ from ....storage import (
     CommitLog,
     Log,
     LogStoreError,
+    OutcomeUnknownError,
     StagedTransactions,
+    StorageError,
     append_batches,
 )
 from ...threads import Worker
 from ..appending import Append, Soon
 from ..led_partition import LedPartition
 from .partition import BucketPartition
+
+_AppendAll = Callable[[list[ClientBatch]], Sequence[AppendInfo | Exception]]
 
 logger = logging.getLogger(__name__)
 
@@ -83,9 +87,9 @@ class BucketAppender:
         if first is None:
             self._is_ending = True
             return []
-        group, size, due_s = [first], len(first.batch.data), time.monotonic() + self._linger_s
+        group, size, due_s = [first], _size_of(first), time.monotonic() + self._linger_s
         while (following := self._within(due_s)) is not None:
-            size += len(following.batch.data)
+            size += _size_of(following)
             if size > STAGED_BYTES_MAX:
                 self._next = following
                 break
@@ -106,29 +110,44 @@ class BucketAppender:
     def _append(self, group: Sequence[Append]) -> None:
         by_transaction: dict[int | None, list[Append]] = {}
         for each in group:
-            if _may_be_appended(each):
-                by_transaction.setdefault(each.transaction, []).append(each)
+            by_transaction.setdefault(each.transaction, []).append(each)
         for producer, jobs in by_transaction.items():
             if producer is None:
-                self._do(jobs, partial(append_batches, self._log))
+                self._do_allowed(jobs, partial(append_batches, self._log))
             else:
-                self._do(jobs, partial(self._staged.append, producer))
+                with self._staged.held(producer):  # the transaction that is checked is the one that gets the batches
+                    self._do_allowed(jobs, partial(self._staged.append, producer))
 
-    def _do(
-        self, jobs: Sequence[Append], append: Callable[[list[ClientBatch]], Sequence[AppendInfo | Exception]]
-    ) -> None:
+    def _do_allowed(self, jobs: Sequence[Append], append: _AppendAll) -> None:
+        allowed = [each for each in jobs if _may_be_appended(each)]
+        if allowed:
+            self._do(allowed, append)
+
+    def _do(self, jobs: Sequence[Append], append: _AppendAll) -> None:
         results: Sequence[AppendInfo | Exception]
         began_s = time.perf_counter()
         try:
             results = append([_batch_of(each) for each in jobs])
         except Exception as error:  # of the store, or ours: each client gets an answer
             _log_failure(error)
+            if isinstance(error, (StorageError, OutcomeUnknownError, OSError)):
+                jobs = [*jobs, *self._waiting()]
             results = [error] * len(jobs)
         self._observe(time.perf_counter() - began_s)
         for led in {each.led for each in jobs}:
             led.wake()
         for each, result in zip(jobs, results, strict=True):
             _answer(each, result)
+
+    def _waiting(self) -> list[Append]:
+        """Takes what waits out of the queue, to be refused after a failure of the store.
+
+        Later batches of a new producer must not be taken without its first one: any sequence may begin.
+        """
+        found, self._next = [] if self._next is None else [self._next], None
+        while (each := self._within(time.monotonic())) is not None:
+            found.append(each)
+        return found
 
     # What others committed
 
@@ -160,6 +179,12 @@ class BucketAppender:
     ) -> None:
         """Refuses a change: there are no files, and no markers of transactions."""
         done(RequestError(ErrorCode.policy_violation, f"{led.topic}: a log on an object store has no such records"))
+
+
+def _size_of(append: Append) -> int:
+    """Returns the most bytes that a batch takes: one that is encoded again is at most as large as the topic allows."""
+    batch = append.batch
+    return len(batch.data) if batch.header is not None else max(len(batch.data), batch.config.max_message_bytes)
 
 
 def _may_be_appended(append: Append) -> bool:

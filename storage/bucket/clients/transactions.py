@@ -8,7 +8,8 @@ is an app of the log: to begin with it is a commit, after which other processes 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Condition
 from uuid import uuid4
@@ -58,7 +59,7 @@ class _Producer:
     claim: Claim
     version: int  # of the app: the number of its next transaction
     open: _Transaction = field(default_factory=_Transaction)
-    putting: int = 0  # appends that are under way
+    putting: int = 0  # appends that are under way, and checks of them
     known: dict[Key, ProducerState] = field(default_factory=dict)  # sequences; offsets count its own records
     ends: dict[Key, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -94,6 +95,24 @@ class StagedTransactions:
 
     # In a transaction
 
+    @contextmanager
+    def held(self, producer_id: int) -> Iterator[None]:
+        """Lets no transaction of a producer end within the block: neither after a check, nor before what it allows."""
+        with self._changed:
+            producer = self._producers.get(producer_id)
+            if producer is not None:
+                producer.putting += 1
+        try:
+            yield
+        finally:
+            if producer is not None:
+                self._done_putting(producer)
+
+    def _done_putting(self, producer: _Producer) -> None:
+        with self._changed:
+            producer.putting -= 1
+            self._changed.notify_all()
+
     def append(self, producer_id: int, batches: Sequence[ClientBatch]) -> list[Result]:
         """Puts batches of a producer's open transaction; returns the result of each, whose offsets are not known: -1.
 
@@ -105,9 +124,7 @@ class StagedTransactions:
         try:
             return self._append(producer, batches)
         finally:
-            with self._changed:
-                producer.putting -= 1
-                self._changed.notify_all()
+            self._done_putting(producer)
 
     def _append(self, producer: _Producer, batches: Sequence[ClientBatch]) -> list[Result]:
         now_ms = self._clock.now_ms()

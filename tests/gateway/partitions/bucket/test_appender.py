@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from pyspark_commitlog.gateway.partitions import Append, BucketAppender, LedPartition, open_bucket_partition
 from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import AppendInfo, CommitLog, LogManager, StagedTransactions, TopicPartition, check_batch
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    CommitLog,
+    InvalidTxnStateError,
+    LogManager,
+    StagedTransactions,
+    TopicPartition,
+    check_batch,
+)
 from tests.support.logs.building import batch
 from tests.support.stores.filled import read_rows
 from tests.support.stores.filling import make_topic
 from tests.support.stores.served import ServedStores
+from tests.support.waiting import soon
 
 URL = "s3://memory/logs"
 AN_HOUR_MS = 3_600_000
@@ -117,3 +127,59 @@ def test_a_commit_that_fails_is_the_answer_of_each(
         *(append(led(manager, each), b"a", results) for each in (0, 1)),
     )
     assert [str(each) for each in results] == ["no way to the store"] * 2
+
+
+def test_after_a_failure_of_the_store_no_later_batch_of_a_new_producer_is_taken_without_the_first(
+    manager: LogManager, log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Any] = []
+    sent = [batch(b"%d" % number, producer_id=5, base_sequence=number).data for number in range(3)]
+    first, commit, failures = led(manager), log.commit, [OSError("no way to the store")]
+
+    def fail_once(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return commit(*given)
+
+    monkeypatch.setattr("pyspark_commitlog.gateway.partitions.bucket.appender.STAGED_BYTES_MAX", len(sent[0]))
+    monkeypatch.setattr(log, "commit", fail_once)
+    run(log, *(Append(first, check_batch(each, first.config), results.append) for each in sent))
+    assert [str(each) for each in results] == ["no way to the store"] * 3
+    run(log, *(Append(first, check_batch(each, first.config), results.append) for each in sent))
+    assert [each.first_offset for each in results[3:]] == [0, 1, 2]
+
+
+def test_batches_that_are_encoded_again_share_a_commit_only_if_the_largest_would_fit(
+    stores: ServedStores, manager: LogManager, log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Any] = []
+    first = led(manager)
+    appends = [append(first, b"v", results) for _ in range(2)]
+    appends = [each._replace(batch=each.batch._replace(header=None)) for each in appends]
+    limit = 2 * first.config.max_message_bytes - 1
+    monkeypatch.setattr("pyspark_commitlog.gateway.partitions.bucket.appender.STAGED_BYTES_MAX", limit)
+    before = puts(stores)
+    run(log, *appends)
+    assert [each.first_offset for each in results] == [0, 1]
+    assert puts(stores) - before == 4
+
+
+def test_a_batch_is_checked_while_its_transaction_cannot_end(manager: LogManager, log: CommitLog) -> None:
+    staged, results = StagedTransactions(log), list[Any]()
+    staged.begin("x", 5)
+    first, ending = led(manager), list[Thread]()
+
+    def check() -> None:
+        ending.append(Thread(target=staged.abort, args=(5,)))
+        ending[0].start()
+        soon(lambda: staged._producers[5].open.is_ending)
+
+    data = batch(b"late", producer_id=5, base_sequence=0, transactional=True).data
+    appender = BucketAppender(log, staged, 0)
+    appender.append(Append(first, check_batch(data, first.config), results.append, check=check, transaction=5))
+    appender.start()
+    appender.stop()
+    ending[0].join()
+    assert [type(each) for each in results] == [InvalidTxnStateError]
+    staged.commit(5)
+    assert read_rows(log) == []
