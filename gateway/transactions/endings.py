@@ -18,6 +18,7 @@ from ...storage import (
     prepared_state,
     ungrouped,
 )
+from ..partitions import BeingDeletedError
 from .held import HeldId
 from .ids import HeldIds
 from .markers import Ends
@@ -74,7 +75,7 @@ class Endings:
 
     def _marked(self, held: HeldId, done: Done, error: Exception | None) -> None:
         held.is_changing = False
-        if isinstance(error, LOST):
+        if isinstance(error, LOST) and not isinstance(error, BeingDeletedError):  # whose deletion may be refused
             logger.warning("the transaction of transactional id %r cannot be committed: %s", held.id, error)
             self._ids.give_back(held)
             is_fenced = isinstance(error, ProducerFencedError)

@@ -92,7 +92,8 @@ class LogDirectory:
             raise NotALogDirError(f"{self.directory}: no such directory")
         elif not status.is_directory:
             raise NotALogDirError(f"{self.directory}: this is a file, where a log directory was expected")
-        elif not self._looks_like_a_log_directory() and not (create and not self.filesystem.list(self.directory)):
+        elif not (create and not self.filesystem.list(self.directory)) and not self._looks_like_a_log_directory():
+            # In this order: another process may make its first topic in the empty directory just now.
             if is_of_0_7(self.filesystem, self.directory):
                 raise NotALogDirError(
                     f"{self.directory}: this is a log directory of Kafka 0.7: read it with layout kafka-0.7, or make "

@@ -83,7 +83,7 @@ class ProducerLoader:
             near = segment.position_before(producers.map_end_offset) - RECALLED_BYTES
             entry = segment.offset_index.last_below(near)
             first_offset = segment.base_offset if entry is None else entry.offset
-            windows = segment.from_index(first_offset, until=producers.map_end_offset)
+            windows = segment.from_index(first_offset, until=producers.map_end_offset - 1)
             producers.recall(window.headers for window in windows)
 
     def _replayed(
@@ -107,7 +107,7 @@ class ProducerLoader:
         if self._passes_damage:
             windows = segment.sound_batches(segment.position_before(start_offset))
         else:
-            windows = segment.from_index(start_offset)
+            windows = segment.from_index(start_offset, until=end_offset - 1)  # what follows may be torn
         for window in windows:
             last_offsets = window.headers.table["last_offset"]
             wanted = window.headers[(last_offsets >= start_offset) & (last_offsets < end_offset)]

@@ -110,7 +110,7 @@ def test_a_process_that_does_nothing_is_reported_and_so_is_that_it_goes_on(
         process.send_signal(signal.SIGSTOP)
         soon(lambda: f"process {process.pid} of" in caplog.text and "has done nothing for" in caplog.text)
         process.send_signal(signal.SIGCONT)
-        soon(lambda: f"process {process.pid} of" in caplog.text and "goes on" in caplog.text)
+        soon(lambda: f"process {process.pid} of" in caplog.text and "is running again" in caplog.text)
         assert registry.children("/ids") == ["1"]
 
 

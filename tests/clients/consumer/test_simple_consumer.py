@@ -244,5 +244,5 @@ def test_a_closed_consumer_says_so(gateway: Gateway) -> None:
 
 
 def test_an_unknown_wire_names_those_that_there_are() -> None:
-    with pytest.raises(InvalidConfigError, match=r"there are 0\.7, 0\.8, today"):
+    with pytest.raises(InvalidConfigError, match=r"known are 0\.7, 0\.8, today"):
         SimpleConsumer("h", 1, wire="0.6")

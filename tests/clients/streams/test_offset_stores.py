@@ -24,7 +24,9 @@ class Coordinator:
     def __init__(self, *script: Mapping[int, int]) -> None:
         self.script, self.asked = list(script), list[list[int]]()
 
-    def commit(self, broker: object, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def commit(
+        self, broker: object, group: str, offsets: Mapping[TopicPartition, int], **_: object
+    ) -> dict[TopicPartition, int]:
         codes = self.script.pop(0) if self.script else {}
         self.asked.append([each.partition for each in offsets])
         return {each: codes.get(each.partition, 0) for each in offsets}

@@ -317,8 +317,8 @@ def test_a_commit_at_the_shutdown_is_repeated(of_0_8: OldCluster, monkeypatch: p
     of_0_8.produce("t", numbers(0, 5))
     commit, refused = calls.commit, [ErrorCode.not_coordinator] * 2
 
-    def commit_later(broker: Broker, group: str, offsets: Any) -> Any:
-        return dict.fromkeys(offsets, refused.pop()) if refused else commit(broker, group, offsets)
+    def commit_later(broker: Broker, group: str, offsets: Any, **more: Any) -> Any:
+        return dict.fromkeys(offsets, refused.pop()) if refused else commit(broker, group, offsets, **more)
 
     connector = of_0_8.connect(offsets_storage="kafka", offsets_commit_max_retries=2)
     (stream,) = connector.create_message_streams({"t": 1})["t"]

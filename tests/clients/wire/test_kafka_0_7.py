@@ -80,7 +80,7 @@ ERRORS = [
     (Code.OFFSET_OUT_OF_RANGE, OffsetOutOfRangeError, "t, partition 0, position 7"),
     (Code.INVALID_MESSAGE, CorruptRecordError, "damaged"),
     (Code.WRONG_PARTITION, BrokerError, "WRONG_PARTITION"),
-    (99, BrokerError, "does not have"),
+    (99, BrokerError, "an unknown error code of Kafka 0.7 (99)"),
 ]
 
 
