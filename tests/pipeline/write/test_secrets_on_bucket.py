@@ -153,7 +153,7 @@ def check(work: Path, secrets: Iterable[str]) -> None:
     files = [path for path in work.rglob("*") if path.is_file()]  # it follows no links to folders
     for pattern in LEFT:
         assert [path for path in work.glob(pattern) if path.stat().st_size], pattern
-    assert len(list((work / "pages").iterdir())) > 20
+    assert len(list((work / "pages").iterdir())) > 10  # how many the interface has depends on the tries of each task
     for path in files:
         text = path.read_bytes()
         for secret in secrets:
