@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from threading import Event, Thread
 
 from ....storage import LogStoreError
+from ...threads import Worker
 from ..open_partitions import Partitions
 from ..topics import Topics
 from .partition import BucketPartition
@@ -30,28 +30,24 @@ class BucketFollower:
         """``catch_up`` reads what others committed; it waits for the store."""
         self._partitions, self._topics, self._catch_up = partitions, topics, catch_up
         self._interval_s = interval_ms / 1000
-        self._stopped = Event()
         self._seen = topics.changes
         self._idle_until_s = 0.0
-        self._thread = Thread(target=self._run, name="gateway-follower", daemon=True)
+        self._worker = Worker("gateway-follower")
 
     def start(self) -> None:
         """Starts the thread."""
-        self._thread.start()
+        self._worker.start()
+        self._worker.repeat(self._interval_s, self._follow)
 
     def stop(self) -> None:
         """Ends the thread."""
-        self._stopped.set()
-        self._thread.join()
+        self._worker.stop()
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._interval_s):
-            try:
-                self._look()
-            except (LogStoreError, OSError) as error:
-                logger.warning("%s", error)
-            except Exception:
-                logger.exception("looking for what others committed failed")
+    def _follow(self) -> None:
+        try:
+            self._look()
+        except (LogStoreError, OSError) as error:
+            logger.warning("%s", error)
 
     def _look(self) -> None:
         led = [each for each in self._partitions.all() if isinstance(each, BucketPartition)]
