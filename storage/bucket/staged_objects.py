@@ -2,8 +2,8 @@
 
 ::
 
-    slices: each the batches of one partition, one behind the other; base offsets from 0 on in the slice, epoch 0,
-            no producer
+    slices: each the batches of one partition, one behind the other; base offsets from 0 on in the slice, epoch 0;
+            only batches of clients have a producer
     footer: zlib of JSON {"v", "write", "slices": [{topicId, p, at, len, records, batches, maxTs}],
             "sizes": [[bytes of each batch] of each slice], "crc": CRC-32C of the slices}
     u32 length of the footer | u32 CRC-32C of the footer | "CLSTAGE1"
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +45,17 @@ class FilledSlice:
     @property
     def size(self) -> int:
         return sum(map(len, self.parts))
+
+
+def rows_of(slices: Mapping[tuple[str, int], FilledSlice], number: int) -> Iterator[tuple[tuple[str, int], list[int]]]:
+    """Yields what a commit says of each slice of an object: a row with the columns of a commit's slices.
+
+    ``number``: of the object in its commit. Positions follow the order of the slices, as in :func:`encode_object`.
+    """
+    at = 0
+    for key, each in slices.items():
+        yield key, [number, at, each.size, each.records, len(each.sizes), each.max_timestamp]
+        at += each.size
 
 
 def encode_object(write: str, slices: Mapping[tuple[str, int], FilledSlice]) -> bytes:

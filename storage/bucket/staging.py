@@ -17,7 +17,7 @@ from ..format import v2
 from ..format.tables import BatchHeaders, Bytes, Int64s
 from ..writing import AppendInfo, check_batch_sizes
 from .commits.commit import OBJECT, StagedObject
-from .staged_objects import TAIL, FilledSlice, encode_object
+from .staged_objects import TAIL, FilledSlice, encode_object, rows_of
 from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 
@@ -174,10 +174,8 @@ class Stager:
         slices, self._filling, self._filled = self._filling, {}, 0
         data, number = encode_object(self._write, slices), len(self._objects)
         staged = StagedObject(self._task, self._attempt, number, len(data))
-        at = 0
-        for key, each in slices.items():
-            self._rows[key].append([number, at, each.size, each.records, len(each.sizes), each.max_timestamp])
-            at += each.size
+        for key, row in rows_of(slices, number):
+            self._rows[key].append(row)
         self._objects.append(staged)
         self._wait()
         self._putting = self._thread.submit(put_staged, self._store, staged.key(self._write), data, self._attempts())

@@ -36,7 +36,7 @@ from ...writing import (
 from ..commit_log import CommitLog
 from ..commits.commit import DataChange, PartitionSlices, StagedObject
 from ..commits.state import State
-from ..staged_objects import FilledSlice, encode_object
+from ..staged_objects import FilledSlice, encode_object, rows_of
 from ..staging import STAGED_BYTES_MAX, put_staged
 
 Key = tuple[str, int]  # topic id, partition
@@ -241,12 +241,10 @@ def slices_of(added: Sequence[ReadyBatch]) -> dict[Key, FilledSlice]:
 
 
 def _parts(state: State, slices: Mapping[Key, FilledSlice], added: Sequence[ReadyBatch]) -> list[PartitionSlices]:
-    parts, at = list[PartitionSlices](), 0
-    for key, each in slices.items():
-        row = [0, at, each.size, each.records, len(each.sizes), each.max_timestamp]
+    parts = list[PartitionSlices]()
+    for key, row in rows_of(slices, 0):
         own = [ready for ready in added if ready.key == key]
         parts.append(PartitionSlices(*key, state.partitions[key].end, np.array([row], np.int64), _producers(own)))
-        at += each.size
     return parts
 
 

@@ -31,7 +31,7 @@ from ...writing import AppendInfo, produced_batch, repeated_append
 from ..commit_log import CommitLog
 from ..commits.commit import GroupOffset, StagedObject
 from ..proposals import Claim, StagedWrite, claim_app, commit_write
-from ..staged_objects import encode_object
+from ..staged_objects import encode_object, rows_of
 from ..staging import put_staged
 from .appends import ClientBatch, Key, ReadyBatch, Result, prepared, slices_of
 
@@ -142,11 +142,8 @@ class StagedTransactions:
         staged = StagedObject(0, 0, opened.tried, len(data))
         opened.tried += 1
         put_staged(self._log.store, staged.key(opened.write), data, self._log.attempts())
-        at = 0
-        for key, each in slices.items():
-            row = [len(opened.objects), at, each.size, each.records, len(each.sizes), each.max_timestamp]
+        for key, row in rows_of(slices, len(opened.objects)):
             opened.rows[key].append(row)
-            at += each.size
         opened.objects.append(staged)
 
     def add_offsets(self, producer_id: int, group: str, offsets: Mapping[str, GroupOffset]) -> None:
