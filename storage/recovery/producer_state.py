@@ -144,6 +144,11 @@ class ProducerState(NamedTuple):
             current_txn_first_offset=self.current_txn_first_offset,
         )
 
+    def batches_with(self, epoch: int, newest: ProducerBatch) -> tuple[ProducerBatch, ...]:
+        """The latest batches of ``epoch`` once this producer has written ``newest`` with it."""
+        kept = self.batches[1 - BATCHES_CACHED :] if self.epoch == epoch else ()
+        return (*kept, newest)
+
     def is_earlier(self, epoch: int, last_offset: int) -> bool:
         """Whether a batch of this producer came before those that are known, in the same epoch."""
         return epoch == self.epoch and bool(self.batches) and last_offset < self.batches[0].last_offset

@@ -254,7 +254,6 @@ class _Change:
                 batch,
                 "a non-transactional batch while the producer has an open transaction; end the transaction first",
             )
-        kept = known.batches[1 - BATCHES_CACHED :] if known.epoch == batch.producer_epoch else ()
         opens = batch.is_transactional and not known.in_transaction
         self.states[batch.producer_id] = ProducerState(
             producer_id=batch.producer_id,
@@ -262,7 +261,7 @@ class _Change:
             coordinator_epoch=known.coordinator_epoch,
             last_timestamp=batch.max_timestamp,
             current_txn_first_offset=batch.base_offset if opens else known.current_txn_first_offset,
-            batches=(*kept, batch.remembered),
+            batches=known.batches_with(batch.producer_epoch, batch.remembered),
         )
         if opens:
             self._own_ongoing()[batch.base_offset] = batch.producer_id

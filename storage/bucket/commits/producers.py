@@ -18,7 +18,6 @@ Key = tuple[str, int, int]  # topic id, partition, producer id
 Producers = dict[Key, ProducerState]  # who wrote last is last
 
 PRODUCERS_KEPT = 100_000  # pairs of a partition and a producer, in the whole log
-BATCHES_KEPT = 5  # of a producer in a partition, as Kafka's NUM_BATCHES_TO_RETAIN
 EPOCH_MAX = 2**15 - 1
 
 # Columns of a commit's batches of producers, shape (batches, 6); ``FIRST``: records before it in the commit's part.
@@ -42,10 +41,11 @@ def add_batches(producers: Producers, topic_id: str, partition: int, base: int, 
     """Adds the batches of a commit's part that begins at offset ``base``; forgets who has not written for long."""
     for producer_id, epoch, sequence, first, records, max_timestamp in rows.tolist():
         key, end = (topic_id, partition, producer_id), base + first + records
-        known = producers.pop(key, None)
-        kept = known.batches[1 - BATCHES_KEPT :] if known is not None and known.epoch == epoch else ()
+        known = producers.pop(key, None) or ProducerState(producer_id)
         newest = ProducerBatch(last_sequence(sequence, records - 1), end - 1, records - 1, max_timestamp)
-        producers[key] = ProducerState(producer_id, epoch, last_timestamp=max_timestamp, batches=(*kept, newest))
+        producers[key] = ProducerState(
+            producer_id, epoch, last_timestamp=max_timestamp, batches=known.batches_with(epoch, newest)
+        )
     while len(producers) > PRODUCERS_KEPT:
         del producers[next(iter(producers))]
 
