@@ -11,10 +11,12 @@ from ..registry import kafka_nodes
 from ..storage import (
     ANYTHING,
     BOOLEAN,
+    GROUP_METADATA_TOPIC,
     INT,
     LIST,
     LONG,
     STRING,
+    TRANSACTION_STATE_TOPIC,
     Between,
     InvalidConfigError,
     Key,
@@ -213,6 +215,14 @@ class GatewayConfig:
         given = self.advertised_listeners
         found = parse_listeners("advertised.listeners", given, self._protocols) if given else ()
         return {each.name: each.address for each in found}
+
+    def partitions_of(self, topic: str) -> int:
+        """Returns the number of partitions that a topic gets if its creator gives none."""
+        internal = {
+            GROUP_METADATA_TOPIC: self.offsets_topic_num_partitions,
+            TRANSACTION_STATE_TOPIC: self.transaction_state_log_num_partitions,
+        }
+        return internal.get(topic, self.num_partitions)
 
     @cached_property
     def kafka_version(self) -> kafka_nodes.KafkaVersion:

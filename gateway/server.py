@@ -187,10 +187,9 @@ class Gateway:
         starting.callback(topics.close)
         staged = None if own.bucket is None else StagedTransactions(own.bucket, own.clock)
         partitions, appender, follower = self._ends(own, managers, topics, cluster, staged)
-        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions)
+        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config)
         groups = GroupThreads(config, own, coordinators, group_homes, staged)
-        count = config.transaction_state_log_num_partitions
-        transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, count)
+        transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, config)
         transactions = TransactionThreads(
             config, own.clock, coordinators, partitions, appender, transaction_homes, staged
         )
@@ -385,12 +384,12 @@ def _unsupported() -> Mapping[str, object]:
     return {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
 
 
-def _homes(cluster: Cluster, topics: Topics, topic: str, count: int) -> Homes:
-    """Returns the homes of names in an internal topic; ``count``: its number of partitions if it must be created."""
+def _homes(cluster: Cluster, topics: Topics, topic: str, config: GatewayConfig) -> Homes:
+    """Returns the homes of names in an internal topic, which may not be created yet."""
 
     def partitions() -> int:
         found = topics.last(topic)
-        return count if found is None else len(found.partitions)
+        return config.partitions_of(topic) if found is None else len(found.partitions)
 
     return Homes(partitions, partial(cluster.leads, topic))
 

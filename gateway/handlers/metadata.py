@@ -48,7 +48,7 @@ def _name(asked: Any) -> str | None:
 
 def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | None:
     try:
-        manager.create_topic(name, partitions=context.config.num_partitions)
+        manager.create_topic(name, partitions=context.config.partitions_of(name))
     except TopicExistsError:  # another client was faster, or a name that differs in a dot
         return None if context.topics.find(name) is not None else ErrorCode.invalid_topic_exception
     except (LogStoreError, OSError) as error:

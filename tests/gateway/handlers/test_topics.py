@@ -60,6 +60,17 @@ def test_metadata_creates_topics_if_the_client_lets_it(client: WireClient, name:
     assert (made.error_code, len(made.partitions)) == (code, 0 if code else 1)
 
 
+def test_metadata_creates_internal_topics_as_their_coordinators_do(tmp_path: Path) -> None:
+    counts = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 2, "num_partitions": 4}
+    with serving(tmp_path, **counts) as gateway, WireClient(gateway) as client:
+        for name, count in (("__consumer_offsets", 3), ("__transaction_state", 2), ("plain", 4)):
+            made = client.ask(3, 8, topics=[{"name": name}], allow_auto_topic_creation=True).topics[0]
+            assert (made.error_code, len(made.partitions), made.is_internal) == (0, count, name != "plain")
+    with LogManager.open(str(tmp_path)) as manager:
+        assert manager.topic("__consumer_offsets").configs["cleanup.policy"] == "compact"
+        assert manager.topic("__transaction_state").configs["cleanup.policy"] == "compact"
+
+
 def test_metadata_creates_none_if_the_gateway_does_not(tmp_path: Any) -> None:
     with serving(tmp_path, auto_create_topics_enable=False) as gateway, WireClient(gateway) as client:
         assert client.ask(3, 8, topics=[{"name": "t"}], allow_auto_topic_creation=True).topics[0].error_code == 3
