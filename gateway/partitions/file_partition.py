@@ -34,8 +34,11 @@ T = TypeVar("T")
 class FilePartition(LedPartition):
     """A partition whose log is a directory with files."""
 
-    def __init__(self, topic: str, partition: int, log: Log) -> None:
-        """``log``: newly opened; opening has synced all of it, so the high watermark is its end."""
+    def __init__(self, topic: str, partition: int, log: Log, files: object = None) -> None:
+        """``log``: newly opened; opening has synced all of it, so the high watermark is its end.
+
+        ``files``: the status of its directory before that; None: unknown.
+        """
         super().__init__(topic, partition)
         self.lane: Lane[Any] = Lane()  # of the appender
         self._log = log
@@ -43,7 +46,7 @@ class FilePartition(LedPartition):
         config = log.context.config
         self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
         self._has_others = False  # whether what others appended is to be synced
-        self._files = self._status()
+        self._files = files
 
     @property
     def config(self) -> LogConfig:
@@ -222,7 +225,7 @@ class FilePartition(LedPartition):
         return self._log.high_watermark < self._log.log_end_offset
 
     def have_files_changed(self) -> bool:
-        """Whether files were added or removed since the last call, by this process or another. Takes no lock.
+        """Whether files were added or removed since the last call, or since the log was loaded. Takes no lock.
 
         If another process has deleted segments, their space is freed only when this process closes them.
         """

@@ -223,7 +223,8 @@ class Partitions(Worker):
 
 def open_file_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
     """Opens a partition of a log directory. Raises as :meth:`LogManager.open_log`."""
-    return FilePartition(*wanted, manager.open_log(*wanted))
+    files = manager.filesystem.status(manager.partition_path(*wanted))  # first: files may be replaced after loading
+    return FilePartition(*wanted, manager.open_log(*wanted), files)
 
 
 def _led_elsewhere(partition: TopicPartition) -> RequestError:

@@ -9,9 +9,10 @@ from threading import Event
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import LedPartition, Partitions, Topics, open_partitions
+from pyspark_commitlog.gateway.partitions import FilePartition, LedPartition, Partitions, Topics, open_partitions
+from pyspark_commitlog.gateway.partitions.open_partitions import open_file_partition
 from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import APPEND_LOCK_FILE, LocalFileSystem, LogManager, TopicPartition
+from pyspark_commitlog.storage import APPEND_LOCK_FILE, LocalFileSystem, Log, LogManager, TopicPartition
 
 TIMEOUT_S = 30
 HELD = [TopicPartition("t", number) for number in range(6)]
@@ -76,3 +77,25 @@ def test_a_partition_whose_lock_is_held_for_long_is_not_waited_for(
         assert isinstance(error, RequestError)
         assert error.code is ErrorCode.leader_not_available
     assert isinstance(opening.look(FREE), LedPartition)
+
+
+def test_files_that_another_process_replaces_while_a_log_is_loaded_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        manager.open_log("t", 0)
+    real = LogManager.open_log
+
+    def then_replaced(manager: LogManager, topic: str, partition: int) -> Log:
+        log = real(manager, topic, partition)
+        (tmp_path / "t-0" / "as-by-a-compaction").touch()
+        return log
+
+    with LogManager.open(str(tmp_path)) as manager:
+        manager.open_log("t", 0)
+        monkeypatch.setattr(LogManager, "open_log", then_replaced)
+        led = open_file_partition(manager, TopicPartition("t", 0))
+        assert isinstance(led, FilePartition)
+        assert led.have_files_changed()
+        assert not led.have_files_changed()
