@@ -22,6 +22,10 @@ class Clock(Protocol):
         """Returns the current time, in ms since the epoch."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Returns a time to measure with, in ms since any moment; it stays right if the wall clock is set."""
+        ...
+
     def sleep_ms(self, duration_ms: int) -> None:
         """Waits for ``duration_ms``."""
         ...
@@ -40,6 +44,9 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
     def sleep_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)

@@ -19,7 +19,14 @@ from random import Random, SystemRandom
 from threading import RLock, Thread
 
 from ..clock import Clock, SystemClock
-from ..errors import CorruptionError, ObjectExistsError, ObjectStoreError, OutcomeUnknownError, StorageError
+from ..errors import (
+    CorruptionError,
+    ObjectExistsError,
+    ObjectStoreError,
+    OutcomeUnknownError,
+    StorageError,
+    StoreAccessError,
+)
 from ..filesystem import this_process
 from .commits.applying import apply, check
 from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoint
@@ -152,30 +159,38 @@ class CommitLog:
         Returns whether that is this one.
         """
         while True:
-            found, failed = self._put(commit, data)
-            if found is not None:
+            found = self._put(commit, data)
+            if isinstance(found, Commit):
                 self._apply(found)
                 if found.uid == commit.uid:
                     return True
                 self.catch_up()
                 return False
-            if not attempts.wait():
-                raise OutcomeUnknownError(
-                    f"{self.store.url}/{commit_key(commit.number)}: the store did not answer in "
-                    f"{self._patience.deadline_ms} ms; the commit may be there, or come later: {failed}"
-                )
+            if not attempts.wait(found):
+                raise self._unknown(commit, found)
 
-    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
-        """Puts the commit once; returns the commit that has the number, or None and the error if that is unknown."""
+    def _unknown(self, commit: Commit, failed: ObjectStoreError) -> OutcomeUnknownError:
+        path = f"{self.store.url}/{commit_key(commit.number)}"
+        if isinstance(failed, StoreAccessError):
+            return OutcomeUnknownError(
+                f"{path}: the store refuses access; the commit may be there, or come later: {failed}"
+            )
+        return OutcomeUnknownError(
+            f"{path}: the store did not answer in {self._patience.deadline_ms} ms; the commit may be there, or come "
+            f"later: {failed}"
+        )
+
+    def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
+        """Puts the commit once; returns the commit that has the number, or an error if that is unknown."""
         try:
             self.store.put_new(commit_key(commit.number), data)
-            return commit, None
+            return commit
         except ObjectStoreError as error:
             failed = error
         try:
-            return read_commit(self.store, commit.number, self._once()), failed
+            return read_commit(self.store, commit.number, self._once()) or failed
         except ObjectStoreError as error:
-            return None, failed if isinstance(error, ObjectExistsError) else error
+            return error
 
     def _write_checkpoint(self) -> None:
         """Writes a checkpoint after every 100th commit. A failure only makes the next opening of the log slower."""

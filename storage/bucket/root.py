@@ -72,5 +72,5 @@ def _create_identity(store: ObjectStore, clock: Clock, random: Random, attempts:
             failed = error
         if (found := read_identity(store, attempts)) is not None:
             return found
-        if not attempts.wait():
+        if not attempts.wait(failed):
             raise failed

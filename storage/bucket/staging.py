@@ -187,7 +187,7 @@ class Stager:
 
 
 def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) -> None:
-    """Puts an object with a unique name, and retries until the deadline; then raises the last error.
+    """Puts an object with a unique name; retries as long as ``attempts`` allow, and then raises the last error.
 
     Raises StorageError if another object has the name.
     """
@@ -199,7 +199,7 @@ def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) ->
             failed = error
         if _is_there(store, key, data):
             return
-        if not attempts.wait():
+        if not attempts.wait(failed):
             raise failed
 
 

@@ -18,6 +18,7 @@ _Result = TypeVar("_Result")
 DELIVERY_TIMEOUT = "COMMITLOG_DELIVERY_TIMEOUT_MS"  # Kafka's delivery.timeout.ms
 RETRIES = "COMMITLOG_RETRIES"  # Kafka's retries
 _MOST = 2**31 - 1
+REFUSALS_MAX = 10  # in turn; with the pauses between them, some 10 s
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
 
 
@@ -53,15 +54,21 @@ class Attempts:
 
     def __init__(self, patience: Patience, clock: Clock, random: Random) -> None:
         self._patience, self._clock, self._random = patience, clock, random
-        self._until_ms = clock.now_ms() + patience.deadline_ms
+        self._until_ms = clock.monotonic_ms() + patience.deadline_ms
         self._pause_ms = patience.first_ms
+        self._refusals = 0
 
     def are_over(self) -> bool:
-        return self._clock.now_ms() >= self._until_ms
+        return self._clock.monotonic_ms() >= self._until_ms
 
-    def wait(self) -> bool:
-        """Pauses; returns False, at once, if the deadline is over."""
-        if self.are_over():
+    def wait(self, failed: ObjectStoreError) -> bool:
+        """Pauses after an attempt that failed.
+
+        Returns False, at once, if the deadline is over, or if the store has refused access :data:`REFUSALS_MAX` times
+        in turn: a refusal may pass, but one that stays needs an administrator.
+        """
+        self._refusals = self._refusals + 1 if isinstance(failed, StoreAccessError) else 0
+        if self.are_over() or self._refusals == REFUSALS_MAX:
             return False
         self._clock.sleep_ms(self._random.randint(1, self._pause_ms))
         self._pause_ms = min(2 * self._pause_ms, self._patience.most_ms)
@@ -83,8 +90,8 @@ def patiently(attempts: Attempts, read: Callable[[], _Result]) -> _Result:
             damaged += 1
             if damaged == _DAMAGED_READS:
                 raise
-        except ObjectStoreError:
-            if not attempts.wait():
+        except ObjectStoreError as error:
+            if not attempts.wait(error):
                 raise
 
 

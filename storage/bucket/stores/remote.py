@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 RETRY_TIMEOUT = timedelta(seconds=60)
 BACKOFF_MAX = timedelta(seconds=5)
 
+# The rights that requests need, by S3's names. Without the second one, S3 refuses to read what is not there.
+READ, LIST, WRITE, DELETE = "s3:GetObject and s3:ListBucket", "s3:ListBucket", "s3:PutObject", "s3:DeleteObject"
+
 _CODE = re.compile(
     r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b"
     r"|\bkind: (?!Request\b|Uncategorized\b)([A-Z][A-Za-z]{1,30})\b"  # the two say nothing
@@ -72,7 +75,7 @@ class RemoteStore:
 
     def _put(self, key: str, data: bytes, mode: Any) -> None:
         checked_size(key, data)
-        self._ask(key, lambda client: client.put(key, data, mode=mode, use_multipart=False))
+        self._ask(key, lambda client: client.put(key, data, mode=mode, use_multipart=False), WRITE)
 
     def get(self, key: str, *, limit: int) -> bytes:
         def read(client: Client) -> bytes:
@@ -106,27 +109,27 @@ class RemoteStore:
             return None
 
     def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
-        pages = iter(self._ask(folder, lambda client: client.list(folder, offset=after or None, chunk_size=1000)))
-        while (page := self._ask(folder, lambda _: next(pages, None))) is not None:
+        pages = iter(self._ask(folder, lambda client: client.list(folder, offset=after or None, chunk_size=1000), LIST))
+        while (page := self._ask(folder, lambda _: next(pages, None), LIST)) is not None:
             yield from (facts for facts in map(_facts, page) if facts.key > after)  # some stores send all
 
     def delete(self, keys: Sequence[str]) -> None:
         if keys:
             try:
-                self._ask(keys[0], lambda client: client.delete(list(keys)))
+                self._ask(keys[0], lambda client: client.delete(list(keys)), DELETE)
             except ObjectMissingError:  # some stores say so
                 if len(keys) > 1:
                     for key in keys:
                         self.delete([key])
 
-    def _ask(self, key: str, request: Callable[[Client], _Result]) -> _Result:
+    def _ask(self, key: str, request: Callable[[Client], _Result], right: str = READ) -> _Result:
         """Returns the answer; raises our errors in place of obstore's, without their texts and not chained to them."""
         try:
             return request(_CLIENTS.of(self._url, self._retries))
         except Exception as error:
             if not _is_of_client(error):
                 raise
-            failed = _translated(error, self._path(key))
+            failed = _translated(error, self._path(key), right)
         raise failed
 
     def _path(self, key: str) -> str:
@@ -192,15 +195,20 @@ def _is_of_client(error: Exception) -> bool:
     )
 
 
-def _translated(error: Exception, path: str) -> ObjectStoreError:
-    """Returns our error for one of obstore's: its kind, the store's code, and the object."""
+def _translated(error: Exception, path: str, right: str) -> ObjectStoreError:
+    """Returns our error for one of obstore's: its kind, the store's code, and the object.
+
+    ``right``: what the request needs, by S3's names.
+    """
     kind, code = type(error).__name__, _code_of(str(error))
     if kind == "FileNotFoundError" and code != "NoSuchBucket":
         return ObjectMissingError(f"{path}: there is no such object")
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return ObjectExistsError(f"{path}: the store says that the object exists")
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
-        return StoreAccessError(f"{path}: the store refuses access ({code or kind}): check credentials and permissions")
+        return StoreAccessError(
+            f"{path}: the store refuses access ({code or kind}): check the credentials, and that they have {right}"
+        )
     return ObjectStoreError(f"{path}: the store did not carry out the request ({code or kind})")
 
 

@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 from pyspark_commitlog.storage.bucket.commits.fields import TEXT_MAX
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.bucket.root import open_root
+from pyspark_commitlog.storage.bucket.stores.patience import REFUSALS_MAX
 from pyspark_commitlog.storage.bucket.upkeep import raise_log_start
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -150,6 +151,34 @@ def test_at_the_deadline_the_outcome_is_unknown(store: MemoryStore, error: type[
     with pytest.raises(OutcomeUnknownError, match=r"may be there, or come later.*no answer"):
         commit_log(silent).commit(add(1))
     assert keys(store) == []
+
+
+class Refusing(Silent):
+    """Refuses access to every put but those in ``allowed``, by their numbers."""
+
+    does, error, allowed, puts = False, StoreAccessError, range(0), 0
+
+    def put_new(self, key: str, data: bytes) -> None:
+        self.puts += 1
+        if self.puts in self.allowed:
+            self.inner.put_new(key, data)
+        else:
+            super().put_new(key, data)
+
+
+def test_a_store_that_goes_on_refusing_access_ends_a_commit_soon(store: MemoryStore) -> None:
+    refusing = Refusing(store, Random(1), 0.0)
+    with pytest.raises(OutcomeUnknownError, match="the store refuses access; the commit may be there, or come later"):
+        commit_log(refusing, deadline_ms=120_000).commit(add(1))
+    assert refusing.puts == REFUSALS_MAX
+    assert keys(store) == []
+
+
+def test_a_refusal_that_passes_is_waited_for(store: MemoryStore) -> None:
+    refusing = Refusing(store, Random(1), 0.0)
+    refusing.allowed = range(REFUSALS_MAX, REFUSALS_MAX + 1)
+    commit_log(refusing, deadline_ms=120_000).commit(add(1))
+    assert keys(store) == [hex_id(1)]
 
 
 def test_the_same_bytes_are_put_under_the_same_number(store: MemoryStore) -> None:

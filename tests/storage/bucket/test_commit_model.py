@@ -279,15 +279,15 @@ class Unchecked(CommitLog):
 class NextNumber(CommitLog):
     """Takes an absent commit for one that failed, and the next number for a free one."""
 
-    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
-        found, failed = super()._put(commit, data)
-        if found is None:
+    def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
+        found = super()._put(commit, data)
+        if not isinstance(found, Commit):
             self._state.number += 1
             next_one = self._signed(commit.change)
-            found, failed = super()._put(next_one, encode_commit(next_one))
-            if found is not None and found.uid == next_one.uid:
+            found = super()._put(next_one, encode_commit(next_one))
+            if isinstance(found, Commit) and found.uid == next_one.uid:
                 object.__setattr__(commit, "uid", found.uid)
-        return found, failed
+        return found
 
 
 def ignoring_void(state: State, staged: StagedWrite) -> Change | None:
@@ -338,10 +338,10 @@ def test_without_one_rule_something_is_lost_or_doubled(name: str) -> None:
 class OthersOwn(CommitLog):
     """Takes every refusal for a commit of another writer."""
 
-    def _put(self, commit: Commit, data: bytes) -> tuple[Commit | None, ObjectStoreError | None]:
+    def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
         try:
             self.store.put_new(commit_key(commit.number), data)
-            return commit, None
+            return commit
         except ObjectExistsError:
             object.__setattr__(commit, "uid", hex_id(0))
         except ObjectStoreError:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
 from threading import Event, Thread
 
 import pytest
 
 from pyspark_commitlog.storage.bucket import Patience, open_root, open_store
 from pyspark_commitlog.storage.bucket.stores import remote
-from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT, RETRIES, retries_of_process
+from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT, RETRIES, Attempts, retries_of_process
 from pyspark_commitlog.storage.errors import InvalidConfigError, ObjectStoreError
+from tests.support.clock import ManualClock
 from tests.support.stores.memory_store import MemoryStore
 
 URL = "s3://logs/test"
@@ -85,6 +87,18 @@ def test_a_log_gives_up_after_the_time_that_the_environment_says(monkeypatch: py
 
     with pytest.raises(ObjectStoreError, match="down"):
         open_root("", store=Down())
+
+
+@pytest.mark.parametrize("moved_ms", [-3_600_000, 3_600_000])
+def test_a_deadline_stays_where_it_is_when_the_wall_clock_is_set(moved_ms: int) -> None:
+    clock = ManualClock()
+    attempts = Attempts(Patience(deadline_ms=1000), clock, Random(1))
+    clock.set(clock.now_ms() + moved_ms)
+    assert not attempts.are_over()
+    clock.advance(999)
+    assert not attempts.are_over()
+    clock.advance(1)
+    assert attempts.are_over()
 
 
 def test_without_settings_a_request_is_repeated_three_times_and_a_commit_tried_for_two_minutes() -> None:

@@ -159,6 +159,19 @@ def test_errors_are_cut_to_the_code_and_the_object(
         assert raised.value.__cause__ is raised.value.__context__ is None
 
 
+def test_a_refusal_names_the_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = failing(monkeypatch, PermissionDeniedError("x"))
+    requests = {
+        "s3:PutObject": lambda: store.put_new("a", b""),
+        "s3:GetObject and s3:ListBucket": lambda: store.get("a", limit=1),
+        "s3:ListBucket": lambda: list(store.list("a")),
+        "s3:DeleteObject": lambda: store.delete(["a"]),
+    }
+    for right, request in requests.items():
+        with pytest.raises(StoreAccessError, match=f"check the credentials, and that they have {right}$"):
+            request()
+
+
 def test_an_error_of_ours_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         failing(monkeypatch, ZeroDivisionError()).head("a")
