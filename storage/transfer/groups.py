@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..bucket import CommitLog, GroupOffset, OffsetsChange
+from ..bucket import CommitLog, GroupOffset, OffsetsChange, State
 from ..directory import LogManager
 from ..format.files.file_names import TopicPartition
 from ..groups import SINK_PREFIX, CommittedOffset, GroupOffsets
 
+NO_OFFSET = -1
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
 def copy_groups(source: LogManager, target: LogManager | CommitLog, topics: Collection[str] | None = None) -> int:
     """Copies the offsets of all groups for ``topics``, by default for all; returns the number of groups.
 
-    The progress of a writer to a topic is one of them. Replaces offsets in ``target``, even larger ones: those for
-    topics that were copied before, and are in use there, must not be in ``topics``.
+    The progress of a writer to a topic is one of them. Offsets in ``target`` only go forward: a larger one there stays,
+    because its group or writer has gone on since an earlier copy.
     """
     found = {name: _of_topics(offsets, topics) for name, offsets in GroupOffsets(source).groups().items()}
     groups = {name: offsets for name, offsets in found.items() if offsets}
@@ -35,15 +36,28 @@ def _of_topics(
 
 
 def commit_groups(groups: Groups, target: LogManager | CommitLog) -> None:
-    """Commits the offsets of groups; on an object store, of all groups at once."""
+    """Commits offsets that are above those in the target; on an object store, of all groups at once."""
     if isinstance(target, CommitLog):
-        change = {
-            group: {str(partition): GroupOffset(each.offset, each.metadata) for partition, each in offsets.items()}
-            for group, offsets in groups.items()
-        }
-        if change:
-            target.commit(lambda _: OffsetsChange(change))
+        target.commit(lambda state: _proposed(groups, state))
         return
+    there = GroupOffsets(target)
     for group, offsets in groups.items():
-        kept = {partition: CommittedOffset(each.offset, each.metadata) for partition, each in offsets.items()}
-        GroupOffsets(target).commit(group, kept)
+        kept = {str(partition): each.offset for partition, each in there.fetch(group).items()}
+        if ahead := _ahead(offsets, kept):
+            there.commit(group, {each: CommittedOffset(one.offset, one.metadata) for each, one in ahead.items()})
+
+
+def _proposed(groups: Groups, state: State) -> OffsetsChange | None:
+    change = dict[str, dict[str, GroupOffset | None]]()
+    for group, offsets in groups.items():
+        kept = {name: each.offset for name, each in state.groups.get(group, {}).items()}
+        if ahead := _ahead(offsets, kept):
+            change[group] = {str(each): GroupOffset(one.offset, one.metadata) for each, one in ahead.items()}
+    return OffsetsChange(change) if change else None
+
+
+def _ahead(
+    offsets: Mapping[TopicPartition, CommittedOffset], kept: Mapping[str, int]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Returns the offsets that are above those that are kept, by partition."""
+    return {each: one for each, one in offsets.items() if one.offset > kept.get(str(each), NO_OFFSET)}

@@ -171,6 +171,31 @@ def test_a_copy_of_other_topics_leaves_the_progress_in_those_copied_before(
             assert GroupOffsets(target).fetch("g") == {**advanced, **others}
 
 
+def test_a_copy_that_is_repeated_sets_no_group_back(
+    directory: str, log: CommitLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    mine, new = TopicPartition("t", 0), TopicPartition("t", 1)
+    with LogManager.open(directory) as source, LogManager.open(str(tmp_path / "other"), create=True) as other:
+        for target in (log, other):
+            copy_groups(source, target)
+        for target in (shown(store), other):
+            GroupOffsets(target).commit("g", {mine: CommittedOffset(7, "there")})
+        log.catch_up()
+        GroupOffsets(source).commit("g", {mine: CommittedOffset(6, "late"), new: CommittedOffset(2)})
+        for target in (log, other):
+            copy_groups(source, target)
+        for target in (shown(store), other):
+            assert GroupOffsets(target).fetch("g") == {mine: CommittedOffset(7, "there"), new: CommittedOffset(2)}
+        GroupOffsets(source).commit("g", {mine: CommittedOffset(8, "ahead")})
+        before = log.state.number
+        for target in (log, other):
+            copy_groups(source, target)
+            copy_groups(source, target)
+        assert log.state.number == before + 1
+        for target in (shown(store), other):
+            assert GroupOffsets(target).fetch("g")[mine] == CommittedOffset(8, "ahead")
+
+
 def test_a_copy_that_was_killed_at_any_write_goes_on(directory: str) -> None:
     for writes in range(1, 200, 3):
         store = MemoryStore()
