@@ -62,9 +62,15 @@ def to_json(producers: Producers) -> list[Any]:
 
 
 def from_json(fields: Fields) -> Producers:
-    """Returns what :func:`to_json` was given. Raises CorruptionError."""
+    """Returns what :func:`to_json` was given.
+
+    Raises CorruptionError, also if there are none: a version has written it that does not know them, and without them
+    batches that are sent again would be taken for new ones.
+    """
+    if not fields.has("producers"):
+        raise CorruptionError("was written by a version that does not know the batches of idempotent producers")
     found: Producers = {}
-    for value in fields.values("producers") if fields.has("producers") else ():
+    for value in fields.values("producers"):
         match value:
             case [str(topic_id), int(partition), int(producer_id), int(epoch), int(timestamp), *batches]:
                 kept = tuple(_batch(each) for each in batches)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.bucket.commits.checkpoints import NEWEST, checkpoint_key, encode_checkpoint
-from pyspark_commitlog.storage.bucket.commits.commit import commit_key
+from pyspark_commitlog.storage.bucket.commits.checkpoints import (
+    MAGIC,
+    NEWEST,
+    PAYLOAD_BYTES_MAX,
+    checkpoint_key,
+    encode_checkpoint,
+)
+from pyspark_commitlog.storage.bucket.commits.commit import DataChange, commit_key
+from pyspark_commitlog.storage.bucket.commits.frames import decode_frame, encode_frame
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.bucket.loading import find_head
 from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
@@ -147,6 +158,34 @@ def test_a_checkpoint_that_is_not_to_be_believed_is_passed_over(store: MemorySto
     for number in (100, 200, 300):
         store.put(checkpoint_key(number), b"damaged")
     assert end_of(store) == 320
+
+
+def test_a_checkpoint_without_producers_is_passed_over_or_their_batches_would_be_taken_twice() -> None:
+    store = MemoryStore()
+    log = commit_log(store)
+    log.commit(lambda _: create_topic())
+    log.commit(lambda _: by_producer(data(1, 1)))
+    for number in range(2, 200):
+        log.commit(lambda _, number=number: data(number, 1, base=number - 1))  # type: ignore[misc]
+    assert log.state.producers
+    for number in (100, 200):
+        store.put(checkpoint_key(number), without_producers(store.objects[checkpoint_key(number)]))
+    assert commit_log(store).state.producers == log.state.producers
+
+
+def by_producer(change: DataChange) -> DataChange:
+    producers = np.array([(7, 0, 0, 0, 1, 5)], np.int64)
+    return replace(change, parts=[replace(each, producers=producers) for each in change.parts])
+
+
+def without_producers(checkpoint: bytes) -> bytes:
+    """A checkpoint as a version wrote it that did not know producers."""
+    content = decode_frame(MAGIC, checkpoint, PAYLOAD_BYTES_MAX)
+    (length,) = struct.unpack_from(">I", content)
+    head = json.loads(content[4 : 4 + length])
+    del head["producers"]
+    shorter = json.dumps(head).encode()
+    return encode_frame(MAGIC, struct.pack(">I", len(shorter)) + shorter + content[4 + length :])
 
 
 @pytest.mark.parametrize("number", [301, 310, 320])
