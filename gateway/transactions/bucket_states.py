@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...protocol import ErrorCode, RequestError
 from ...storage import (
     GROUP_METADATA_TOPIC,
     PREPARED,
     UNDECIDED,
     LogManager,
     LogStoreError,
+    Producer,
+    ProducerFencedError,
     StagedTransactions,
     TopicPartition,
     TransactionLogValue,
@@ -96,12 +99,17 @@ class BucketStates:
         return [self._keep(write) for write in writes]
 
     def _keep(self, write: Write) -> Exception | None:
-        if write.value.transaction_status is TransactionState.EMPTY:
+        name, value = write.transactional_id, write.value
+        if value.transaction_status is TransactionState.EMPTY:
             try:
-                self._staged.begin(write.transactional_id, write.value.producer_id)
+                self._staged.begin(name, Producer(value.producer_id, value.producer_epoch), write.after)
+            except ProducerFencedError as error:  # at another gateway: nothing that this one knows of the id counts
+                self._values.pop(name, None)
+                self._staged.forget(name)
+                return RequestError(ErrorCode.producer_fenced, str(error))
             except (LogStoreError, OSError) as error:
                 return error
-        self._values[write.transactional_id] = write.value
+        self._values[name] = value
         return None
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
+from typing import NamedTuple
 
 from ...protocol import ErrorCode
 from ...storage import (
@@ -32,6 +33,14 @@ from .markers import Ends
 Done = Callable[[ErrorCode], None]
 Initialised = Callable[[ErrorCode, Producer | None], None]
 NO_TIME = -1
+
+
+class _Asked(NamedTuple):
+    """What a client asks that begins."""
+
+    timeout_ms: int
+    own: Producer | None  # that it has, if it asks to raise its epoch
+    done: Initialised
 
 
 class TransactionCoordinator:
@@ -98,58 +107,58 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             done(ErrorCode.invalid_transaction_timeout, None)
             return
+        asked = _Asked(timeout_ms, expected, done)
         self._use(
             transactional_id,
-            lambda held: self._init(held, timeout_ms, expected, done),
+            lambda held: self._init(held, asked, expected),
             lambda error: done(error, None),
             create=True,
         )
 
-    def _init(self, held: HeldId, timeout_ms: int, expected: Producer | None, done: Initialised) -> None:
-        current = held.producer
+    def _init(self, held: HeldId, asked: _Asked, expected: Producer | None) -> None:
+        """``expected``: the client's own producer, unless its transaction was aborted just now, which fences it."""
+        current, done = held.producer, asked.done
         if held.is_busy or held.is_in(PREPARED):
             done(ErrorCode.concurrent_transactions, None)
         elif current is None:
-            self._init_new(held, timeout_ms, None, done)
+            self._init_new(held, asked, None)
         elif expected is not None and expected == held.previous and not held.is_in(UNDECIDED):
             done(ErrorCode.none, current)  # asked again
         elif expected is not None and expected != current:
             done(ErrorCode.producer_fenced, None)
         elif held.is_in(UNDECIDED):
-            then = partial(self._init_after_abort, held, timeout_ms, done)
-            self._endings.end(held, then, commit=False, raise_epoch=True)
+            self._endings.end(held, partial(self._init_after_abort, held, asked), commit=False, raise_epoch=True)
         elif current.epoch >= EPOCH_MAX or is_of_driver(current.id):
-            self._init_new(held, timeout_ms, expected, done)
+            self._init_new(held, asked, expected)
         else:
-            self._init_as(held, Producer(current.id, current.epoch + 1), timeout_ms, expected, done)
+            self._init_as(held, Producer(current.id, current.epoch + 1), asked, expected)
 
-    def _init_after_abort(self, held: HeldId, timeout_ms: int, done: Initialised, error: ErrorCode) -> None:
+    def _init_after_abort(self, held: HeldId, asked: _Asked, error: ErrorCode) -> None:
         if error:
-            done(error, None)
+            asked.done(error, None)
         else:
-            self._init(held, timeout_ms, None, done)
+            self._init(held, asked, None)
 
-    def _init_new(self, held: HeldId, timeout_ms: int, previous: Producer | None, done: Initialised) -> None:
+    def _init_new(self, held: HeldId, asked: _Asked, previous: Producer | None) -> None:
         held.is_changing = True
 
         def failed(error: Exception) -> None:
             held.is_changing = False
-            done(coordinator_code(error), None)
+            asked.done(coordinator_code(error), None)
 
         self._ids.store.ask(
             lambda states: states.new_producer_id(),
-            lambda found: self._init_as(held, Producer(found, 0), timeout_ms, previous, done),
+            lambda found: self._init_as(held, Producer(found, 0), asked, previous),
             failed,
         )
 
-    def _init_as(
-        self, held: HeldId, producer: Producer, timeout_ms: int, previous: Producer | None, done: Initialised
-    ) -> None:
+    def _init_as(self, held: HeldId, producer: Producer, asked: _Asked, previous: Producer | None) -> None:
         def written(error: ErrorCode) -> None:
             held.previous = previous  # lost with a restart, as in a broker
-            done(error, None if error else producer)
+            asked.done(error, None if error else producer)
 
-        self._ids.change(held, empty_state(producer, timeout_ms, self._ids.clock.now_ms()), written)
+        value = empty_state(producer, asked.timeout_ms, self._ids.clock.now_ms())
+        self._ids.change(held, value, written, after=asked.own)
 
     # A transaction
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ...protocol import ErrorCode, code_of
-from ...storage import Clock, LockHeldError, TransactionLogValue
+from ...storage import Clock, Producer, ProducerFencedError, TransactionLogValue
 from ..cluster import Homes
 from ..threads import Home
 from .gate import Gate
@@ -16,7 +16,12 @@ from .held import HeldId, Opened
 from .store import TransactionStore
 
 _UNAVAILABLE = frozenset(
-    {ErrorCode.kafka_storage_error, ErrorCode.unknown_topic_or_partition, ErrorCode.corrupt_message}
+    {
+        ErrorCode.kafka_storage_error,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.corrupt_message,
+        ErrorCode.request_timed_out,  # which Java's producer takes for final where it begins
+    }
 )
 
 _AGAIN_S = 0.05
@@ -26,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 def coordinator_code(error: Exception) -> ErrorCode:
     """Returns the code for a client if a state could not be read or written; clients retry after most of them."""
+    if isinstance(error, ProducerFencedError):  # another process has written a state, which is read then
+        return ErrorCode.not_coordinator
     code = code_of(error)
-    if code in _UNAVAILABLE or isinstance(error, LockHeldError):
-        return ErrorCode.coordinator_not_available
-    return ErrorCode.not_coordinator if code is ErrorCode.producer_fenced else code
+    return ErrorCode.coordinator_not_available if code in _UNAVAILABLE else code
 
 
 class _Waiter(NamedTuple):
@@ -116,11 +121,18 @@ class HeldIds:
             waiter.refuse(code)
 
     def change(
-        self, held: HeldId, value: TransactionLogValue, done: Callable[[ErrorCode], None], *, close_gate: bool = False
+        self,
+        held: HeldId,
+        value: TransactionLogValue,
+        done: Callable[[ErrorCode], None],
+        *,
+        close_gate: bool = False,
+        after: Producer | None = None,
     ) -> None:
         """Writes the next state of an id durably, then calls ``done``; until then the id is busy.
 
-        With ``close_gate``, the gate applies the new state at once, before it is written.
+        With ``close_gate``, the gate applies the new state at once, before it is written. ``after``: as
+        :meth:`TransactionStore.write`.
         """
         held.is_changing = True
         if close_gate:
@@ -139,7 +151,7 @@ class HeldIds:
             self.give_back(held)
             done(coordinator_code(error))
 
-        self.store.write(held.id, held.value, value, written)
+        self.store.write(held.id, held.value, value, written, after=after)
 
     def change_unsynced(self, held: HeldId, value: TransactionLogValue) -> None:
         """Writes a state that an earlier one implies, without a sync; requests for the id need not wait for it."""

@@ -18,6 +18,7 @@ from ...storage import (
     LogDirLockedError,
     LogManager,
     LogStoreError,
+    Producer,
     TopicPartition,
     TransactionalIdLock,
     TransactionLogValue,
@@ -38,6 +39,7 @@ class Write:
     value: TransactionLogValue
     sync: bool
     done: Callable[[Exception | None], None]
+    after: Producer | None = None  # whose client goes on as the producer of ``value``
 
 
 class States(Protocol):
@@ -207,12 +209,14 @@ class TransactionStore(Store[States, Write]):
         done: Callable[[Exception | None], None],
         *,
         sync: bool = True,
+        after: Producer | None = None,
     ) -> None:
         """Writes a state if ``expected`` is still the newest one.
 
-        Calls ``done`` with None when it is durable, or an error.
+        ``after``: the producer whose client goes on as that of ``value``, if it is one that recovers. Calls ``done``
+        with None when it is durable, or an error.
         """
-        self._put(Write(transactional_id, expected, value, sync, done))
+        self._put(Write(transactional_id, expected, value, sync, done, after))
 
     def _write(self, disk: States, writes: Sequence[Write]) -> Sequence[Exception | None]:
         return disk.write(writes)

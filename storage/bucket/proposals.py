@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,9 +39,17 @@ class StagedWrite:
     offsets: GroupOffsets = field(default_factory=dict)
 
 
-def open_app(state: State, app: str, query: str | None, run: str | None) -> OpenChange:
-    """Proposes to take over an app. Raises ProgressMismatchError if its progress is that of another query."""
+def open_app(
+    state: State, app: str, query: str | None, run: str | None, after: Collection[str] | None = None
+) -> OpenChange:
+    """Proposes to take over an app.
+
+    ``after``: the runs that this one may follow; by default any. Raises ProducerFencedError if the app is of another
+    one, and ProgressMismatchError if its progress is that of another query.
+    """
     last = state.apps.get(app)
+    if last and after is not None and last.run not in after:
+        raise ProducerFencedError(f"app {app!r}: another writer took over; it is of run {last.run}")
     if last and last.version is not None and last.query != query:
         raise ProgressMismatchError(
             f"app {app!r} was written by query {last.query} up to version {last.version}, and this is query {query}: "
@@ -51,9 +59,11 @@ def open_app(state: State, app: str, query: str | None, run: str | None) -> Open
     return OpenChange(app, (last.epoch if last else 0) + 1, query, run)
 
 
-def claim_app(log: CommitLog, app: str, query: str | None, run: str | None) -> Claim:
+def claim_app(
+    log: CommitLog, app: str, query: str | None, run: str | None, after: Collection[str] | None = None
+) -> Claim:
     """Takes over an app; later writes of others for it are refused. Raises like :func:`open_app`."""
-    commit = log.commit(lambda state: open_app(state, app, query, run))
+    commit = log.commit(lambda state: open_app(state, app, query, run, after))
     assert commit is not None
     assert isinstance(commit.change, OpenChange)
     return Claim(app, commit.change.epoch, query, run)

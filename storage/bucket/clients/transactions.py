@@ -27,7 +27,7 @@ from ...errors import (
 from ...format import v2
 from ...format.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
 from ...recovery import ProducerState, ProducerStateManager
-from ...writing import AppendInfo, produced_batch, repeated_append
+from ...writing import AppendInfo, Producer, produced_batch, repeated_append
 from ..commit_log import CommitLog
 from ..commits.commit import GroupOffset, StagedObject
 from ..proposals import Claim, StagedWrite, claim_app, commit_write
@@ -72,19 +72,21 @@ class StagedTransactions:
         self._producers: dict[int, _Producer] = {}
         self._changed = Condition()
 
-    def begin(self, transactional_id: str, producer_id: int) -> None:
+    def begin(self, transactional_id: str, producer: Producer, after: Producer | None = None) -> None:
         """Takes over an id for a producer: what earlier ones staged, here or elsewhere, is never committed.
 
-        Raises as :meth:`CommitLog.commit`.
+        ``after``: the producer whose client goes on as ``producer``. Raises ProducerFencedError if another one has
+        taken over the id since then, and as :meth:`CommitLog.commit`.
         """
-        app = APP_PREFIX + transactional_id
-        claim = claim_app(self._log, app, None, None)
+        app, run = APP_PREFIX + transactional_id, _run_of(producer)
+        known = None if after is None else (_run_of(after), run)  # the second one: the answer to it was lost
+        claim = claim_app(self._log, app, None, run, known)
         last = self._log.state.apps[app].version
         with self._changed:
             for other, each in list(self._producers.items()):
                 if each.transactional_id == transactional_id:
                     del self._producers[other]
-            self._producers[producer_id] = _Producer(transactional_id, claim, 0 if last is None else last + 1)
+            self._producers[producer.id] = _Producer(transactional_id, claim, 0 if last is None else last + 1)
 
     def forget(self, transactional_id: str) -> None:
         """Aborts what an id has open, and forgets its producer."""
@@ -203,6 +205,11 @@ class StagedTransactions:
             producer.open.is_ending = True
             self._changed.wait_for(lambda: producer.putting == 0)
             return producer
+
+
+def _run_of(producer: Producer) -> str:
+    """Returns what the log says of the producer that took over an id last."""
+    return f"{producer.id}/{producer.epoch}"
 
 
 class _Planned:

@@ -68,6 +68,15 @@ def values(log: CommitLog, partition: int = 0) -> list[bytes | None]:
     return [value for _, _, value in rows]
 
 
+_commit = CommitLog.commit
+
+
+def losing_the_answer(*args: object) -> None:
+    """In place of :meth:`CommitLog.commit`."""
+    _commit(*args)  # type: ignore[arg-type]
+    raise OutcomeUnknownError("the store did not answer")
+
+
 def test_what_is_committed_is_visible_at_once_and_what_is_aborted_never(log: CommitLog, producer: WireProducer) -> None:
     for number in range(4):
         write(producer, b"%d" % number, b"more")
@@ -128,6 +137,52 @@ def test_a_producer_at_another_gateway_fences_the_last_one(log: CommitLog) -> No
     assert values(log) == [b"kept", b"more"]
 
 
+def test_a_producer_that_was_fenced_at_another_gateway_does_not_take_its_id_back(log: CommitLog) -> None:
+    with ExitStack() as stack:
+        gateways = [stack.enter_context(serving_apart(URL, **QUICK)) for _ in range(2)]
+        first, second = (stack.enter_context(WireClient(each)) for each in gateways)
+        idle, busy = begun(first, "idle"), begun(first, "busy")
+        write(busy, b"lost")
+        following = [begun(second, each) for each in ("idle", "busy")]
+        for last in (idle, busy):
+            own = last.producer
+            assert [last.init(own).error for _ in range(2)] == [PRODUCER_FENCED] * 2
+            assert last.add("t", 0) == last.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+        for each in following:
+            write(each, b"kept")
+            assert each.end(commit=True) == 0
+        assert begun(first, "idle").producer not in (idle.producer, following[0].producer)  # a new client may
+        assert following[0].init(following[0].producer).error == PRODUCER_FENCED
+    assert values(log) == [b"kept", b"kept"]
+
+
+def test_after_a_restart_the_last_producer_of_an_id_goes_on_and_a_fenced_one_does_not(log: CommitLog) -> None:
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        fenced = begun(client).producer
+        last = begun(client).producer
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        producer = WireProducer(client, "x")
+        assert producer.init(fenced).error == PRODUCER_FENCED
+        assert producer.init(last).error == 0
+        write(producer, b"kept")
+        assert producer.end(commit=True) == 0
+        assert producer.init(last).error == PRODUCER_FENCED
+    assert values(log) == [b"kept"]
+
+
+def test_a_producer_whose_begin_was_not_answered_asks_again(
+    log: CommitLog, producer: WireProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = producer.producer
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitLog, "commit", losing_the_answer)
+        assert producer.init(own).error == COORDINATOR_NOT_AVAILABLE
+    assert producer.init(own).error == 0
+    write(producer, b"kept")
+    assert producer.end(commit=True) == 0
+    assert values(log) == [b"kept"]
+
+
 def test_a_restart_aborts_what_is_open_and_the_producer_begins_again(log: CommitLog) -> None:
     with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
         producer = begun(client)
@@ -150,15 +205,9 @@ def test_a_restart_aborts_what_is_open_and_the_producer_begins_again(log: Commit
 def test_a_commit_whose_answer_was_lost_is_asked_for_until_it_is_known(
     log: CommitLog, producer: WireProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = CommitLog.commit
-
-    def lose(*args: object) -> None:
-        commit(*args)  # type: ignore[arg-type]
-        raise OutcomeUnknownError("the store did not answer")
-
     write(producer, b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(CommitLog, "commit", lose)
+        patch.setattr(CommitLog, "commit", losing_the_answer)
         assert producer.end(commit=True) == COORDINATOR_NOT_AVAILABLE
     assert producer.end(commit=True) == 0
     assert values(log) == [b"a"]

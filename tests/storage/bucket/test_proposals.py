@@ -50,6 +50,14 @@ def test_a_version_that_is_committed_is_skipped(version: int) -> None:
     assert commit_write(state_of(*BEGUN), staged(version)) is None
 
 
+def test_a_writer_that_goes_on_takes_over_only_what_is_still_its_own() -> None:
+    state = state_of(OpenChange("app", 1, None, "a"))
+    assert open_app(state, "app", None, "b", after=["a"]) == OpenChange("app", 2, None, "b")
+    assert open_app(state, "other", None, "b", after=["a"]) == OpenChange("other", 1, None, "b")
+    with pytest.raises(ProducerFencedError, match="another writer took over; it is of run a"):
+        open_app(state, "app", None, "c", after=["b", "c"])
+
+
 def test_a_writer_is_fenced_by_the_next_one() -> None:
     state = state_of(*BEGUN, OpenChange("app", 2, "q"))
     with pytest.raises(ProducerFencedError, match="'app'"):

@@ -103,7 +103,7 @@ def test_offsets_of_a_transaction_are_in_its_commit(groups: BucketGroups, other:
     producer = Producer(1, 0)
     with pytest.raises(InvalidTxnStateError):
         groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
-    groups._staged.begin("x", producer.id)
+    groups._staged.begin("x", producer)
     with pytest.raises(OffsetOutOfRangeError):
         groups.write_transactional("g", {T0: value(-1)}, producer, lambda: None)
     groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)

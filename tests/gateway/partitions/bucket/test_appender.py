@@ -15,6 +15,7 @@ from pyspark_commitlog.storage import (
     CommitLog,
     InvalidTxnStateError,
     LogManager,
+    Producer,
     StagedTransactions,
     TopicPartition,
     check_batch,
@@ -166,7 +167,7 @@ def test_batches_that_are_encoded_again_share_a_commit_only_if_the_largest_would
 
 def test_a_batch_is_checked_while_its_transaction_cannot_end(manager: LogManager, log: CommitLog) -> None:
     staged, results = StagedTransactions(log), list[Any]()
-    staged.begin("x", 5)
+    staged.begin("x", Producer(5, 0))
     first, ending = led(manager), list[Thread]()
 
     def check() -> None:

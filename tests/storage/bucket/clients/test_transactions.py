@@ -19,7 +19,7 @@ from pyspark_commitlog.storage.errors import (
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.writing import AppendInfo, check_batch
+from pyspark_commitlog.storage.writing import AppendInfo, Producer, check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.faulty_store import FaultyStore
@@ -45,7 +45,7 @@ def log(store: MemoryStore) -> CommitLog:
 @pytest.fixture
 def staged(log: CommitLog) -> StagedTransactions:
     staged = StagedTransactions(log)
-    staged.begin("x", PRODUCER)
+    staged.begin("x", Producer(PRODUCER, 0))
     return staged
 
 
@@ -128,7 +128,7 @@ def test_the_next_holder_of_an_id_fences_the_last_one_also_in_another_process(
 ) -> None:
     staged.append(PRODUCER, [sent(log, 0, b"a")])
     other = StagedTransactions(commit_log(store, 1))
-    other.begin("x", PRODUCER + 1)
+    other.begin("x", Producer(PRODUCER + 1, 0))
     with pytest.raises(ProducerFencedError):
         staged.commit(PRODUCER)
     with pytest.raises(TransactionAbortedError):
@@ -161,7 +161,7 @@ def test_a_commit_that_is_tried_until_it_is_known_counts_once(seed: int) -> None
     faulty.rate = 0.0
     log = commit_log(faulty, seed, deadline_ms=2_000)
     staged = StagedTransactions(log)
-    staged.begin("x", PRODUCER)
+    staged.begin("x", Producer(PRODUCER, 0))
     faulty.rate = 0.4
     kept = []
     for number in range(10):
