@@ -120,6 +120,8 @@ class BucketStates:
 class BucketEnds:
     """Commits or drops what was staged. For any thread; the store is waited for in a thread of its own."""
 
+    are_forgotten = True
+
     def __init__(self, staged: StagedTransactions) -> None:
         self._staged = staged
         self._worker = Worker("gateway-transaction-ends")

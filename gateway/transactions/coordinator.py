@@ -208,10 +208,15 @@ class TransactionCoordinator:
     def end(self, transactional_id: str, producer: Producer, done: Done, *, commit: bool) -> None:
         """Commits or aborts a producer's transaction; a repeated request gets the same answer."""
 
+        def refuse(error: ErrorCode) -> None:
+            is_forgotten = commit and self._endings.are_forgotten and error is ErrorCode.invalid_producer_id_mapping
+            # Clients take that for an abort. But this may ask again for a commit that an earlier process has made.
+            done(ErrorCode.producer_fenced if is_forgotten else error)
+
         def then(held: HeldId) -> None:
             error = held.check_producer(producer)
             if error or held.value is None:
-                done(error)
+                refuse(error)
             elif held.is_in(UNDECIDED):
                 self._endings.end(held, done, commit=commit)
             elif held.is_in(PREPARED):
@@ -223,7 +228,7 @@ class TransactionCoordinator:
             else:
                 done(ErrorCode.none if is_repeated_end(held, commit=commit) else ErrorCode.invalid_txn_state)
 
-        self._use(transactional_id, then, done)
+        self._use(transactional_id, then, refuse)
 
     # Asking about transactions
 

@@ -34,13 +34,15 @@ class Endings:
     """Ends transactions. Belongs to the coordinator's thread.
 
     Each step leaves on disk: the decision, synced; the markers, synced; the Complete state, unsynced, because the
-    decision implies it. After a crash, the next process that opens the id continues from there.
+    decision implies it. After a crash, the next process that opens the id continues from there. ``are_forgotten``: it
+    cannot (:class:`Ends`).
     """
 
     def __init__(self, ids: HeldIds, markers: Ends) -> None:
         self._ids, self._markers = ids, markers
         self._is_looking = False  # on the disk, for what was left
         ids.on_opened = self._on_opened
+        self.are_forgotten = markers.are_forgotten
 
     def end(self, held: HeldId, done: Done, *, commit: bool, raise_epoch: bool = False) -> None:
         """Ends the open transaction of an id, and calls ``done`` when its markers are synced in all partitions.

@@ -24,7 +24,12 @@ logger = logging.getLogger(__name__)
 
 
 class Ends(Protocol):
-    """Makes the end of a transaction visible."""
+    """Makes the end of a transaction visible.
+
+    ``are_forgotten``: whether the next process cannot tell how a transaction of this one has ended.
+    """
+
+    are_forgotten: bool
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         """Ends a transaction as it was decided, then calls ``done`` in any thread; with an error, call it again."""
@@ -33,6 +38,8 @@ class Ends(Protocol):
 
 class Markers:
     """Writes markers. For any thread."""
+
+    are_forgotten = False
 
     def __init__(self, partitions: Partitions, appender: Appending) -> None:
         self._partitions, self._appender = partitions, appender

@@ -130,8 +130,8 @@ def test_a_producer_at_another_gateway_fences_the_last_one(log: CommitLog) -> No
         following = begun(second)
         write(following, b"kept")
         assert following.end(commit=True) == 0
-        assert last.end(commit=True) == PRODUCER_FENCED
-        assert last.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+        assert last.end(commit=True) == last.end(commit=True) == PRODUCER_FENCED
+        assert last.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
         write(following, b"more")
         assert following.end(commit=True) == 0
     assert values(log) == [b"kept", b"more"]
@@ -147,7 +147,7 @@ def test_a_producer_that_was_fenced_at_another_gateway_does_not_take_its_id_back
         for last in (idle, busy):
             own = last.producer
             assert [last.init(own).error for _ in range(2)] == [PRODUCER_FENCED] * 2
-            assert last.add("t", 0) == last.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+            assert last.add("t", 0) == last.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
         for each in following:
             write(each, b"kept")
             assert each.end(commit=True) == 0
@@ -193,13 +193,27 @@ def test_a_restart_aborts_what_is_open_and_the_producer_begins_again(log: Commit
     with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
         producer = WireProducer(client, "x")
         producer.producer = left
-        assert producer.add("t", 0) == producer.end(commit=True) == INVALID_PRODUCER_ID_MAPPING
+        assert producer.add("t", 0) == producer.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
         assert producer.produce("t", b"lost") != 0
         again = begun(client)
         assert again.producer.id != left.id
         write(again, b"more")
         assert again.end(commit=True) == 0
     assert values(log) == [b"kept", b"more"]
+
+
+def test_a_commit_that_was_made_before_a_restart_is_not_answered_as_an_abort(log: CommitLog) -> None:
+    """A client that goes on after an abort would write again what is there."""
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        left = begun(client)
+        write(left, b"a")
+        assert left.end(commit=True) == 0
+    with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
+        left.client = client
+        assert left.end(commit=True) == PRODUCER_FENCED
+        begun(client)
+        assert left.end(commit=True) == PRODUCER_FENCED
+    assert values(log) == [b"a"]
 
 
 def test_a_commit_whose_answer_was_lost_is_asked_for_until_it_is_known(
