@@ -32,6 +32,7 @@ MODULES = {
     "damaged-queries": "tests.torture.damage.queries",
     "fuzz": "tests.torture.fuzz",
     "gateway-beside-spark": "tests.torture.gateway.beside_spark.suite",
+    "gateway-bucket": "tests.torture.gateway.bucket",
     "gateway-crowd": "tests.torture.gateway.crowd",
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-kills": "tests.torture.gateway.kills",

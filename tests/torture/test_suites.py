@@ -29,6 +29,7 @@ LONGER: dict[str, int] = {
     "bucket-commits": 400,
     "bucket-kills": 5,
     "gateway-beside-spark": 3,
+    "gateway-bucket": 24,
     "gateway-crowd": 1000,
     "gateway-nodes-beside-spark": 3,
     "zookeeper-groups": 8,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count as counting
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -24,6 +26,8 @@ PARTITIONS = 2
 GROUP = "readers"
 NONE = -1  # the offset of a group that has committed none
 LIMIT_S = 240.0  # for what must end once nobody is killed any more, on a busy machine
+UNHEARD = logging.Logger("librdkafka")  # has no handler: to be fenced is what some of them are for
+UNHEARD.addHandler(logging.NullHandler())
 Work = Callable[[threading.Event], None]  # what a client does until it is told to end
 
 
@@ -148,14 +152,24 @@ PATIENT = {
 }
 
 
-def transact(address: str, told: Told, chance: Random, ending: threading.Event) -> None:
-    """A transactional producer: each transaction writes to both partitions.
+def transact(
+    address: str,
+    told: Told,
+    chance: Random,
+    ending: threading.Event,
+    *,
+    transactional_id: str = "t",
+    numbers: Iterator[int] | None = None,
+) -> None:
+    """A transactional producer: each transaction writes to both partitions. ``numbers``: its transactions', from 0 on.
 
     It commits no offsets: librdkafka can wait for ever to send them, past its own time-out, after a broker was killed.
     """
-    number, producer = 0, None
-    while not ending.is_set():
-        producer = producer or new_transactional(address)
+    producer = None
+    for number in numbers or counting():
+        if ending.is_set():
+            return
+        producer = producer or new_transactional(address, transactional_id)
         commits = chance.random() < 0.7
         try:
             producer.begin_transaction()
@@ -166,13 +180,12 @@ def transact(address: str, told: Told, chance: Random, ending: threading.Event) 
         except rdkafka.KafkaException as error:
             told.notes["transactions that failed"] += 1
             producer = _recovered(producer, error, number, told)
-        number += 1
 
 
 def new_transactional(address: str, transactional_id: str = "t") -> Any:
     """A producer that has ended what its id left open."""
     producer = rdkafka.Producer(
-        {"bootstrap.servers": address, "transactional.id": transactional_id, **PATIENT, **SHORT}
+        {"bootstrap.servers": address, "transactional.id": transactional_id, **PATIENT, **SHORT, "logger": UNHEARD}
     )
     while True:
         try:
@@ -245,11 +258,11 @@ def watch(address: str, told: Told, ending: threading.Event, *, topic: str = PLA
     consumer.close()
 
 
-def append(directory: Path, told: Told, ending: threading.Event) -> None:
+def append(directory: Path | str, told: Told, ending: threading.Event, *, program: str = APPEND) -> None:
     """Another process that appends through the log itself, as Spark does."""
     acknowledged = told.acknowledged.setdefault(b"appender", set())
     with subprocess.Popen(
-        [sys.executable, "-c", APPEND, str(directory), PLAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, str(directory), PLAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -44,14 +44,14 @@ Values = list[bytes]
 # What is there
 
 
-def rows(directory: Path, topic: str, isolation: Isolation) -> Iterator[Values]:
+def rows(directory: Path | str, topic: str, isolation: Isolation) -> Iterator[Values]:
     with LogManager.open(str(directory)) as manager:
         for partition in range(PARTITIONS):
             with manager.open_reader(topic, partition) as reader:
                 yield [value or b"" for _, value in building.rows(reader, isolation)]
 
 
-def check_plain(directory: Path, told: Told) -> int:
+def check_plain(directory: Path | str, told: Told) -> int:
     """Each writer's records are in order, each once at most, and all that were acknowledged; returns how many."""
     found: dict[bytes, set[int]] = {}
     for values in rows(directory, PLAIN, Isolation.READ_COMMITTED):

@@ -22,14 +22,14 @@ def memory_bytes(process: int | str = "self") -> int:
 class Server:
     """``commitlog gateway`` on a port that stays."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
-        """``settings``: by Kafka's names, with ``_`` for ``.``."""
+    def __init__(self, directory: Path | str, *, log: Path | None = None, **settings: object) -> None:
+        """``log``: by default beside the directory. ``settings``: by Kafka's names, with ``_`` for ``.``."""
         self.address = Address("127.0.0.1", free_port())
         settings = {"group_initial_rebalance_delay_ms": 0, **settings}
         pairs = [f"--config={name.replace('_', '.')}={value}" for name, value in settings.items()]
         program = Path(sys.executable).with_name("commitlog")
         self._command = [program, "gateway", "--log-dir", directory, "--listen", self.bootstrap, *pairs]
-        self.log = directory.with_suffix(".stderr")
+        self.log = log or Path(directory).with_suffix(".stderr")
 
     @property
     def bootstrap(self) -> str:
