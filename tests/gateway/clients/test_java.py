@@ -25,9 +25,9 @@ PATIENT = ["request.timeout.ms=60000", "delivery.timeout.ms=120000"]
 class Tools:
     """The tools of one release against a gateway; each call starts one, and returns what it prints."""
 
-    def __init__(self, release: str, log_dir: Path, servers: str) -> None:
+    def __init__(self, release: str, log_at: str, servers: str) -> None:
         self.release = release
-        self.log_dir = log_dir
+        self.log_at = log_at
         self.servers = servers
         is_first = release == KAFKA_VERSION
         self._jvm = kafka_jvm.jvm() if is_first else kafka_jvm.broker_jvm(release=release)
@@ -51,15 +51,14 @@ class Tools:
 
     def values(self, topic: str) -> list[bytes | None]:
         """Committed values, as a reader of the files sees them."""
-        with LogManager.open(str(self.log_dir)) as manager, manager.open_reader(topic, 0) as reader:
+        with LogManager.open(self.log_at) as manager, manager.open_reader(topic, 0) as reader:
             return [value for _, value in building.committed(reader)]
 
 
 @pytest.fixture(scope="module", params=[KAFKA_VERSION, pytest.param(KAFKA_4, marks=pytest.mark.only_all)])
-def tools(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
-    log_dir = tmp_path_factory.mktemp("gateway") / "log"
-    with serving(log_dir, group_initial_rebalance_delay_ms=0) as started:
-        yield Tools(request.param, log_dir, started.bootstrap_servers)
+def tools(request: pytest.FixtureRequest, log_at: str) -> Iterator[Tools]:
+    with serving(log_at, group_initial_rebalance_delay_ms=0) as started:
+        yield Tools(request.param, log_at, started.bootstrap_servers)
 
 
 def test_the_console_tools_produce_and_consume(tools: Tools) -> None:
