@@ -374,7 +374,7 @@ def _bound(config: GatewayConfig, listener: Listener, starting: ExitStack) -> so
     return bound
 
 
-def _may_overlap(frame: bytearray) -> bool:
+def _may_overlap(frame: memoryview) -> bool:
     return frame[:2] == PRODUCE
 
 

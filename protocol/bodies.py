@@ -21,6 +21,7 @@ from kio.static.primitive import i16
 
 from .decoding import decode, decode_whole, shape_of
 from .old import OLD
+from .reading import Frame
 
 __all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
 
@@ -43,7 +44,7 @@ _MAKERS: Mapping[object, Callable[[Any], Any]] = {
 }
 
 
-def read_request(key: int, version: int, frame: bytearray, position: int) -> Any:
+def read_request(key: int, version: int, frame: Frame, position: int) -> Any:
     """Returns the body of a request, which begins at ``position``. Raises MalformedRequestError."""
     return decode(request_class(key, version), frame, position)
 
@@ -64,7 +65,7 @@ def write_request(key: int, version: int, body: Body) -> bytes:
         return buffer.getvalue()
 
 
-def read_answer(key: int, version: int, frame: bytes | bytearray, position: int) -> Any:
+def read_answer(key: int, version: int, frame: Frame, position: int) -> Any:
     """Returns the body of an answer, kio's object, from ``position`` to the frame's end. Raises MalformedRequestError.
 
     An error code that kio does not know is its number.

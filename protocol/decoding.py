@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from .reading import MalformedRequestError, RequestReader
+from .reading import Frame, MalformedRequestError, RequestReader
 
 Read = Callable[[RequestReader], Any]
 
@@ -41,12 +41,12 @@ _NULLABLE = (
 )  # that may be null in bytes; a field says whether it may
 
 
-def decode(entity: Any, frame: bytearray, position: int) -> Any:
+def decode(entity: Any, frame: Frame, position: int) -> Any:
     """Returns an object of ``entity``, kio's class, from the bytes at ``position``. Raises MalformedRequestError."""
     return _decoder(entity)(RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__))
 
 
-def decode_whole(entity: Any, frame: bytes | bytearray, position: int) -> Any:
+def decode_whole(entity: Any, frame: Frame, position: int) -> Any:
     """As :func:`decode`. Raises MalformedRequestError also if bytes follow."""
     reader = RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__)
     found = _decoder(entity)(reader)

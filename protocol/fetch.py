@@ -10,7 +10,7 @@ from uuid import UUID
 
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
-from .reading import RequestReader
+from .reading import Frame, RequestReader
 from .writing import AnswerWriter
 
 INT32_MAX = 2**31 - 1
@@ -70,7 +70,7 @@ class Fetched(NamedTuple, Generic[P]):
         return 0 if self.records is None else len(self.records)
 
 
-def parse_fetch(frame: bytearray, position: int, version: int) -> FetchRequest:
+def parse_fetch(frame: Frame, position: int, version: int) -> FetchRequest:
     """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
     reader = RequestReader(memoryview(frame), position, is_flexible=version >= _FLEXIBLE_FROM)
     if version < 15:

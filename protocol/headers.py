@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from .apis import APIS, ApiKey
-from .reading import MalformedRequestError, RequestReader
+from .reading import Frame, MalformedRequestError, RequestReader
 
 _FIXED = struct.Struct(">hhi")  # key, version, correlation id
 _CORRELATION_ID = struct.Struct(">i")
@@ -23,7 +23,7 @@ class RequestHeader(NamedTuple):
     is_served: bool  # whether the version is one of the table's; otherwise client and body are unknown
 
 
-def parse_header(frame: bytearray) -> RequestHeader:
+def parse_header(frame: Frame) -> RequestHeader:
     """Returns the header of the request in a frame.
 
     Raises MalformedRequestError for an invalid header, and for a kind or version that is not served. Any version of

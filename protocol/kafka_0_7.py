@@ -164,7 +164,7 @@ def decode_offsets(answer: bytes | bytearray | memoryview) -> tuple[int, list[in
 class FrameReader:
     """Reads the values of a request one after the other; raises MalformedFrameError where it is too short."""
 
-    def __init__(self, frame: bytearray) -> None:
+    def __init__(self, frame: bytes | bytearray | memoryview) -> None:
         self._frame = memoryview(frame)
         self._at = 0
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..storage import unsigned_varint
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
-from .reading import RequestReader
+from .reading import Frame, RequestReader
 from .writing import AnswerWriter
 
 _PARTITION = struct.Struct(">ihq")  # index, error, base offset
@@ -50,7 +50,7 @@ class Produced(NamedTuple):
     message: str | None = None
 
 
-def parse_produce(frame: bytearray, position: int, version: int) -> ProduceRequest:
+def parse_produce(frame: Frame, position: int, version: int) -> ProduceRequest:
     """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
     is_flexible = version >= _FLEXIBLE_FROM
     reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible)

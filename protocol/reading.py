@@ -9,6 +9,8 @@ from uuid import UUID
 
 T = TypeVar("T")
 
+Frame = bytes | bytearray | memoryview  # of bytes: a request or an answer, without its length
+
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{kind}") for kind in "bhiq")
 VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
 

@@ -51,7 +51,7 @@ class Answers:
     def __init__(self, logs: PositionLogDirectory) -> None:
         self._logs = logs
 
-    def answer(self, frame: bytearray) -> Answer:
+    def answer(self, frame: memoryview) -> Answer:
         """Carries out a request. Raises MalformedFrameError or LogStoreError if the connection must be closed."""
         reader = FrameReader(frame)
         match reader.key():

@@ -41,12 +41,12 @@ class Connection:
         self.quota, self.memory = processor.limits.quota, processor.limits.memory
         self.last_active_s = processor.now_s()
         self.is_closed = False
-        self._reader = FrameReader(processor.limits.request_bytes_max, admit=self._admit)
+        self._reader = FrameReader(processor.limits.request_bytes_max, admit=self._admit, gives_all=self._tls is None)
         if terms.login_bytes_max is not None:
-            self._reader = FrameReader(terms.login_bytes_max, "sasl.server.max.receive.size", admit=self._admit)
+            self._reader.raise_limit(terms.login_bytes_max, "sasl.server.max.receive.size")
         self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
-        self._waiting: tuple[bytearray, bool] | None = None  # a frame that may not be served yet, and if it overlaps
+        self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
         self._held = 0  # memory that the frame which waits has taken
         self._pauses, self._received = 0, 0  # looks without new bytes, and how many bytes there were at the last look
         self._reads_on = False  # a call that reads what TLS has decrypted is on its way
@@ -65,7 +65,7 @@ class Connection:
 
     def trust(self) -> None:
         """Raises the request limit after the client has logged in. Only between two frames."""
-        self._reader = FrameReader(self.processor.limits.request_bytes_max, admit=self._admit)
+        self._reader.raise_limit(self.processor.limits.request_bytes_max)
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
@@ -94,6 +94,8 @@ class Connection:
                 self._waiting = frame, self.processor.may_overlap(frame)
                 self._held, self._reader.held = self._reader.held, 0
                 self._serve_waiting()
+                if self._reader.is_drained:
+                    return
         except ssl.SSLError as error:
             self.processor.log_hostile(self, OSError(f"TLS: {error.reason or error}"))
             self.close()

@@ -17,7 +17,7 @@ class Exchange:
 
     __slots__ = ("_has_place", "_held", "connection", "frame", "is_last", "overlaps", "parts")
 
-    def __init__(self, connection: Connection, frame: bytearray, *, overlaps: bool, held: int = 0) -> None:
+    def __init__(self, connection: Connection, frame: memoryview, *, overlaps: bool, held: int = 0) -> None:
         """``held``: the bytes that the frame uses of the memory for large requests (``queued.max.request.bytes``)."""
         self.connection = connection
         self.frame = frame  # without its length

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 LENGTH_BYTES = 4
-FIRST_BYTES = 64 << 10  # taken for a frame at once; more is taken only as bytes arrive, whatever the length claims
+FIRST_BYTES = 64 << 10  # a larger frame must be admitted
+ROOM_BYTES = 1 << 20  # reserved for a frame at once; more is reserved only as bytes arrive, whatever the length claims
 
 
 class FrameError(Exception):
@@ -20,7 +23,11 @@ class Source(Protocol):
 
 
 class FrameReader:
-    """Reads the frames of a connection. Allocates memory only for bytes that arrived, not for a stated length."""
+    """Reads the frames of a connection. Takes memory only for bytes that arrived, not for a stated length.
+
+    Each read of a frame also asks for the length of the next one, so that frames that have arrived together take one
+    call of the source each.
+    """
 
     def __init__(
         self,
@@ -28,42 +35,59 @@ class FrameReader:
         setting: str = "socket.request.max.bytes",
         *,
         admit: Callable[[int], bool] = lambda _: True,
+        gives_all: bool = False,
     ) -> None:
         """``setting``: the limit's name, for errors.
 
-        ``admit`` returns whether a large frame of this size may be read now.
+        ``admit`` returns whether a large frame of this size may be read now. ``gives_all``: the source gives all that
+        has arrived, up to the room for it; then a source that gave less is not asked again in the same turn.
         """
         self._max_bytes, self._setting = max_bytes, setting
-        self._admit = admit
+        self._admit, self._gives_all = admit, gives_all
         self.held = 0  # bytes that were admitted for the frame that is being read, or was read last
         self.waits_for_room = False  # until :meth:`go_on` succeeds
         self.received = 0  # bytes so far, of all frames
-        self._length = bytearray(LENGTH_BYTES)
-        self._frame: bytearray | None = None  # None: the length is being read
+        self.is_drained = False  # whether the source has no more bytes now, as far as is known
+        self._length = bytearray(LENGTH_BYTES)  # of the next frame
+        self._room: memoryview | None = None  # for the frame and the next length; None: the length is being read
         self._size = 0  # of the frame, as its length says
         self._have = 0  # bytes read of the length or of the frame
 
-    def read(self, source: Source) -> bytearray | None:
+    def read(self, source: Source) -> memoryview | None:
         """Reads from ``source`` until a frame is complete, and returns it; None if the source has no more bytes now.
 
         Raises EOFError if the source has ended, and FrameError for a length below 0 or above the limit.
         """
+        self.is_drained = False
         try:
-            while self._frame is None or self._have < self._size:
-                if self._frame is None:
+            while (room := self._room) is None or self._have < self._size:
+                if self.is_drained:
+                    return None
+                if room is None:
                     self._read_length(source)
                 else:
-                    self._read_body(source, self._frame)
+                    self._read_body(source, room)
         except BlockingIOError:
             return None
-        frame, self._frame, self._have = self._frame, None, 0
-        return frame
+        return self._cut(room)
+
+    def raise_limit(self, max_bytes: int, setting: str = "socket.request.max.bytes") -> None:
+        """Changes the limit for the frames that follow."""
+        self._max_bytes, self._setting = max_bytes, setting
+
+    def _cut(self, room: memoryview) -> memoryview:
+        """Returns the frame in ``room``; what follows it belongs to the next length."""
+        size, end = self._size, self._have
+        self._room, self._have = None, end - size
+        self._length[: end - size] = room[size:end]
+        return room[:size]
 
     def _read_length(self, source: Source) -> None:
-        with memoryview(self._length) as view:
-            self._take(source, view[self._have :])
         if self._have < LENGTH_BYTES:
-            return
+            with memoryview(self._length) as view:
+                self._take(source, view[self._have :])
+            if self._have < LENGTH_BYTES:
+                return
         self._size, self._have = int.from_bytes(self._length, "big", signed=True), 0
         if not 0 <= self._size <= self._max_bytes:
             raise FrameError(
@@ -79,17 +103,24 @@ class FrameReader:
         self.waits_for_room = is_large and not self._admit(self._size)
         if not self.waits_for_room:
             self.held = self._size if is_large else 0
-            self._frame = bytearray(min(self._size, FIRST_BYTES))
+            self._room = _room_for(min(self._size + LENGTH_BYTES, ROOM_BYTES))
 
-    def _read_body(self, source: Source, frame: bytearray) -> None:
-        if self._have == len(frame):
-            frame.extend(bytes(min(self._size - len(frame), max(len(frame), FIRST_BYTES))))
-        with memoryview(frame) as view, view[self._have :] as rest:
-            self._take(source, rest)
+    def _read_body(self, source: Source, room: memoryview) -> None:
+        if self._have == len(room):
+            self._room = _room_for(min(self._size + LENGTH_BYTES, 2 * len(room)))
+            self._room[: self._have] = room
+            room = self._room
+        self._take(source, room[self._have :])
 
     def _take(self, source: Source, into: memoryview) -> None:
         count = source.recv_into(into)
         if not count:
             raise EOFError
+        self.is_drained = self._gives_all and count < len(into)
         self._have += count
         self.received += count
+
+
+def _room_for(size: int) -> memoryview:
+    """Returns room that is not written yet: the system takes memory for it only as it is filled."""
+    return np.empty(size, dtype=np.uint8).data

@@ -51,7 +51,7 @@ class Processor:
     Methods are for that thread unless noted otherwise.
     """
 
-    def __init__(self, name: str, serve: Serve, may_overlap: Callable[[bytearray], bool], limits: Limits) -> None:
+    def __init__(self, name: str, serve: Serve, may_overlap: Callable[[memoryview], bool], limits: Limits) -> None:
         self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
         self.is_stopping = False
         self._stop_by_s = float("inf")

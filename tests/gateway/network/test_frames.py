@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from pyspark_commitlog.gateway.network.frames import FIRST_BYTES, FrameError, FrameReader
+from pyspark_commitlog.gateway.network.frames import ROOM_BYTES, FrameError, FrameReader
 
 
 class Pieces:
@@ -17,10 +17,11 @@ class Pieces:
     def __init__(self, pieces: Iterable[bytes], *, ends: bool = False) -> None:
         self._pieces = deque(bytearray(each) for each in pieces)
         self._ends = ends
-        self.largest_asked = 0
+        self.largest_asked = self.calls = 0
 
     def recv_into(self, buffer: memoryview) -> int:
         self.largest_asked = max(self.largest_asked, len(buffer))
+        self.calls += 1
         if not self._pieces:
             if self._ends:
                 return 0
@@ -40,11 +41,42 @@ def framed(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("size", [1, 3, 7, 10_000])
 def test_frames_are_cut_from_pieces_of_any_size(size: int) -> None:
-    frames = [b"", b"one", b"x" * 300_000]
+    frames = [b"", b"one", b"x" * 300_000, b"", b"y" * (2 * ROOM_BYTES + 1), b"two"]
     stream = b"".join(map(framed, frames))
-    source, reader = Pieces(stream[at : at + size] for at in range(0, len(stream), size)), FrameReader(1 << 20)
+    source, reader = Pieces(stream[at : at + size] for at in range(0, len(stream), size)), FrameReader(1 << 22)
     assert [reader.read(source) for _ in frames] == frames
     assert reader.read(source) is None
+
+
+def test_frames_that_arrived_together_take_one_call_each() -> None:
+    source, reader = Pieces([framed(b"one") + framed(b"two") + framed(b"three")]), FrameReader(100, gives_all=True)
+    assert [reader.read(source) for _ in range(3)] == [b"one", b"two", b"three"]
+    assert reader.is_drained
+    assert source.calls == 4  # and one for the first length
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 7, 8, 10_000])
+def test_a_source_that_gave_all_is_not_asked_again_in_the_same_turn(size: int) -> None:
+    frames = [b"one", b"", b"x" * 100_000, b"two"]
+    stream = b"".join(map(framed, frames))
+    source = Pieces(stream[at : at + size] for at in range(0, len(stream), size))
+    reader, found = FrameReader(1 << 20, gives_all=True), []
+    while len(found) < len(frames):
+        calls = source.calls
+        frame = reader.read(source)
+        if frame is None:
+            assert reader.is_drained
+            assert source.calls <= calls + 2  # the rest of a length may be all that there was
+        else:
+            found.append(frame)
+    assert found == frames
+
+
+def test_a_limit_that_is_raised_between_two_frames_loses_no_bytes() -> None:
+    source, reader = Pieces([framed(b"login") + framed(b"a larger request")]), FrameReader(5)
+    assert reader.read(source) == b"login"
+    reader.raise_limit(100)
+    assert reader.read(source) == b"a larger request"
 
 
 def test_a_frame_goes_on_where_the_source_paused() -> None:
@@ -62,7 +94,7 @@ def test_a_length_that_cannot_be_is_refused(length: int) -> None:
 def test_memory_is_taken_for_bytes_that_arrive_not_for_a_claim() -> None:
     source = Pieces([struct.pack(">i", 100 << 20), b"x" * 1000])
     assert FrameReader(100 << 20).read(source) is None
-    assert source.largest_asked <= FIRST_BYTES
+    assert source.largest_asked <= ROOM_BYTES
 
 
 def test_the_end_of_the_source_is_told() -> None:
