@@ -88,7 +88,7 @@ class SharedLog(SyncedLog):
         if self._is_locked:
             yield
             return
-        was_alone = self._kept_lock.take(self.is_as_left)
+        was_alone = self._kept_lock.take(self._is_file_as_left)
         try:
             if not was_alone:
                 self._catch_up()
@@ -125,7 +125,7 @@ class SharedLog(SyncedLog):
         Raises StorageError after a disk failure.
         """
         with self._touching_the_disk():
-            is_alone = self._is_locked or self._kept_lock.take_if_alone(self.is_as_left)
+            is_alone = self._is_locked or self._kept_lock.take_if_alone(self._is_file_as_left)
             if self._is_locked or not is_alone:
                 yield is_alone
                 return
@@ -187,10 +187,16 @@ class SharedLog(SyncedLog):
 
         If so, no other process has appended. Takes no lock.
         """
+        return self._is_file_as_left() and not self.is_rolled()
+
+    def _is_file_as_left(self) -> bool:
+        """Whether the active segment is the file that this process appended to last, as long as then.
+
+        Who holds the lock, as it left it, need not look for a new segment: only a holder of the lock begins one.
+        """
         active = self.segments.active
         status = self.context.filesystem.status(active.path(file_names.LOG))
-        is_same = status is not None and status.inode == self._active_inode and status.size == active.size
-        return is_same and not self.is_rolled()
+        return status is not None and status.inode == self._active_inode and status.size == active.size
 
     def _catch_up(self) -> None:
         """Reads what other processes appended; reloads the log if more than its end has changed."""

@@ -356,6 +356,18 @@ def test_a_log_is_used_alone_only_while_nobody_else_appends(tmp_path: Path) -> N
         assert is_alone
 
 
+def test_a_log_that_another_process_has_rolled_is_not_used_alone(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_checked(checked(log, b"ours"))
+    open_log(tmp_path / "t-0").roll()
+    assert not log.is_as_left()
+    with log.if_alone() as is_alone:
+        assert not is_alone
+    log.append_checked(checked(log, b"ours"))
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    assert log.is_as_left()
+
+
 def test_nothing_to_append_is_no_error(tmp_path: object) -> None:
     with open_log(tmp_path, filesystem=LocalFileSystem()) as log:
         assert log.append_checked([]) == []
