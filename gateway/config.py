@@ -89,8 +89,8 @@ class GatewayConfig:
         "Users that may do everything, such as User:admin;User:CN=root.")
     commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
         "Whether the gateway may listen for other machines without TLS or without logins.")
-    num_network_threads: int = _key("num.network.threads", INT, 2, Between(1),
-        "Threads that read requests and write answers, each with its share of the connections.")
+    num_network_threads: int = _key("num.network.threads", INT, 1, Between(1),
+        "Threads that read requests and write answers, each with its share of the connections; more may help with TLS.")
     num_io_threads: int = _key("num.io.threads", INT, 4, Between(1),
         "Threads that sync what was appended; a partition always has the same one.")
     socket_request_max_bytes: int = _key("socket.request.max.bytes", INT, 100 << 20, Between(1),

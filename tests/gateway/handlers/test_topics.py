@@ -272,7 +272,7 @@ def test_the_older_request_replaces_all_configs(client: WireClient, topic: str) 
 
 
 def test_the_nodes_settings_are_shown_and_those_for_all_topics_changed(client: WireClient, topic: str) -> None:
-    assert configs_of(client, "1", kind=4)["num.network.threads"].value == "2"
+    assert configs_of(client, "1", kind=4)["num.network.threads"].value == "1"
     days = {"name": "log.retention.ms", "config_operation": 0, "value": "123"}
     assert change(client, "", days, kind=4) == 0
     assert configs_of(client, "", kind=4)["log.retention.ms"].value == "123"
