@@ -126,6 +126,8 @@ class Appender:
 
     def _has_appended(self, led: FilePartition) -> bool:
         jobs = led.lane.first()
+        if not jobs:  # another thread was quicker
+            return True
         appends = [job for job in jobs if isinstance(job, Append)]
         if led.lane.hold is not Hold.NONE or len(appends) < len(jobs):
             return False
@@ -160,6 +162,8 @@ class Appender:
         """Does what waits in the lane of a partition, unless another process holds its lock."""
         while led.lane:
             with led.lane.turn:
+                if self._has_appended(led):  # for which the lock's file need not be opened
+                    continue
                 if led.lane.hold is Hold.LONG:
                     _refuse(led, led.lane)
                 elif led.lane.hold is Hold.NONE and not led.is_locked_elsewhere:

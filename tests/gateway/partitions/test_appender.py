@@ -202,6 +202,22 @@ def test_what_takes_long_is_not_done_by_a_thread_that_must_not_wait(
     partition.appender.stop()
 
 
+def test_a_large_batch_needs_no_look_at_the_lock_by_its_name_while_nobody_else_appends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[FilePartition] = []
+    monkeypatch.setattr(FilePartition, "is_locked_elsewhere", property(lambda led: bool(looks.append(led))))
+    with appending(tmp_path, flush_messages=1000) as partition:
+        partition.led.append([])
+        partition.append(bytes(AT_ONCE_BYTES), lambda task: task())
+        assert partition.first_offset() == 0
+        assert looks == []
+        building.open_log(tmp_path / "t-0").append_records(building.records([b"by another"]), sync=False)
+        partition.append(bytes(AT_ONCE_BYTES), lambda task: task())
+        assert partition.first_offset() == 2
+        assert looks == [partition.led]
+
+
 def test_a_turn_waits_for_no_other_process_and_leaves_the_order(tmp_path: Path) -> None:
     with appending(tmp_path, flush_messages=1000) as partition:
         with locked(partition):
