@@ -98,7 +98,7 @@ class _Producing:
                 answered(index, refused(each, error))
                 error.__traceback__ = None  # of an error in self._led it would be a cycle
             else:
-                self._context.appender.append(job, self._request.exchange.processor.call_soon)
+                self._context.appender.append(job)
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
@@ -113,12 +113,13 @@ class _Producing:
         records = memoryview(b"") if each.records is None else each.records
         head = check_batch_set(records, self._request.version)
         batch, done = check_batch(records, led.config), partial(self._on_appended, answered, each, led)
+        soon = self._request.exchange.processor.call_soon
         if head is None or not head.is_transactional:
-            return Append(led, batch, done)
+            return Append(led, batch, done, soon=soon)
         check_transactional_id(self._request, self._context, self._asked.transactional_id or "")
         if self._refused_by:
             raise RequestError(self._refused_by)
-        return Append(led, batch, done, partial(self._check_transaction, head, led), head.producer_id)
+        return Append(led, batch, done, partial(self._check_transaction, head, led), head.producer_id, soon)
 
     def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
         producer = Producer(head.producer_id, head.producer_epoch)

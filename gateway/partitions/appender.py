@@ -11,24 +11,22 @@ paused. The partition's appends are then queued, a separate thread waits for the
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread, Timer
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ...protocol import ErrorCode, RequestError
-from ...storage import AppendInfo, Log, LogStoreError
-from .appending import Append, Done, Soon
+from ...storage import AppendInfo, Log
+from .appending import Append
 from .file_partition import FilePartition
-from .lane import GROUP_MAX, Hold, Lane
+from .lane import Hold, Lane
 from .led_partition import LedPartition
+from .syncer import Call, Group, Syncer, call_all, drained, log_unexpected
 
 AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
 HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +54,6 @@ class _Overdue(NamedTuple):
 Job = Append | _Change
 
 
-class _Group(NamedTuple):
-    """Appends and changes of a partition that must be synced, and the functions to call after the sync."""
-
-    led: FilePartition
-    calls: list[Callable[[Exception | None], None]]
-
-
 class Appender:
     """Appends for all partitions. For any thread."""
 
@@ -70,7 +61,7 @@ class Appender:
         """``observe`` is called with the seconds that each sync took."""
         self._queue: SimpleQueue[FilePartition | _Freed | _Overdue | None] = SimpleQueue()
         self._held: set[FilePartition] = set()
-        self._syncers = [_Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
+        self._syncers = [Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
         self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
 
     def start(self) -> None:
@@ -79,13 +70,13 @@ class Appender:
             syncer.start()
         self._thread.start()
 
-    def append(self, append: Append, soon: Soon | None = None) -> None:
+    def append(self, append: Append) -> None:
         """Appends a batch, after those that were given before for the partition.
 
-        ``soon``: of the caller's thread, which then appends what is small and waits for nothing, without a change of
-        threads. What one turn of that thread gives is appended together.
+        With ``soon``, its thread appends what is small and waits for nothing, without a change of threads. What one
+        turn of that thread gives is appended together.
         """
-        led = append.led
+        led, soon = append.led, append.soon
         assert isinstance(led, FilePartition)
         led.lane.put(append)
         if soon is None or len(append.batch.data) > AT_ONCE_BYTES:
@@ -139,7 +130,7 @@ class Appender:
         if results is None:
             return False
         led.lane.take(len(jobs))
-        self._show(led, [_call(job.done, result) for job, result in zip(appends, results, strict=True)])
+        self._show(led, [_call(job, result) for job, result in zip(appends, results, strict=True)])
         return True
 
     def _run(self) -> None:
@@ -210,27 +201,27 @@ class Appender:
             self._serve(led)
 
     def _do(self, led: FilePartition, jobs: list[Job]) -> None:
-        calls: list[Callable[[Exception | None], None]] = []
+        calls: list[Call] = []
         try:
             for job in jobs:
                 if isinstance(job, _Change):
                     failure = led.change(job.change)
-                    _log_unexpected(failure)
+                    log_unexpected(failure)
                     calls.append(_call_changed(job.done, failure))
             appends = [job for job in jobs if isinstance(job, Append)]
             results = led.append([job.batch for job in appends], [job.check for job in appends])
-            calls.extend(_call(job.done, result) for job, result in zip(appends, results, strict=True))
+            calls.extend(_call(job, result) for job, result in zip(appends, results, strict=True))
         except Exception as error:  # of the disk, or ours: each client gets an answer
             _fail(jobs, error)
             return
         self._show(led, calls)
 
-    def _show(self, led: FilePartition, calls: list[Callable[[Exception | None], None]]) -> None:
+    def _show(self, led: FilePartition, calls: list[Call]) -> None:
         if led.waits_for_sync:
-            self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(_Group(led, calls))
+            self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(Group(led, calls))
         else:
             led.wake()
-            _call_all(calls, None)
+            call_all(calls, None)
 
 
 def _lock_error(led: FilePartition) -> RequestError:
@@ -248,80 +239,14 @@ def _refuse(led: FilePartition, lane: Lane[Job]) -> None:
 
 
 def _fail(jobs: Sequence[Job], error: Exception) -> None:
-    _log_unexpected(error)
+    log_unexpected(error)
     for job in jobs:
         job.done(error)
 
 
-def _call(done: Done, result: AppendInfo | Exception) -> Callable[[Exception | None], None]:
-    return lambda error: done(result if error is None else error)
+def _call(job: Append, result: AppendInfo | Exception) -> Call:
+    return Call(lambda error: job.done(result if error is None else error), job.soon)
 
 
-def _call_changed(
-    done: Callable[[Exception | None], None], failure: Exception | None
-) -> Callable[[Exception | None], None]:
-    return lambda error: done(failure or error)
-
-
-class _Syncer:
-    """Syncs partitions, each once for all batches appended since its last sync."""
-
-    def __init__(self, name: str, observe: Callable[[float], None]) -> None:
-        self._observe = observe
-        self._queue: SimpleQueue[_Group | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def sync(self, group: _Group) -> None:
-        self._queue.put(group)
-
-    def stop(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        is_ending = False
-        while not is_ending:
-            groups = drained(self._queue)
-            is_ending = None in groups
-            by_partition: dict[FilePartition, list[Callable[[Exception | None], None]]] = {}
-            for group in groups:
-                if group is not None:
-                    by_partition.setdefault(group.led, []).extend(group.calls)
-            for led, calls in by_partition.items():
-                _sync(led, calls, self._observe)
-
-
-def _sync(
-    led: FilePartition, calls: list[Callable[[Exception | None], None]], observe: Callable[[float], None]
-) -> None:
-    failure: Exception | None = None
-    began_s = time.perf_counter()
-    try:
-        led.sync()
-    except Exception as error:
-        _log_unexpected(error)
-        failure = error
-    observe(time.perf_counter() - began_s)
-    _call_all(calls, failure)
-
-
-def _call_all(calls: list[Callable[[Exception | None], None]], failure: Exception | None) -> None:
-    for call in calls:
-        try:
-            call(failure)
-        except Exception:
-            logger.exception("an answer failed")
-
-
-def drained(queue: SimpleQueue[T]) -> list[T]:
-    """Waits for one item, and returns it with all others in the queue."""
-    first = queue.get()
-    return [first, *(queue.get() for _ in range(min(queue.qsize(), GROUP_MAX - 1)))]  # nobody else takes from it
-
-
-def _log_unexpected(error: Exception | None) -> None:
-    if error is not None and not isinstance(error, (LogStoreError, OSError)):
-        logger.error("an append failed", exc_info=error)
+def _call_changed(done: Callable[[Exception | None], None], failure: Exception | None) -> Call:
+    return Call(lambda error: done(failure or error))

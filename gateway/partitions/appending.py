@@ -14,13 +14,18 @@ Soon = Callable[[Callable[[], None]], None]  # calls a function in a thread that
 
 
 class Append(NamedTuple):
-    """A batch for a partition. ``done`` is called once, when it is durable or refused, by a thread of the appender."""
+    """A batch for a partition.
+
+    ``done`` is called once, when the batch is durable or refused: by a thread of the appender, or by the one of
+    ``soon``, which may also append what is small and waits for nothing.
+    """
 
     led: LedPartition
     batch: CheckedBatch
     done: Done
     check: Check | None = None
     transaction: int | None = None  # the producer of the transaction that it belongs to; None: it belongs to none
+    soon: Soon | None = None
 
 
 class Appending(Protocol):
@@ -30,11 +35,8 @@ class Appending(Protocol):
         """Starts its threads."""
         ...
 
-    def append(self, append: Append, soon: Soon | None = None) -> None:
-        """Appends a batch, after those that were given before for the partition.
-
-        ``soon``: of the caller's thread, which may append what is small and waits for nothing.
-        """
+    def append(self, append: Append) -> None:
+        """Appends a batch, after those that were given before for the partition."""
         ...
 
     def catch_up(self, led: LedPartition, done: Callable[[Exception | None], None]) -> None:

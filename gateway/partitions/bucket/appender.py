@@ -27,7 +27,7 @@ from ....storage import (
     append_batches,
 )
 from ...threads import Worker
-from ..appending import Append, Soon
+from ..appending import Append
 from ..led_partition import LedPartition
 from .partition import BucketPartition
 
@@ -64,8 +64,8 @@ class BucketAppender:
         self._thread.start()
         self._looker.start()
 
-    def append(self, append: Append, soon: Soon | None = None) -> None:
-        """Appends a batch, after those that were given before. ``soon`` makes no difference: a commit takes long."""
+    def append(self, append: Append) -> None:
+        """Appends a batch, after those that were given before. In no other thread: a commit takes long."""
         self._queue.put(append)
 
     def stop(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions import Append, Appender, FilePartition, appender as appender_module
-from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES, Soon
+from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES
+from pyspark_commitlog.gateway.partitions.appending import Soon
 from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import AppendInfo, Isolation, StorageError, check_batch
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
@@ -33,7 +34,7 @@ class Appending:
 
     def append(self, value: bytes, soon: Soon | None = None) -> None:
         batch = check_batch(building.batch(value).tobytes(), self.led.config)
-        self.appender.append(Append(self.led, batch, self._answers.put), soon)
+        self.appender.append(Append(self.led, batch, self._answers.put, soon=soon))
 
     @property
     def is_answered(self) -> bool:

@@ -1,0 +1,101 @@
+"""Syncer: who learns of a sync, in which thread, and that nobody is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from threading import Event, current_thread
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer
+
+TIMEOUT_S = 30
+
+
+class Partition:
+    """Counts its syncs; while it is held, a sync does not end."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.failure: Exception | None = None
+        self.begun, self.free = Event(), Event()
+        self.free.set()
+
+    def sync(self) -> None:
+        self.begun.set()
+        assert self.free.wait(TIMEOUT_S)
+        self.syncs += 1
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def syncer() -> Iterator[Syncer]:
+    started = Syncer("syncer of a test", lambda _: None)
+    started.start()
+    yield started
+    started.stop()
+
+
+def group(led: Partition, *calls: Call) -> Group:
+    partition: Any = led
+    return Group(partition, calls)
+
+
+def test_calls_without_a_thread_are_made_by_the_syncer(syncer: Syncer) -> None:
+    names: SimpleQueue[str] = SimpleQueue()
+    syncer.sync(group(Partition(), Call(lambda _: names.put(current_thread().name))))
+    assert names.get(timeout=TIMEOUT_S) == "syncer of a test"
+
+
+def test_the_calls_of_a_thread_are_made_in_one_turn_of_it(syncer: Syncer) -> None:
+    turns: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    found: list[int] = []
+    calls = [Call(lambda _, number=number: found.append(number), turns.put) for number in range(3)]  # type: ignore[misc]
+    syncer.sync(group(Partition(), *calls))
+    turn = turns.get(timeout=TIMEOUT_S)
+    assert found == []
+    turn()
+    assert found == [0, 1, 2]
+    assert turns.empty()
+
+
+def test_a_call_that_fails_keeps_no_other_from_being_made(syncer: Syncer) -> None:
+    made: SimpleQueue[Exception | None] = SimpleQueue()
+    syncer.sync(group(Partition(), Call(lambda _: 1 // 0), Call(made.put)))
+    assert made.get(timeout=TIMEOUT_S) is None
+
+
+def test_a_failing_sync_is_told_to_all(syncer: Syncer) -> None:
+    led, made = Partition(), SimpleQueue[Exception | None]()
+    led.failure = OSError("the disk")
+    syncer.sync(group(led, Call(made.put), Call(made.put)))
+    assert [made.get(timeout=TIMEOUT_S) for _ in range(2)] == [led.failure] * 2
+
+
+def test_what_comes_during_a_sync_shares_the_next_one(syncer: Syncer) -> None:
+    led, made = Partition(), SimpleQueue[Exception | None]()
+    led.free.clear()
+    syncer.sync(group(led, Call(made.put)))
+    assert led.begun.wait(TIMEOUT_S)
+    for _ in range(4):
+        syncer.sync(group(led, Call(made.put)))
+    led.free.set()
+    assert [made.get(timeout=TIMEOUT_S) for _ in range(5)] == [None] * 5
+    assert led.syncs == 2
+
+
+def test_what_comes_during_the_last_sync_before_a_stop_is_synced_too() -> None:
+    led, made = Partition(), SimpleQueue[Exception | None]()
+    led.free.clear()
+    syncer = Syncer("syncer of a test", lambda _: None)
+    syncer.start()
+    syncer.sync(group(led, Call(made.put)))
+    assert led.begun.wait(TIMEOUT_S)
+    syncer.sync(group(led, Call(made.put)))
+    syncer._queue.put(None)
+    led.free.set()
+    syncer._thread.join(TIMEOUT_S)
+    assert [made.get(timeout=0) for _ in range(2)] == [None, None]
