@@ -1,8 +1,9 @@
-"""A gateway for the tests of a module, and connections to it; a ZooKeeper for those that need one."""
+"""A gateway for the tests of a module, and connections to it; what it may have its log on; a ZooKeeper."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -10,10 +11,33 @@ import pytest
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.registry import Registry, ZooKeeperRegistry
+from pyspark_commitlog.storage.bucket import open_root
 from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.kafka.zookeeper import ZooKeeper
+from tests.support.stores.seaweed import SeaweedFS
+from tests.support.stores.served import ServedStores
 
 _NUMBERS = count()
+
+
+@pytest.fixture(
+    scope="module", params=["directory", "object store", pytest.param("seaweedfs", marks=pytest.mark.only_all)]
+)
+def log_at(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A directory for a log, or the URL of an empty one on an object store: in memory, or on a server."""
+    home = tmp_path_factory.mktemp("gateway")
+    with ExitStack() as stack:
+        here = stack.enter_context(pytest.MonkeyPatch.context())
+        if request.param == "directory":
+            yield str(home / "log")
+        elif request.param == "object store":
+            ServedStores(here).create("s3://memory/logs")
+            yield "s3://memory/logs"
+        else:
+            server = stack.enter_context(SeaweedFS(home / "store"))
+            server.reach(here)
+            open_root(server.url, create=True, check=lambda _: [])
+            yield server.url
 
 
 @pytest.fixture(scope="module")

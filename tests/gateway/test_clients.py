@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import aiokafka
@@ -15,9 +15,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import Isolation, LogManager
+from tests.support.gateway import serving
 from tests.support.logs import building
 
 TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def gateway(log_at: str) -> Iterator[Gateway]:
+    with serving(log_at, group_initial_rebalance_delay_ms=0) as started:
+        yield started
 
 
 def rows(gateway: Gateway, topic: str, partition: int = 0) -> list[tuple[int, bytes | None]]:
@@ -62,6 +69,7 @@ def test_an_idempotent_producer_writes_each_record_once(gateway: Gateway, topic:
     assert rows(gateway, topic) == list(enumerate(values))
 
 
+@pytest.mark.parametrize("log_at", ["directory"], indirect=True)  # test_bucket_clients.py has another writer
 def test_a_consumer_gets_what_another_process_appends(gateway: Gateway, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": str(gateway.address), "group.id": "g"})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -23,8 +23,8 @@ TIMEOUT_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with serving(tmp_path_factory.mktemp("gateway") / "log", group_initial_rebalance_delay_ms=0) as started:
+def gateway(log_at: str) -> Iterator[Gateway]:
+    with serving(log_at, group_initial_rebalance_delay_ms=0) as started:
         yield started
 
 

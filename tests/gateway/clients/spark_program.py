@@ -1,6 +1,7 @@
-"""Spark's ``format("kafka")`` against a server of Kafka's protocol: ADDRESS DIRECTORY. The topics are there.
+"""Spark's ``format("kafka")`` against a server of Kafka's protocol: ADDRESS DIRECTORY LOG. The topics are there.
 
-Batch and stream, to and from, with options that ask for offsets by time, a group's name and committed records.
+Batch and stream, to and from, with options that ask for offsets by time, a group's name and committed records. Then our
+sink writes to the server's ``LOG`` beside it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog import commitlog_sink
 from tests.support.spark import spark_jvm
 from tests.support.spark.connector import connector_jars
 
 COUNT = 100
 
 
-def main(servers: str, directory: Path) -> None:
+def main(servers: str, directory: Path, log: str) -> None:
     own = spark_jvm.SMALL | {"spark.jars": connector_jars(), "spark.sql.warehouse.dir": str(directory / "warehouse")}
     spark = SparkSession.builder.master("local[2]").config(map=own).getOrCreate()
     sink = {"kafka.bootstrap.servers": servers, "kafka.request.timeout.ms": "60000"}
@@ -42,6 +44,18 @@ def main(servers: str, directory: Path) -> None:
     check(read(subscribe="out"))
     copy("checkpoint")  # has nothing to do
     check(read(subscribe="out"))
+
+    def copy_beside() -> None:
+        stream = spark.readStream.format("kafka").options(**source).option("subscribe", "in")
+        stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "40").load()
+        sink = commitlog_sink(topic="kept", log_dir=log, txnAppId="beside")
+        writer = stream.select("key", "value").writeStream.foreachBatch(sink)
+        writer = writer.option("checkpointLocation", str(directory / "beside"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    copy_beside()
+    copy_beside()
+    check(read(subscribe="kept"))
     spark.stop()
     print("done")
 
@@ -52,4 +66,4 @@ def check(frame: DataFrame) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -19,10 +19,11 @@ ROOT = Path(__file__).parents[3]
 SAID_AT_START = ("WARNING: Using incubator modules", 'Setting default log level to "WARN"')
 
 
-def test_sparks_kafka_source_and_sink(tmp_path: Path) -> None:
-    with serving(tmp_path / "log") as gateway:
-        create_topics(gateway.bootstrap_servers, {"in": Topic(2), "out": Topic(2)})
-        command = [sys.executable, "-m", spark_program.__name__, gateway.bootstrap_servers, str(tmp_path)]
+@pytest.mark.parametrize("log_at", ["directory", "seaweedfs"], indirect=True)
+def test_sparks_kafka_source_and_sink_and_ours_beside_the_gateway(log_at: str, tmp_path: Path) -> None:
+    with serving(log_at) as gateway:
+        create_topics(gateway.bootstrap_servers, dict.fromkeys(["in", "out", "kept"], Topic(2)))
+        command = [sys.executable, "-m", spark_program.__name__, gateway.bootstrap_servers, str(tmp_path), log_at]
         done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT_S, check=False, cwd=ROOT)
     logged = [line for line in done.stderr.splitlines() if not line.startswith(SAID_AT_START)]
     problems = [line for line in logged if "WARN" in line or "ERROR" in line]
