@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from random import Random, SystemRandom
 from threading import RLock, Thread
@@ -87,13 +88,30 @@ class CommitLog:
     def catch_up(self) -> State:
         """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""
         with self._lock:
-            before = self._state.number
-            while (commit := read_commit(self.store, self._state.number + 1, self.attempts())) is not None:
-                self._apply(commit)
-            if self._state.number // EVERY > before // EVERY:
-                with self._moving:
-                    self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
+            self._take(self._read(self._state.number + 1))
             return self._state
+
+    def catch_up_if_current(self) -> bool:
+        """Does what :meth:`catch_up` does, if :meth:`is_current`; returns whether it is. Two requests at once if so."""
+        with self._lock, ThreadPoolExecutor(1) as thread:
+            following = thread.submit(self._read, self._state.number + 1)
+            if not self.is_current():
+                return False
+            self._take(following.result())
+            return True
+
+    def _read(self, number: int) -> Commit | None:
+        return read_commit(self.store, number, self.attempts())
+
+    def _take(self, commit: Commit | None) -> None:
+        """Applies the next commit, if there is one, and those that follow."""
+        before = self._state.number
+        while commit is not None:
+            self._apply(commit)
+            commit = self._read(self._state.number + 1)
+        if self._state.number // EVERY > before // EVERY:
+            with self._moving:
+                self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
 
     def _apply(self, commit: Commit) -> None:
         with self._moving:
@@ -110,7 +128,7 @@ class CommitLog:
             if number == 0:
                 found = read_identity(self.store, self.attempts())
                 return found is not None and found.log_id == self._state.log_id
-            commit = read_commit(self.store, number, self.attempts())
+            commit = self._read(number)
             return commit is not None and commit.uid == uid
 
     def commit(self, propose: Proposal) -> Commit | None:

@@ -70,9 +70,18 @@ class BucketFileSystem(MadeFileSystem):
     def catch_up(self) -> None:
         """Reads the commits of others; one request if there are none. Raises CorruptionError and ObjectStoreError."""
         self.log.catch_up()
+        self._forget_deleted()
+
+    def catch_up_if_current(self) -> bool:
+        """Does what :meth:`catch_up` does if the store has the same log as before; returns whether it has."""
+        is_current = self.log.catch_up_if_current()
+        self._forget_deleted()
+        return is_current
+
+    def _forget_deleted(self) -> None:
         with self._lock, self.log.reading() as state:
             for key in self._known.keys() - state.partitions.keys():
-                del self._known[key]  # of a deleted topic
+                del self._known[key]
 
     def is_made(self, path: str) -> bool:
         """Whether a file is computed from commits, so it need not be compared with other files."""

@@ -19,16 +19,14 @@ _of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last u
 def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | None = None) -> BucketFileSystem:
     """Returns the file system that shows the log at a URL, up to date.
 
-    Takes two requests for a log that this process has opened before. Raises like :func:`open_root`.
+    Takes two requests, at once, for a log that this process has opened before. Raises like :func:`open_root`.
     """
     if store is not None or clock is not None:
         return BucketFileSystem(open_root(url, store=store, clock=clock))
     store = open_store(url)
     with _lock:
         known = _of_this_process.pop(store.url, None)
-        if known is not None and known.log.is_current():
-            known.catch_up()
-        else:
+        if known is None or not known.catch_up_if_current():
             known = BucketFileSystem(open_root(url, store=store))
         _of_this_process[store.url] = known
         while len(_of_this_process) > LOGS_KEPT:

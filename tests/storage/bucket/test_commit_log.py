@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -224,6 +224,36 @@ def test_a_log_that_was_replaced_or_set_back_is_no_longer_current(store: MemoryS
     assert not log.is_current()
     store.objects = newer
     assert log.is_current()
+
+
+def test_a_log_that_was_replaced_takes_no_commits_of_the_other_one(store: MemoryStore) -> None:
+    log = commit_log(store)
+    older = dict(store.objects)
+    log.commit(add(1))
+    before = log.state.uid
+    store.objects = older
+    other = commit_log(store, seed=1)
+    other.commit(add(2))
+    other.commit(add(3))  # under the number that the first log would read next
+    assert not log.catch_up_if_current()
+    assert log.state.uid == before
+
+
+def test_the_last_known_commit_and_the_next_one_are_asked_for_at_once(store: MemoryStore) -> None:
+    both = Barrier(2, timeout=60)
+
+    class Together(MemoryStore):
+        def get(self, key: str, *, limit: int) -> bytes:
+            if key in (commit_key(2), commit_key(3)):
+                both.wait()
+            return super().get(key, limit=limit)
+
+    commit_log(store).commit(add(1))
+    together = Together()
+    together.objects = dict(store.objects)
+    log = commit_log(store)
+    log.store = together
+    assert log.catch_up_if_current()
 
 
 def test_a_log_without_commits_is_current_as_long_as_the_store_names_it() -> None:
