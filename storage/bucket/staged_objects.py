@@ -102,7 +102,7 @@ def read_footer(store: ObjectStore, key: str, size: int) -> Footer:
         raise error.located(f"{store.url}/{key}") from None
 
 
-def _decode_footer(footer: bytes, end: int) -> Footer:
+def _decode_footer(footer: memoryview, end: int) -> Footer:
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(footer, FOOTER_BYTES_MAX)

@@ -140,10 +140,10 @@ class DeadlyStore:
         self._check_alive()
         return self.inner.get(key, limit=limit)
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         return self.inner.get_range(key, start, length)
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         return self.inner.get_ranges(key, ranges)
 
     def head(self, key: str) -> ObjectFacts | None:

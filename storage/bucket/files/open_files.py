@@ -8,7 +8,7 @@ from typing import NoReturn, Protocol, Self
 
 from ...errors import ObjectMissingError, StorageError
 from ...filesystem import Buffer, Held
-from .parts import AHEAD_BYTES, PART_BYTES, Part, Parts
+from .parts import PART_BYTES, Part, Parts, Progress
 
 
 class ReadOnlyError(StorageError, io.UnsupportedOperation):
@@ -87,14 +87,13 @@ class ObjectBytes:
 
     def __init__(self, key: str, size: int, parts: Parts) -> None:
         self._key, self._size, self._parts = key, size, parts
-        self._next = -1
+        self._progress = Progress()
 
     def read(self, position: int, length: int) -> memoryview:
         end = min(position + length, self._size)
         if position >= end:
             return memoryview(b"")
-        ahead = AHEAD_BYTES if position == self._next else 0
-        self._next = end
+        ahead = self._progress.ahead_of(position, length)
         numbers = range(position // PART_BYTES, (end - 1) // PART_BYTES + 1)
         behind = range(numbers.stop, -(-min(end + ahead, self._size) // PART_BYTES))
         found = self._parts.get(list(map(self._part, numbers)), list(map(self._part, behind)))

@@ -28,17 +28,37 @@ class Part(NamedTuple):
     object_size: int
 
 
+class Progress:
+    """How far the reads of a file have got, which tells how much of what follows is worth reading ahead.
+
+    A reader that goes on begins again at the batch that its last read cut, or repeats a read with more bytes. Small
+    reads within what was read, such as of a header, change nothing.
+    """
+
+    def __init__(self) -> None:
+        self._first = self._reached = -1
+
+    def ahead_of(self, position: int, length: int) -> int:
+        """Returns how many bytes to read ahead after a read, as many as it asks for; 0 if it does not go on."""
+        end = position + length
+        if self._first <= position and end <= self._reached:
+            return 0
+        goes_on = self._first <= position <= self._reached
+        self._first, self._reached = position, end
+        return min(length, AHEAD_BYTES) if goes_on else 0
+
+
 class Parts:
     """Reads parts of objects for all files of a log. For any thread of one process."""
 
     def __init__(self, store: ObjectStore, attempts: Callable[[], Attempts]) -> None:
         self._store, self._attempts = store, attempts
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, int, int], Future[bytes]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, int], Future[memoryview]] = OrderedDict()
         self._bytes = 0
         self._threads: ThreadPoolExecutor | None = None
 
-    def get(self, wanted: Sequence[Part], ahead: Sequence[Part] = ()) -> list[bytes]:
+    def get(self, wanted: Sequence[Part], ahead: Sequence[Part] = ()) -> list[memoryview]:
         """Returns the parts; also starts reading those in ``ahead``, without waiting for them.
 
         Raises ObjectMissingError, ObjectStoreError, and CorruptionError if an object is too short.
@@ -48,7 +68,7 @@ class Parts:
             self._begin(part)
         return [future.result() for future in begun]
 
-    def _begin(self, part: Part) -> Future[bytes]:
+    def _begin(self, part: Part) -> Future[memoryview]:
         key = part[:3]
         with self._lock:
             found = self._kept.get(key)
@@ -65,7 +85,7 @@ class Parts:
                 self._bytes -= length
             return found
 
-    def _read(self, part: Part) -> bytes:
+    def _read(self, part: Part) -> memoryview:
         attempts = self._attempts()
         try:
             return self._store.get_range(part.key, part.start, part.length)
@@ -82,6 +102,6 @@ class Parts:
             )
 
 
-def _has_failed(future: Future[bytes]) -> bool:
+def _has_failed(future: Future[memoryview]) -> bool:
     """Whether a cached read has failed, so the part must be read again."""
     return future.done() and future.exception() is not None

@@ -13,7 +13,7 @@ from ...format.tables import Bytes, Int64s
 from ..commits.state import BASE, BATCHES, BYTES, POSITION
 from ..staged_objects import Footer
 from .layout import MadeSegment
-from .parts import AHEAD_BYTES, AHEAD_PARTS, PART_BYTES, Part, Parts
+from .parts import AHEAD_PARTS, PART_BYTES, Part, Parts, Progress
 
 OFFSET_BYTES = 8  # of a base offset, at the beginning of a batch
 KNOWN_SLICES = 64  # whose batches a file knows
@@ -25,15 +25,14 @@ class SliceBytes:
     def __init__(self, segment: MadeSegment, parts: Parts, footers: Callable[[str, int], Footer]) -> None:
         self._segment, self._parts, self._footers = segment, parts, footers
         self._starts: OrderedDict[int, Int64s] = OrderedDict()  # of the batches in a slice
-        self._next = -1  # where a reader that goes on will read
+        self._progress = Progress()
 
     def read(self, position: int, length: int) -> memoryview:
         """Returns the bytes from ``position`` on, fewer at the end. Raises as :meth:`Parts.get`."""
         end = min(position + length, self._segment.size)
         if position >= end:
             return memoryview(b"")
-        ahead = AHEAD_BYTES if position == self._next else 0
-        self._next = end
+        ahead = self._progress.ahead_of(position, length)
         first, last = self._slice_at(position), self._slice_at(end - 1)
         found: Bytes = np.empty(end - position, np.uint8)
         starts = self._segment.starts
@@ -108,9 +107,8 @@ class SliceBytes:
         if row[BATCHES] == 1:
             return np.zeros(1, np.int64)
         if row[BYTES] <= PART_BYTES:
-            buffer: Bytes = np.empty(int(row[BYTES]), np.uint8)
-            self._copy(index, 0, buffer)
-            return formats.scan(buffer).headers.table["position"].astype(np.int64)
+            (data,) = self._parts.get([self._part(index, 0)])
+            return formats.scan(np.frombuffer(data, np.uint8)).headers.table["position"].astype(np.int64)
         key, place = self._segment.key(index), (int(row[POSITION]), int(row[BYTES]))
         footer = self._footers(key, self._segment.object_size(index))
         found = {(at, size): sizes for (_, _, at, size), sizes in zip(footer.slices, footer.sizes, strict=True)}

@@ -52,11 +52,14 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        """Returns exactly ``length`` bytes from position ``start`` on; an object that has fewer is an error."""
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        """Returns exactly ``length`` bytes from position ``start`` on; an object that has fewer is an error.
+
+        They are read-only, and may be the memory of the store's client, so that large ranges are not copied.
+        """
         ...
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """Returns the bytes of each (start, length), as :meth:`get_range`, in as few requests as is cheap."""
         ...
 

@@ -28,10 +28,12 @@ from .port import ObjectFacts, ObjectStore, checked_size
 from .urls import store_url
 
 if TYPE_CHECKING:
+    from obstore import Bytes as ClientBytes
     from obstore.store import BackoffConfig, ObjectStore as Client
 
 RETRY_TIMEOUT = timedelta(seconds=60)
 BACKOFF_MAX = timedelta(seconds=5)
+VIEWED_BYTES_MIN = 1 << 20
 
 # The rights that requests need, by S3's names. Without the second one, S3 refuses to read what is not there.
 READ, LIST, WRITE, DELETE = "s3:GetObject and s3:ListBucket", "s3:ListBucket", "s3:PutObject", "s3:DeleteObject"
@@ -42,6 +44,7 @@ _CODE = re.compile(
 )
 _SETTING = re.compile(r"\bsource: ([A-Z][A-Za-z]{1,30})\b")
 _Result = TypeVar("_Result")
+_Data = TypeVar("_Data", bytes, memoryview)
 
 
 def open_store(url: str, *, retries: int | None = None) -> ObjectStore:
@@ -87,18 +90,18 @@ class RemoteStore:
 
         return self._ask(key, read)
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        def read(client: Client) -> bytes:
-            return self._whole(key, client.get_range(key, start=start, length=length).to_bytes(), length)
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        def read(client: Client) -> memoryview:
+            return self._whole(key, _view(client.get_range(key, start=start, length=length)), length)
 
-        return self._ask(key, read) if length else b""
+        return self._ask(key, read) if length else memoryview(b"")
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         starts, lengths = [start for start, _ in ranges], [length for _, length in ranges]
 
-        def read(client: Client) -> list[bytes]:
+        def read(client: Client) -> list[memoryview]:
             found = client.get_ranges(key, starts=starts, lengths=lengths)
-            return [self._whole(key, each.to_bytes(), size) for each, size in zip(found, lengths, strict=True)]
+            return [self._whole(key, _view(each), size) for each, size in zip(found, lengths, strict=True)]
 
         return self._ask(key, read) if ranges else []
 
@@ -135,7 +138,7 @@ class RemoteStore:
     def _path(self, key: str) -> str:
         return f"{self._url}/{key}"
 
-    def _whole(self, key: str, data: bytes, size: int) -> bytes:
+    def _whole(self, key: str, data: _Data, size: int) -> _Data:
         if len(data) != size:
             raise ObjectStoreError(f"{self._path(key)}: the store sent {len(data)} bytes of {size}")
         return data
@@ -187,6 +190,11 @@ def connect(url: str, retries: int | None) -> Client:
             raise
         reason = (_SETTING.findall(str(error)) or [type(error).__name__])[-1]
     raise InvalidConfigError(f"{url}: the settings in the environment do not fit this store: {reason}")
+
+
+def _view(data: ClientBytes) -> memoryview:
+    """Returns the bytes of an answer, not copied if they are many: few may keep a much larger buffer in memory."""
+    return memoryview(data if len(data) >= VIEWED_BYTES_MIN else data.to_bytes())
 
 
 def _is_of_client(error: Exception) -> bool:

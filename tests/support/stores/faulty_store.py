@@ -70,11 +70,11 @@ class FaultyStore:
         is_short = self.short_reads and self.random.random() < self.rate
         return data[: self.random.randrange(len(data) + 1)] if is_short else data
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         self._may_fail(key)
         return self.inner.get_range(key, start, length)
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         return [self.get_range(key, start, length) for start, length in ranges]
 
     def head(self, key: str) -> ObjectFacts | None:

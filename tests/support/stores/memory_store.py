@@ -40,14 +40,14 @@ class MemoryStore:
             raise CorruptionError(f"{len(data)} bytes, where at most {limit} are expected", path=key)
         return data
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         self._count("get_range")
-        data = self._found(key)[start : start + length]
+        data = memoryview(self._found(key))[start : start + length]
         if len(data) != length:
             raise ObjectStoreError(f"{key}: the store sent {len(data)} bytes of {length}")
         return data
 
-    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         return [self.get_range(key, start, length) for start, length in ranges]
 
     def head(self, key: str) -> ObjectFacts | None:

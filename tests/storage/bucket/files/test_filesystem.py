@@ -175,6 +175,24 @@ def test_a_full_read_takes_a_request_for_a_slice_and_reads_ahead(log: CommitLog,
         assert requests(store) == 80
 
 
+def test_what_follows_is_asked_for_where_a_reader_goes_on_at_the_batch_that_its_read_cut(
+    log: CommitLog, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("parts", "slices", "open_files"):
+        monkeypatch.setattr(f"pyspark_commitlog.storage.bucket.files.{module}.PART_BYTES", 1000)
+    fill(log, [400])
+    filesystem = BucketFileSystem(open_root(ROOT, store=store))
+    with filesystem.open(f"{ROOT}/t-0/{0:020}.log", "read") as file:
+        file.read(0, 2000)
+        assert parts_asked_for(filesystem) == [0, 1000]
+        file.read(1900, 2000)
+        assert parts_asked_for(filesystem) == [0, 1000, 2000, 3000, 4000, 5000]
+
+
+def parts_asked_for(filesystem: BucketFileSystem) -> list[int]:
+    return sorted(start for _, start, _ in filesystem._parts._kept)
+
+
 def test_a_file_stays_the_same_one_when_a_state_forgets_objects(log: CommitLog, store: MemoryStore) -> None:
     fill(log, [4, 4, 4])
     swap(log, store, 0, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
 from pyspark_commitlog.storage.bucket.files import parts
-from pyspark_commitlog.storage.bucket.files.parts import Part, Parts
+from pyspark_commitlog.storage.bucket.files.parts import AHEAD_BYTES, Part, Parts, Progress
 from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.errors import ObjectMissingError, StoreAccessError
 from tests.support.clock import ManualClock
@@ -34,7 +34,7 @@ class WaitingStore(MemoryStore):
         self.go = Event()
         self.objects["a"] = bytes(range(250)) * 4
 
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         assert self.go.wait(60)
         return super().get_range(key, start, length)
 
@@ -84,6 +84,26 @@ def test_an_error_while_reading_ahead_is_not_that_of_a_later_read() -> None:
     store.objects["a"] = data
     assert found.get([part(0)]) == [data[:10]]
     assert found._bytes == 10
+
+
+def test_a_reader_that_begins_again_at_the_batch_that_its_read_cut_is_read_ahead_of() -> None:
+    progress = Progress()
+    assert progress.ahead_of(0, 1000) == 0
+    assert progress.ahead_of(900, 1000) == 1000
+    assert progress.ahead_of(1800, 12) == 0  # the header of the batch that was cut
+    assert progress.ahead_of(1800, 1000) == 1000
+    assert progress.ahead_of(2800, 1000) == 1000
+
+
+def test_a_read_that_is_repeated_with_more_bytes_is_read_ahead_of() -> None:
+    progress = Progress()
+    assert progress.ahead_of(500, 64) == 0
+    assert progress.ahead_of(500, 2 * AHEAD_BYTES) == AHEAD_BYTES
+
+
+def test_nothing_is_read_ahead_of_a_reader_that_jumps() -> None:
+    progress = Progress()
+    assert [progress.ahead_of(position, 100) for position in (0, 5000, 1000, 4000, 2000)] == [0] * 5
 
 
 @pytest.mark.parametrize("seed", range(5))

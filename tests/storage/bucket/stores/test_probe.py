@@ -74,12 +74,12 @@ class Replacing(Changed):
 
 
 class ShortRanges(Changed):
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self.objects[key][start : start + length]
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        return memoryview(self.objects[key])[start : start + length]
 
 
 class ShiftedRanges(Changed):
-    def get_range(self, key: str, start: int, length: int) -> bytes:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         return super().get_range(key, max(start - 1, 0), length)
 
 

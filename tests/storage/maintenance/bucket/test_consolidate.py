@@ -126,7 +126,7 @@ def test_many_slices_are_read_at_once() -> None:
     class Together(MemoryStore):
         waiting: Barrier | None = None
 
-        def get_range(self, key: str, start: int, length: int) -> bytes:
+        def get_range(self, key: str, start: int, length: int) -> memoryview:
             if self.waiting is not None:
                 self.waiting.wait()
             return super().get_range(key, start, length)
