@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Sequence, Sized
+from functools import cache
 from itertools import groupby
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+from ..storage import unsigned_varint
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
 from .reading import Frame, RequestReader
@@ -22,10 +24,13 @@ _SESSION = struct.Struct(">hi")  # error, session id
 _PARTITION = struct.Struct(">ihqqq")  # index, error, high watermark, last stable offset, log start offset
 _PARTITION_4 = struct.Struct(">ihqq")  # without the log start offset
 _PARTITION_0 = struct.Struct(">ihq")  # without the last stable offset, which old message formats do not have
+# Of an answer with one partition of one topic, by id: throttle time, error, session id, topics, id, partitions, the
+# numbers of _PARTITION, aborted transactions, another replica to read from.
+_ONE = struct.Struct(">ihiB16sBihqqqBi")
 _FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
 COMMITTED_FROM = 4  # the first version that knows transactions, and so the first with record batches
 _BY_ID_FROM = 13  # topics have ids in place of names
-
+_ASKED_DEFAULTS = (INT32_MAX, 0, NO_SESSION, -1)  # most bytes, isolation level, session and its epoch, in old versions
 
 P = TypeVar("P", bound=Sized)  # what holds the records of an answer: bytes, or a part of a file
 
@@ -73,23 +78,14 @@ class Fetched(NamedTuple, Generic[P]):
 def parse_fetch(frame: Frame, position: int, version: int) -> FetchRequest:
     """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
     reader = RequestReader(memoryview(frame), position, is_flexible=version >= _FLEXIBLE_FROM)
-    if version < 15:
-        reader.int32()  # the replica: clients are none
-    max_wait_ms, min_bytes = reader.int32(), reader.int32()
-    max_bytes = reader.int32() if version >= 3 else INT32_MAX
-    is_committed_only = version >= COMMITTED_FROM and reader.int8() == 1
-    session_id, session_epoch = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
+    head, numbers = _asked_numbers(version)
+    max_wait_ms, min_bytes, *more = reader.numbers(head)
+    max_bytes, isolation, session_id, session_epoch = *more, *_ASKED_DEFAULTS[len(more) :]
     found: list[FetchPartition] = []
 
     def partition(topic: str | UUID) -> None:
-        number = reader.int32()
-        leader_epoch = reader.int32() if version >= 9 else -1
-        offset = reader.int64()
-        if version >= 12:
-            reader.int32()  # the epoch of the last record fetched, which followers send
-        if version >= 5:
-            reader.int64()  # the log start offset of a follower
-        found.append(FetchPartition(topic, number, leader_epoch, offset, reader.int32()))
+        number, *epoch, offset, limit = reader.numbers(numbers)
+        found.append(FetchPartition(topic, number, epoch[0] if epoch else -1, offset, limit))
         reader.tags()
 
     def topic() -> None:
@@ -98,11 +94,40 @@ def parse_fetch(frame: Frame, position: int, version: int) -> FetchRequest:
         reader.tags()
 
     reader.array(topic)
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, is_committed_only, session_id, session_epoch, found)
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, found)
 
 
-def encode_fetched(answers: Iterable[Fetched[P]], version: int, error: ErrorCode = ErrorCode.none) -> list[bytes | P]:
+@cache
+def _asked_numbers(version: int) -> tuple[struct.Struct, struct.Struct]:
+    """Returns the numbers before the topics and those of a partition, without what only followers send."""
+    replica = "4x" if version < 15 else ""
+    more = ("i" if version >= 3 else "") + ("b" if version >= COMMITTED_FROM else "") + ("ii" if version >= 7 else "")
+    epoch, last_epoch = "i" if version >= 9 else "", "4x" if version >= 12 else ""
+    log_start = "8x" if version >= 5 else ""
+    return struct.Struct(f">{replica}ii{more}"), struct.Struct(f">i{epoch}q{last_epoch}{log_start}i")
+
+
+def encode_fetched(answers: Sequence[Fetched[P]], version: int, error: ErrorCode = ErrorCode.none) -> list[bytes | P]:
     """Returns the parts of the body: bytes, and between them the records unchanged. ``error``: of the whole request."""
+    if len(answers) == 1 and version >= _BY_ID_FROM and not (error or answers[0].aborted):
+        return _encode_one(answers[0])
+    return _encode_all(answers, version, error)
+
+
+def _encode_one(answer: Fetched[P]) -> list[bytes | P]:
+    """Returns the parts with one partition without aborted transactions, by id; one struct packs the numbers."""
+    assert isinstance(answer.topic, UUID)
+    numbers = _ONE.pack(
+        *(0, ErrorCode.none, NO_SESSION, 2, answer.topic.bytes, 2),  # lengths of arrays are one more than their items
+        *(answer.partition, answer.error, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset),
+        *(0 if answer.aborted is None else 1, -1),
+    )
+    if answer.records is None:
+        return [numbers + b"\1\0\0\0"]
+    return [numbers + unsigned_varint(answer.size + 1), answer.records, b"\0\0\0"]
+
+
+def _encode_all(answers: Sequence[Fetched[P]], version: int, error: ErrorCode) -> list[bytes | P]:
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
     by_topic = [
         (topic, list(group)) for topic, group in groupby(answers, lambda answer: answer.topic)

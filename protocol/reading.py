@@ -48,6 +48,14 @@ class RequestReader:
         """Reads a number of 64 bits."""
         return self._number(_INT64)
 
+    def numbers(self, kind: struct.Struct) -> tuple[int, ...]:
+        """Reads several numbers at once."""
+        at, self._at = self._at, self._at + kind.size
+        try:
+            return kind.unpack_from(self._data, at)
+        except struct.error:
+            raise MalformedRequestError("the bytes end too early") from None
+
     def uuid(self) -> UUID:
         """Reads an id of 16 bytes."""
         return UUID(bytes=bytes(self._take(16)))
@@ -90,12 +98,7 @@ class RequestReader:
         ]
 
     def _number(self, kind: struct.Struct) -> int:
-        at, self._at = self._at, self._at + kind.size
-        try:
-            found: int = kind.unpack_from(self._data, at)[0]
-        except struct.error:
-            raise MalformedRequestError("the bytes end too early") from None
-        return found
+        return self.numbers(kind)[0]
 
     def _uvarint(self) -> int:
         at = self._at

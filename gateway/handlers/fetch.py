@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -43,16 +43,7 @@ def fetch(request: Request, context: Context) -> None:
     if asked.session_id and asked.session_epoch > 0:  # no session was ever begun
         request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
         return
-    names = {each.topic: _name(each.topic, context) for each in asked.partitions}
-    wanted = {
-        TopicPartition(name, each.partition) for each in asked.partitions if (name := names[each.topic]) is not None
-    }
-    context.partitions.led(wanted)  # opens them
-    _Fetching(request, context, asked, names).look()
-
-
-def _name(topic: str | UUID, context: Context) -> str | None:
-    return context.topics.name_of(topic) if isinstance(topic, UUID) else topic
+    _Fetching(request, context, asked).look()
 
 
 class _Fetching:
@@ -62,15 +53,14 @@ class _Fetching:
     takes long.
     """
 
-    def __init__(
-        self, request: Request, context: Context, asked: FetchRequest, names: Mapping[str | UUID, str | None]
-    ) -> None:
-        self._request, self._context, self._asked, self._names = request, context, asked, names
+    def __init__(self, request: Request, context: Context, asked: FetchRequest) -> None:
+        self._request, self._context, self._asked = request, context, asked
         self._isolation = Isolation.READ_COMMITTED if asked.is_committed_only else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
         self._min_bytes = min(asked.min_bytes, self._max_bytes)
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._has_timer = self._is_reading = False
+        self._found: Sequence[LedPartition | Exception] = ()  # for each partition that is asked for
         self._waits_on: list[LedPartition] = []
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
 
@@ -119,19 +109,20 @@ class _Fetching:
     def _count(self, answers: Sequence[Fetched[Part]]) -> None:
         sizes: dict[str, int] = {}
         for each in answers:
-            name = self._names[each.topic]
+            name = self._name(each.topic)
             if name is not None and not each.error:
                 sizes[name] = sizes.get(name, 0) + each.size
         self._context.figures.fetched(sizes)
-        self._context.figures.failed(fetches=sum(1 for each in answers if each.error))
+        failed = sum(1 for each in answers if each.error)
+        if failed:
+            self._context.figures.failed(fetches=failed)
 
     def _wait(self, answers: Sequence[Fetched[Part]], left_s: float) -> None:
         self._request.exchange.park()
         if not self._has_timer:
             self._has_timer = True
             self._request.exchange.later(left_s, self.look)
-        for each, answer in zip(self._asked.partitions, answers, strict=True):
-            led = self._led(each)
+        for led, answer in zip(self._found, answers, strict=True):
             if isinstance(led, Exception) or not led.wait(answer.high_watermark, self._wake):
                 self._wake()  # it moved since it was read
                 return
@@ -151,8 +142,19 @@ class _Fetching:
     def _wake(self) -> None:
         self._request.exchange.processor.call_soon(self.look)
 
+    def _name(self, topic: str | UUID) -> str | None:
+        return self._context.topics.last_name_of(topic) if isinstance(topic, UUID) else topic
+
+    def _find(self) -> Sequence[LedPartition | Exception]:
+        """Returns each partition, or why it cannot be read. Raises NotOpenError with all that are to be opened."""
+        found = [self._led(each) for each in self._asked.partitions]
+        unopened = {one for each in found if isinstance(each, NotOpenError) for one in each.partitions}
+        if unopened:
+            raise NotOpenError(unopened)
+        return found
+
     def _led(self, each: FetchPartition) -> LedPartition | Exception:
-        name = self._names[each.topic]
+        name = self._name(each.topic)
         if name is None:
             return RequestError(ErrorCode.unknown_topic_id)
         try:
@@ -164,10 +166,11 @@ class _Fetching:
     def _read(self) -> list[Fetched[Part]]:
         left, answers = self._max_bytes, list[Fetched[Part]]()
         has_records = False
-        for each in self._asked.partitions:
+        self._found = self._find()
+        for each, led in zip(self._asked.partitions, self._found, strict=True):
             try:
-                answer = self._read_one(each, left, min_one_batch=not has_records)
-            except (NotOpenError, _BehindError):
+                answer = self._read_one(each, led, left, min_one_batch=not has_records)
+            except _BehindError:
                 _release(answers)
                 raise
             except Exception as error:
@@ -177,8 +180,9 @@ class _Fetching:
             answers.append(answer)
         return answers
 
-    def _read_one(self, each: FetchPartition, left: int, *, min_one_batch: bool) -> Fetched[Part]:
-        led = self._led(each)
+    def _read_one(
+        self, each: FetchPartition, led: LedPartition | Exception, left: int, *, min_one_batch: bool
+    ) -> Fetched[Part]:
         if isinstance(led, Exception):
             raise led
         check_leader_epoch(led, each.leader_epoch, self._context)

@@ -21,7 +21,7 @@ from .quota import Quota
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
 IDLE_LOOK_S = 1.0
-PASSES_A_TURN = 2  # through the calls: the first has appends done, the second sends their answers
+PASSES_A_TURN = 3  # through the calls: appends are done, then sent, and then what waited for them
 STALL_LOOKS = 10  # a large request that pauses for so many looks makes room for others
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 

@@ -62,6 +62,11 @@ class Topics:
             self._look()
             return self._names.get(topic)
 
+    def last_name_of(self, topic: UUID) -> str | None:
+        """Like :meth:`name_of`, but does not read the files again if the topic existed at the last read."""
+        found = self._names.get(topic)
+        return self.name_of(topic) if found is None else found
+
     @property
     def changes(self) -> object:
         """A value that changes whenever the topics may have changed."""
