@@ -220,8 +220,8 @@ class Appender:
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(Group(led, calls))
         else:
-            led.wake()
             call_all(calls, None)
+            led.wake()  # last: a client that reads what it wrote waits for its answer first
 
 
 def _lock_error(led: FilePartition) -> RequestError:

@@ -129,14 +129,14 @@ class FilePartition(LedPartition):
         return self._has_others or not self._is_relaxed
 
     def sync(self) -> None:
-        """Syncs what was appended, and shows it to readers. Raises StorageError. Appends may go on in the meantime.
+        """Syncs what was appended, and shows it to readers; :meth:`wake` is then due. Raises StorageError.
 
-        May be called after :meth:`leave`, because earlier appends must still be acknowledged.
+        Appends may go on in the meantime. May be called after :meth:`leave`, because earlier appends must still be
+        acknowledged.
         """
         if self.waits_for_sync:
             self._has_others = False
             self._log.sync_appended()
-        self.wake()
 
     # Reading
 

@@ -81,6 +81,7 @@ class Syncer:
             waiting += found_in(self._queue)  # before the answers: clients that get them send more
             self._pace.note(time.monotonic(), took_s, len(calls), _calls(waiting), alone=len(by_partition) == 1)
             _answer(calls, failure)
+            led.wake()  # last: a client that reads what it wrote waits for its answer first
         return waiting
 
     def _gathered(self, groups: list[Group | None]) -> list[Group | None]:

@@ -88,6 +88,15 @@ def test_a_reader_that_waits_is_woken_by_an_append_that_may_wait_for_its_sync(tm
         assert woken.get(timeout=TIMEOUT_S)
 
 
+@pytest.mark.parametrize("messages", [1000, None], ids=["unsynced", "synced"])
+def test_an_append_is_answered_before_readers_that_wait_are_woken(tmp_path: Path, messages: int | None) -> None:
+    with appending(tmp_path, **({"flush_messages": messages} if messages else {})) as partition:
+        answered: SimpleQueue[bool] = SimpleQueue()
+        assert partition.led.wait(0, lambda: answered.put(partition.is_answered))
+        partition.append(b"value")
+        assert answered.get(timeout=TIMEOUT_S)
+
+
 def test_what_others_appended_is_synced_whatever_a_topic_lets_wait(tmp_path: Path) -> None:
     with appending(tmp_path, flush_messages=1000) as partition:
         building.open_log(tmp_path / "t-0").append_records(building.records([b"by another"]), sync=False)

@@ -103,7 +103,9 @@ def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
     append(led, b"one")
     assert not woken
     led.sync()
-    led.sync()
+    assert not led.wait(0, lambda: woken.append("late"))
+    led.wake()
+    led.wake()
     assert woken == ["one"]
 
 

@@ -15,10 +15,11 @@ TIMEOUT_S = 30
 
 
 class Partition:
-    """Counts its syncs; while it is held, a sync does not end."""
+    """Counts its syncs; while it is held, a sync does not end. ``woken``: what happens when it wakes those who wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, woken: Callable[[], None] = lambda: None) -> None:
         self.syncs = 0
+        self.wake = woken
         self.failure: Exception | None = None
         self.begun, self.free = Event(), Event()
         self.free.set()
@@ -60,6 +61,13 @@ def test_the_calls_of_a_thread_are_made_in_one_turn_of_it(syncer: Syncer) -> Non
     turn()
     assert found == [0, 1, 2]
     assert turns.empty()
+
+
+def test_answers_are_on_their_way_before_those_who_wait_for_records_are_woken(syncer: Syncer) -> None:
+    order: SimpleQueue[str] = SimpleQueue()
+    led = Partition(lambda: order.put("woken"))
+    syncer.sync(group(led, Call(lambda _: order.put("answered")), Call(lambda _: None, lambda _: order.put("given"))))
+    assert [order.get(timeout=TIMEOUT_S) for _ in range(3)] == ["answered", "given", "woken"]
 
 
 def test_a_call_that_fails_keeps_no_other_from_being_made(syncer: Syncer) -> None:
