@@ -9,9 +9,9 @@ import numpy as np
 
 from ...errors import InvalidRecordError
 from .. import v2
-from ..constants import Codec
+from ..constants import CONTROL_MASK, TRANSACTIONAL_MASK, Codec
 from ..record_columns import fill
-from ..tables import BatchHeaders, BinaryColumn, Bytes, Records
+from ..tables import BatchHeaders, Bytes
 
 KEY_BYTES_MIN = 4  # version i16, type i16
 MARKER_VALUE_BYTES_MIN = 6  # version i16, coordinator epoch i32
@@ -120,19 +120,12 @@ def end_transaction_marker(
 ) -> Bytes:
     """Returns the bytes of the batch that ends a transaction: a transaction marker of 78 bytes."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
-    record = Records(
-        offsets=np.array([offset], dtype=np.int64),
-        timestamps=np.array([timestamp_ms], dtype=np.int64),
-        timestamp_types=np.zeros(1, dtype=np.int8),
-        keys=BinaryColumn.from_list([b"\0\0" + int(kind).to_bytes(2, "big")]),
-        values=BinaryColumn.from_list([b"\0\0" + coordinator_epoch.to_bytes(4, "big", signed=True)]),
-        headers=None,
-    )
-    fields = v2.BatchFields(
-        leader_epoch=leader_epoch,
+    key, value = b"\0\0" + kind.to_bytes(2), b"\0\0" + coordinator_epoch.to_bytes(4, signed=True)
+    batch = v2.encode_small(
+        [(key, value)],
+        timestamp_ms,
+        attributes=TRANSACTIONAL_MASK | CONTROL_MASK,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
     )
-    return v2.encode(record, fields)
+    return np.frombuffer(bytearray().join(v2.placed(memoryview(batch), offset, leader_epoch)), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Encodes a batch of few records without tables: a coordinator writes one for each commit.
+"""Encodes a batch of few records without tables: a coordinator writes some for each commit.
 
 By way of columns, a batch costs some 400 µs of Python whatever it holds; this way a record costs some 3 µs.
 """
@@ -14,11 +14,39 @@ from .header import LAYOUT, MAGIC, Header, encode_header
 _NULL, _NO_TIME_DELTA, _NO_ATTRIBUTES, _NO_HEADERS = b"\x01", b"\0", b"\0", b"\0"
 
 
-def encode_small(records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int) -> bytes:
+def encode_small(
+    records: Sequence[tuple[bytes, bytes | None]],
+    timestamp_ms: int,
+    *,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytes:
     """Returns one uncompressed batch of (key, value) records with one timestamp; its offsets begin at 0.
 
-    The same bytes as :func:`encode_batches` writes for them without producer, if one batch can hold them.
+    ``attributes``: of the batch, without a codec; it has no sequence number. The same bytes as :func:`encode_batches`
+    writes, if one batch can hold the records.
     """
+    encoded = _encoded(records)
+    header = Header(
+        base_offset=0,
+        length=LAYOUT.itemsize - LOG_OVERHEAD + len(encoded),
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        records=len(records),
+    )
+    return encode_header(header, encoded) + encoded
+
+
+def _encoded(records: Sequence[tuple[bytes, bytes | None]]) -> bytearray:
     encoded = bytearray()
     for index, (key, value) in enumerate(records):
         body = b"".join(
@@ -35,22 +63,7 @@ def encode_small(records: Sequence[tuple[bytes, bytes | None]], timestamp_ms: in
         )
         encoded += _varint(len(body))
         encoded += body
-    header = Header(
-        base_offset=0,
-        length=LAYOUT.itemsize - LOG_OVERHEAD + len(encoded),
-        leader_epoch=NO_LEADER_EPOCH,
-        magic=MAGIC,
-        crc=0,
-        attributes=0,
-        last_offset_delta=len(records) - 1,
-        base_timestamp=timestamp_ms,
-        max_timestamp=timestamp_ms,
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_PRODUCER_EPOCH,
-        base_sequence=NO_SEQUENCE,
-        records=len(records),
-    )
-    return encode_header(header, encoded) + encoded
+    return encoded
 
 
 def _varint(value: int) -> bytes:
