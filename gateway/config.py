@@ -91,7 +91,7 @@ class GatewayConfig:
         "Whether the gateway may listen for other machines without TLS or without logins.")
     num_network_threads: int = _key("num.network.threads", INT, 1, Between(1),
         "Threads that read requests and write answers, each with its share of the connections; more may help with TLS.")
-    num_io_threads: int = _key("num.io.threads", INT, 4, Between(1),
+    num_io_threads: int = _key("num.io.threads", INT, 16, Between(1),
         "Threads that sync what was appended; a partition always has the same one.")
     socket_request_max_bytes: int = _key("socket.request.max.bytes", INT, 100 << 20, Between(1),
         "The largest request; the connection of a larger one is closed.")

@@ -201,16 +201,8 @@ class Appender:
             self._serve(led)
 
     def _do(self, led: FilePartition, jobs: list[Job]) -> None:
-        calls: list[Call] = []
         try:
-            for job in jobs:
-                if isinstance(job, _Change):
-                    failure = led.change(job.change)
-                    log_unexpected(failure)
-                    calls.append(_call_changed(job.done, failure))
-            appends = [job for job in jobs if isinstance(job, Append)]
-            results = led.append([job.batch for job in appends], [job.check for job in appends])
-            calls.extend(_call(job, result) for job, result in zip(appends, results, strict=True))
+            calls = [*_changed(led, jobs), *_appended(led, jobs)]
         except Exception as error:  # of the disk, or ours: each client gets an answer
             _fail(jobs, error)
             return
@@ -222,6 +214,22 @@ class Appender:
         else:
             call_all(calls, None)
             led.wake()  # last: a client that reads what it wrote waits for its answer first
+
+
+def _changed(led: FilePartition, jobs: Sequence[Job]) -> list[Call]:
+    """Does the changes among ``jobs``; returns what to call after the sync."""
+    changes = [job for job in jobs if isinstance(job, _Change)]
+    failures = led.change([job.change for job in changes]) if changes else []
+    for failure in failures:
+        log_unexpected(failure)
+    return [_call_changed(job.done, failure) for job, failure in zip(changes, failures, strict=True)]
+
+
+def _appended(led: FilePartition, jobs: Sequence[Job]) -> list[Call]:
+    """Appends the batches among ``jobs``; returns what to call after the sync."""
+    appends = [job for job in jobs if isinstance(job, Append)]
+    results = led.append([job.batch for job in appends], [job.check for job in appends]) if appends else []
+    return [_call(job, result) for job, result in zip(appends, results, strict=True)]
 
 
 def _lock_error(led: FilePartition) -> RequestError:

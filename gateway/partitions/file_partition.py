@@ -93,20 +93,17 @@ class FilePartition(LedPartition):
     def _append(self, batches: Sequence[CheckedBatch]) -> Sequence[AppendInfo | Exception]:
         return self._log.append_checked(batches, sync=self._is_relaxed)  # then it syncs when it is due
 
-    def change(self, change: Callable[[Log], object]) -> Exception | None:
-        """Reads what others appended, then calls ``change`` with the log; returns the error or None.
+    def change(self, changes: Sequence[Callable[[Log], object]]) -> list[Exception | None]:
+        """Reads what others appended, then calls ``changes`` with the log, under one lock.
 
-        Readers see the result only after :meth:`sync`.
+        Returns the error of each, or None; also one of ours, for the others are in the same group. Readers see the
+        result only after :meth:`sync`. Raises as :meth:`append`.
         """
-        try:
-            with self._lock:
-                self._check_here()
-                with self._log.exclusively():
-                    self._has_others = True
-                    change(self._log)
-        except Exception as error:  # also one of ours: others' appends are in the same group
-            return error
-        return None
+        with self._lock:
+            self._check_here()
+            with self._log.exclusively():
+                self._has_others = True
+                return [_failure(change, self._log) for change in changes]
 
     @property
     def is_locked_elsewhere(self) -> bool:
@@ -246,6 +243,14 @@ class FilePartition(LedPartition):
     def is_usable(self) -> bool:
         """Whether the log can be used. After :meth:`leave` or a failed write or sync it must be opened again."""
         return not self.is_gone and self._log.failure is None
+
+
+def _failure(change: Callable[[Log], object], log: Log) -> Exception | None:
+    try:
+        change(log)
+    except Exception as error:
+        return error
+    return None
 
 
 def _refusal(check: Check | None) -> RequestError | None:

@@ -77,11 +77,11 @@ class _Served:
         return found
 
     def change(self, led: FilePartition, change: Callable[[Log], object], done: Callable[[Any], None]) -> None:
-        error = led.change(change)
         try:
+            (error,) = led.change([change])
             led.sync()
         except LogStoreError as failure:
-            error = error or failure
+            error = failure
         done(error)
 
 

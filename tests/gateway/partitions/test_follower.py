@@ -58,7 +58,7 @@ def test_a_log_start_that_is_raised_while_a_partition_is_opened_is_found(tmp_pat
         other.open_log("t", 0).append(batch(b"a", b"b"))
         with LogManager.open(str(tmp_path)) as own, closing(Topics(LogManager.open(str(tmp_path)))) as topics:
             partitions, appender = Mock(spec=Partitions), Mock(spec=Appender)
-            appender.change = lambda led, change, _: led.change(change)
+            appender.change = lambda led, change, _: led.change([change])
             follower = Follower(partitions, topics, appender, LogStarts(LogManager.open(str(tmp_path))))
             led = FilePartition("t", 0, own.open_log("t", 0))
             other.open_log("t", 0).delete_records(1)

@@ -103,7 +103,7 @@ class Story:
         assert codes == [ErrorCode.none]
         marker = partial(write_marker, producer=producer, commit=True, coordinator_epoch=0, now_ms=0)
         for led in (self.offsets, self.data):
-            assert led.change(marker) is None
+            assert led.change([marker]) == [None]
             led.sync()
         self.committed += values
         self.offset = self._asked
