@@ -19,6 +19,7 @@ from ...storage import (
     LogManager,
     LogStoreError,
     Producer,
+    StateChange,
     TopicPartition,
     TransactionalIdLock,
     TransactionLogValue,
@@ -147,12 +148,13 @@ class StoredStates:
             or (value.transaction_status in UNDECIDED and is_late(value, now_ms))
         ]
 
-    def write(self, writes: Collection[Write]) -> list[Exception | None]:
+    def write(self, writes: Collection[Write]) -> Sequence[Exception | None]:
         """Writes states; returns an error or None for each.
 
         None: it is durable, or written if no sync was asked for.
         """
-        errors = [self._replace(write) for write in writes]
+        changes = [StateChange(write.transactional_id, write.expected, write.value) for write in writes]
+        errors = self._states.replace_all(changes)
         synced = {
             write.transactional_id for write, error in zip(writes, errors, strict=True) if write.sync and not error
         }
@@ -161,13 +163,6 @@ class StoredStates:
         except (LogStoreError, OSError) as failure:
             return [failure if write.sync and not error else error for write, error in zip(writes, errors, strict=True)]
         return errors
-
-    def _replace(self, write: Write) -> Exception | None:
-        try:
-            self._states.replace(write.transactional_id, write.expected, write.value, sync=False)
-        except (LogStoreError, OSError) as error:
-            return error
-        return None
 
     def close(self) -> None:
         """Releases all locks, and closes the manager."""

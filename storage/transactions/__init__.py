@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .states import (
         PREPARED as PREPARED,
         UNDECIDED as UNDECIDED,
+        StateChange as StateChange,
         TransactionStates as TransactionStates,
         completed_state as completed_state,
         empty_state as empty_state,
@@ -71,6 +72,7 @@ else:
             "states": [
                 "PREPARED",
                 "UNDECIDED",
+                "StateChange",
                 "TransactionStates",
                 "completed_state",
                 "empty_state",

@@ -7,12 +7,13 @@ and the other gets an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
-from ..errors import InvalidTxnStateError, LogStoreError, ProducerFencedError
+from ..errors import InvalidTxnStateError, LockHeldError, LogStoreError, ProducerFencedError, StorageError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
@@ -48,6 +49,14 @@ COMPLETED = {
     TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
     TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
 }
+
+
+class StateChange(NamedTuple):
+    """A state to be written if ``expected`` is the newest one of its transactional id; None: if there is none."""
+
+    transactional_id: str
+    expected: TransactionLogValue | None
+    value: TransactionLogValue
 
 
 class TransactionStates:
@@ -129,21 +138,58 @@ class TransactionStates:
         Raises ProducerFencedError if another state is the newest, InvalidTxnStateError for a change that no coordinator
         makes, and StorageError if the disk failed, after which the state may or may not be written.
         """
-        log = self._log(transactional_id)
+        partition = self._logs.partition_to_write(transactional_id)
+        (error,) = self._replace_in(partition, [StateChange(transactional_id, expected, value)], sync=sync)
+        if error is not None:
+            raise error
+
+    def replace_all(self, changes: Sequence[StateChange]) -> list[Exception | None]:
+        """Writes several states, in order and unsynced; returns the error of each, as :meth:`replace` raises it.
+
+        Those in one partition share a lock and a batch. If the batch is refused, each gets one of its own. An error may
+        be an OSError, too.
+        """
+        errors: list[Exception | None] = [None] * len(changes)
+        by_partition: dict[TopicPartition, list[int]] = {}
+        for index, change in enumerate(changes):
+            try:
+                partition = self._logs.partition_to_write(change.transactional_id)
+                by_partition.setdefault(partition, []).append(index)
+            except (LogStoreError, OSError) as error:
+                errors[index] = error
+        for partition, indexes in sorted(by_partition.items()):
+            found = self._replace_or_refuse(partition, [changes[index] for index in indexes])
+            for index, refusal in zip(indexes, found, strict=True):
+                errors[index] = refusal
+        return errors
+
+    def _replace_or_refuse(
+        self, partition: TopicPartition, changes: Sequence[StateChange]
+    ) -> Sequence[Exception | None]:
+        try:
+            return self._replace_in(partition, changes, sync=False)
+        except (LogStoreError, OSError) as error:
+            if len(changes) == 1 or isinstance(error, (StorageError, LockHeldError, OSError)):
+                return [error] * len(changes)
+            return [self._replace_or_refuse(partition, [change])[0] for change in changes]
+
+    def _replace_in(
+        self, partition: TopicPartition, changes: Sequence[StateChange], *, sync: bool
+    ) -> list[LogStoreError | None]:
+        """Writes the states in one partition that fit those before them; returns what is wrong with each of the others.
+
+        Raises what concerns all of them.
+        """
+        log, latest = self.manager.open_log(*partition), self._logs.latest(partition.partition)
         with log.exclusively():
-            found = self.newest(transactional_id)
-            if not _is_same(found, expected):
-                raise ProducerFencedError(
-                    f"transactional id {transactional_id!r} has {state_text(found)}, but this coordinator wrote "
-                    f"{state_text(expected)}: another coordinator took the id over, so this one stops"
-                )
-            check_legal(transactional_id, found, value)
-            entry = (TransactionLogKey(transactional_id).encode(), value.encode())
-            info = append_entries(log, [entry], self.manager.clock.now_ms())
-            if sync:
-                log.sync_appended()
-            partition = self._logs.partition_to_write(transactional_id).partition
-            self._logs.latest(partition).wrote([entry], info)
+            errors, newer = _checked(changes, latest.catch_up())
+            entries = [(TransactionLogKey(each.transactional_id).encode(), each.value.encode()) for each in newer]
+            if entries:
+                info = append_entries(log, entries, self.manager.clock.now_ms())
+                if sync:
+                    log.sync_appended()
+                latest.wrote(entries, info)
+        return errors
 
     def sync(self, transactional_ids: Iterable[str]) -> None:
         """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
@@ -173,6 +219,36 @@ class TransactionStates:
         return self.manager.open_log(*self._logs.partition_to_write(transactional_id))
 
 
+def _checked(
+    changes: Sequence[StateChange], values: Mapping[TransactionLogKey, TransactionLogValue]
+) -> tuple[list[LogStoreError | None], list[StateChange]]:
+    """Returns what is wrong with each change, after ``values`` and the changes before it, and those that are right."""
+    errors: list[LogStoreError | None] = []
+    newer: dict[str, TransactionLogValue] = {}
+    right = []
+    for change in changes:
+        name = change.transactional_id
+        error = _refusal(change, newer.get(name, values.get(TransactionLogKey(name))))
+        errors.append(error)
+        if error is None:
+            newer[name] = change.value
+            right.append(change)
+    return errors, right
+
+
+def _refusal(change: StateChange, found: TransactionLogValue | None) -> LogStoreError | None:
+    if not _is_same(found, change.expected):
+        return ProducerFencedError(
+            f"transactional id {change.transactional_id!r} has {state_text(found)}, but this coordinator wrote "
+            f"{state_text(change.expected)}: another coordinator took the id over, so this one stops"
+        )
+    try:
+        check_legal(change.transactional_id, found, change.value)
+    except InvalidTxnStateError as error:
+        return error
+    return None
+
+
 def _decode_value(_: TransactionLogKey, data: bytes) -> TransactionLogValue:
     return TransactionLogValue.decode(data)
 
@@ -197,7 +273,7 @@ def _continues(before: TransactionLogValue, after: TransactionLogValue) -> bool:
 
 def _is_same(one: TransactionLogValue | None, other: TransactionLogValue | None) -> bool:
     """Whether two states are equal in producer id, epoch, status and partitions."""
-    if one is None or other is None:
+    if one is None or other is None or one is other:
         return one is other
     return _identity(one) == _identity(other)
 

@@ -6,11 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from pyspark_commitlog.storage.errors import InvalidProducerEpochError, InvalidTxnStateError, ProducerFencedError
+from pyspark_commitlog.storage.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    RecordTooLargeError,
+)
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.format.internal.internal_topics import TransactionLogValue, TransactionState
+from pyspark_commitlog.storage.format.internal.internal_topics import (
+    TRANSACTION_STATE_TOPIC,
+    TransactionLogValue,
+    TransactionState,
+)
 from pyspark_commitlog.storage.transactions import (
+    StateChange,
     TransactionCoordinator,
     TransactionStates,
     allot_producer_id,
@@ -130,6 +141,72 @@ def test_an_open_transaction_is_not_replaced_by_another(disk: MemoryFileSystem, 
     written(states, None, before)
     with pytest.raises(InvalidTxnStateError, match="cannot follow"):
         states.replace(APP, before, replace(before, **change))
+
+
+IDS = ("a", "b", "c", "d")
+
+
+def possible(states: dict[str, TransactionLogValue], name: str, kind: int, now_ms: int) -> TransactionLogValue:
+    """A next state of an id, which may be one that no coordinator writes."""
+    before = states.get(name) or empty_state(PRODUCER, 1000, now_ms)
+    if kind == 0:
+        return empty_state(Producer(PRODUCER.id, before.producer_epoch + 1), 1000, now_ms)
+    if kind == 1:
+        return extended_state(before, [FIRST, SECOND][: 1 + now_ms % 2], now_ms)
+    prepared = prepared_state(before, [FIRST], now_ms, commit=True, raise_epoch=False)
+    return prepared if kind == 2 else completed_state(prepared, now_ms)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    groups=st.lists(st.lists(st.tuples(st.sampled_from(IDS), st.integers(0, 3), st.booleans()), max_size=8), max_size=4)
+)
+def test_states_that_are_written_together_are_those_that_are_written_one_by_one(
+    groups: list[list[tuple[str, int, bool]]],
+) -> None:
+    one, other = (TransactionStates(manage(MemoryFileSystem()), partitions=2) for _ in range(2))
+    known: dict[str, TransactionLogValue] = {}
+    now_ms = 0
+    for group in groups:
+        changes = []
+        for name, kind, knows in group:
+            now_ms += 1
+            value = possible(known, name, kind, now_ms)
+            changes.append(StateChange(name, known.get(name) if knows else None, value))
+            known[name] = value
+        errors = one.replace_all(changes)
+        for change, error in zip(changes, errors, strict=True):
+            expected = None
+            try:
+                other.replace(*change, sync=False)
+            except (InvalidTxnStateError, ProducerFencedError) as found:
+                expected = found
+            assert (type(error), str(error)) == (type(expected), str(expected))
+        known = dict(one.all())
+    assert dict(one.all()) == dict(other.all())
+
+
+def test_the_states_of_one_partition_share_a_batch(disk: MemoryFileSystem) -> None:
+    states = TransactionStates(manage(disk), partitions=1)
+    value = empty_state(PRODUCER, 1000, 0)
+    changes = [StateChange(name, None, value) for name in IDS]
+    changes.append(StateChange(IDS[0], value, after := extended_state(value, [FIRST], 1)))
+    assert states.replace_all(changes) == [None] * 5
+    with states.manager.open_reader(TRANSACTION_STATE_TOPIC, 0) as reader:
+        active = reader.segments.active
+        assert [len(window.headers) for window in active.batches(0, active.size, expected=0)] == [1]
+        assert reader.log_end_offset == 5
+    assert states.newest(IDS[0]) == after
+
+
+def test_a_state_that_is_too_large_is_refused_alone(disk: MemoryFileSystem) -> None:
+    states = TransactionStates(manage(disk), partitions=1)
+    value = empty_state(PRODUCER, 1000, 0)
+    many = extended_state(value, [TopicPartition("t" * 200, number) for number in range(270_000)], 0)
+    values = {"a": value, "b": many, "c": value}
+    errors = states.replace_all([StateChange(name, None, each) for name, each in values.items()])
+    assert [type(each) for each in errors] == [type(None), RecordTooLargeError, type(None)]
+    assert {name for name, _ in states.all()} == {"a", "c"}
 
 
 def test_a_driver_never_writes_under_a_clients_producer_id(disk: MemoryFileSystem, query: Query) -> None:
