@@ -10,7 +10,7 @@ from typing import Any
 
 from ..registry import Registry
 from ..storage import Clock, LogManager
-from .cluster import Cluster, Homes
+from .cluster import Cluster
 from .config import GatewayConfig
 from .figures import Figures
 from .groups import GroupThreads
@@ -41,6 +41,29 @@ class ManagerWorker(DiskWorker[LogManager]):
         self.run(run)
 
 
+class Workers:
+    """The threads of requests that wait for the disk, for ZooKeeper, or that take long."""
+
+    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+        """``open_manager`` is called in the threads that use the managers."""
+        self.admin = ManagerWorker("gateway-admin", open_manager)  # changes topics
+        self.creations = ManagerWorker("gateway-creations", open_manager)  # creates many partitions, which takes long
+        self.lookups = ManagerWorker("gateway-lookups", open_manager)  # searches by time
+        self.logins = Worker("gateway-logins")  # checks passwords
+        self.registrar = Worker("gateway-registrar")  # waits for the registry
+        self._all = self.admin, self.creations, self.lookups, self.logins, self.registrar
+
+    def start(self) -> None:
+        """Starts the threads."""
+        for worker in self._all:
+            worker.start()
+
+    def stop(self) -> None:
+        """Ends the threads, after what was given to them."""
+        for worker in reversed(self._all):
+            worker.stop()
+
+
 @dataclass
 class Context:
     """The objects that handlers share. All of them may be used from any thread."""
@@ -54,21 +77,15 @@ class Context:
     topics: Topics
     partitions: Partitions
     appender: Appending
-    admin: ManagerWorker  # changes topics
-    creations: ManagerWorker  # creates many partitions, which takes long
-    lookups: ManagerWorker  # searches by time
+    workers: Workers
     cold: Executor  # does what takes long: reads from an object store, checks while code is being compiled
-    logins: Worker  # checks passwords
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
     cluster: Cluster
     registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
-    registrar: Worker  # waits for the registry
-    group_homes: Homes
-    transaction_homes: Homes
     groups: GroupThreads
     transactions: TransactionThreads
-    producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for the thread of ``admin``
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for ``workers.admin``
 
     @property
     def log_path(self) -> str:

@@ -1,62 +1,33 @@
-"""Gateway: the server. It owns the threads, and passes requests from the network to their handlers."""
+"""Gateway: the server. It passes requests from the network to their handlers; ``parts`` are what these use."""
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
 from ..protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
-from ..registry import Registry, SessionState, open_registry
-from ..registry.kafka_nodes import Endpoint
-from ..storage import (
-    APPEND_LOCK_FILE,
-    GROUP_METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    InvalidConfigError,
-    LocalFileSystem,
-    LogManager,
-    StagedTransactions,
-    is_store_url,
-    open_root,
-)
+from ..registry import Registry, SessionState
+from ..storage import InvalidConfigError, LogManager, is_store_url, open_root
 from .children import Maintenance, compile_kernels_beside
-from .cluster import Cluster, Homes, Presence, TopicNodes, View, check_directory, claim_maintenance, find_cluster_id
+from .cluster import TopicNodes, View, claim_maintenance
 from .config import GatewayConfig
-from .context import Context, Handler, ManagerWorker
+from .context import Context, Handler
 from .figures import Figures
-from .groups import GroupThreads
 from .handlers import HANDLERS, check_login, guard, take_raw_token
-from .listeners import EVERYWHERE, Address, Listener
+from .listeners import Address, Listener
 from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
-from .partitions import (
-    HELD_S,
-    Appender,
-    Appending,
-    BucketAppender,
-    BucketFollower,
-    Follower,
-    LogStarts,
-    NotOpenError,
-    Partitions,
-    Topics,
-    open_bucket_partition,
-)
+from .partitions import NotOpenError
+from .parts import Parts
 from .request import Request
 from .security import Security, Stage, made_security
-from .threads import Worker
-from .transactions import TransactionThreads
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
-COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
-COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -126,7 +97,8 @@ class Gateway:
         listening_on = {
             each.name: Address(each.address.host, listener.getsockname()[1]) for each, listener in bound.items()
         }
-        self._context = context = self._start_parts(starting, own, listening_on)
+        parts = Parts(own, self.config, self.figures)
+        self._context = context = parts.start(starting, listening_on, self._security.rules)
         if self.config.commitlog_maintenance_enable and not context.is_remote:
             self._maintain(starting, context.registry)
         processors = self._processors()
@@ -175,103 +147,6 @@ class Gateway:
             starting.callback(nodes.stop)
             nodes.begin()
         starting.callback(cluster.leave)
-
-    def _start_parts(self, starting: ExitStack, own: LogManager, listening_on: Mapping[str, Address]) -> Context:
-        """Starts the parts that handlers use."""
-        config, managers = self.config, self._managers(own, HELD_S)
-        coordinators = self._managers(own, COORDINATORS_HELD_S)
-        registry = self._open_registry(starting, own)
-        presence = Presence(own.filesystem, own.directory, config.node_id) if config.zookeeper_connect else None
-        cluster = Cluster(registry, config, _endpoints(config, listening_on), own.clock, presence)
-        topics = Topics(managers())
-        starting.callback(topics.close)
-        staged = None if own.bucket is None else StagedTransactions(own.bucket, own.clock)
-        partitions, appender, follower = self._ends(own, managers, topics, cluster, staged)
-        group_homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config)
-        groups = GroupThreads(config, own, coordinators, group_homes, staged)
-        transaction_homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, config)
-        transactions = TransactionThreads(
-            config, own.clock, coordinators, partitions, appender, transaction_homes, staged
-        )
-        admin, lookups = ManagerWorker("gateway-admin", managers), ManagerWorker("gateway-lookups", managers)
-        creations = ManagerWorker("gateway-creations", managers)
-        logins, registrar = Worker("gateway-logins"), Worker("gateway-registrar")
-        workers = admin, creations, lookups, logins, registrar
-        for part in (partitions, appender, *workers, groups, follower, transactions):
-            part.start()
-            starting.callback(part.stop)
-        cold = starting.enter_context(ThreadPoolExecutor(COLD_THREADS, "gateway-cold"))
-        return Context(
-            config=config,
-            cluster_id=find_cluster_id(registry, own),
-            clock=own.clock,
-            log_dir=own.directory,
-            is_remote=own.bucket is not None,
-            listening=listening_on,
-            topics=topics,
-            partitions=partitions,
-            appender=appender,
-            admin=admin,
-            creations=creations,
-            lookups=lookups,
-            cold=cold,
-            logins=logins,
-            figures=self.figures,
-            rules=self._security.rules,
-            cluster=cluster,
-            registry=registry,
-            group_homes=group_homes,
-            transaction_homes=transaction_homes,
-            registrar=registrar,
-            groups=groups,
-            transactions=transactions,
-        )
-
-    def _managers(self, own: LogManager, held_s: float) -> Callable[[], LogManager]:
-        """Returns what opens more managers; on an object store they share what was read of the commits.
-
-        ``held_s``: for so long they wait for the lock of a partition; then they raise LockHeldError.
-        """
-        if own.bucket is not None:
-            return partial(LogManager.open, own.directory, filesystem=own.filesystem)
-        filesystem = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s})
-        return partial(LogManager.open, self._log_dir, create=self._create, filesystem=filesystem)
-
-    def _ends(
-        self,
-        own: LogManager,
-        managers: Callable[[], LogManager],
-        topics: Topics,
-        cluster: Cluster,
-        staged: StagedTransactions | None,
-    ) -> tuple[Partitions, Appending, Follower | BucketFollower]:
-        """Returns what touches logs: in the directory, or on the object store."""
-        config, log = self.config, own.bucket
-        if log is None or staged is None:
-            partitions = Partitions(managers(), topics, cluster.leads)
-            files = Appender(config.num_io_threads, self.figures.synced)
-            return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
-        partitions = Partitions(managers(), topics, cluster.leads, open_bucket_partition)
-        follower = BucketFollower(partitions, topics, own.catch_up, config.commitlog_bucket_poll_interval_ms)
-        appender = BucketAppender(log, staged, config.commitlog_bucket_linger_ms, self.figures.synced)
-        return partitions, appender, follower
-
-    def _open_registry(self, starting: ExitStack, own: LogManager) -> Registry:
-        """Opens the registry; beside an object store, where each gateway is alone, in a folder of this process."""
-        config, given_ms = self.config, self.config.zookeeper_connection_timeout_ms
-        is_local = own.bucket is None
-        folder = self._log_dir if is_local else starting.enter_context(TemporaryDirectory(prefix="commitlog-gateway-"))
-        registry = open_registry(
-            folder,
-            config.zookeeper_connect or None,
-            filesystem=own.filesystem if is_local else None,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connection_timeout_ms=None if given_ms < 0 else given_ms,
-        )
-        starting.callback(registry.close)
-        if config.zookeeper_connect:
-            check_directory(registry, own)
-        return registry
 
     def _maintain(self, starting: ExitStack, registry: Registry) -> None:
         maintenance = Maintenance(
@@ -382,22 +257,3 @@ def _unsupported() -> Mapping[str, object]:
     api = APIS[ApiKey.API_VERSIONS]
     own = {"api_key": ApiKey.API_VERSIONS, "min_version": api.lowest, "max_version": api.highest}
     return {"error_code": ErrorCode.unsupported_version, "api_keys": [own]}
-
-
-def _homes(cluster: Cluster, topics: Topics, topic: str, config: GatewayConfig) -> Homes:
-    """Returns the homes of names in an internal topic, which may not be created yet."""
-
-    def partitions() -> int:
-        found = topics.last(topic)
-        return config.partitions_of(topic) if found is None else len(found.partitions)
-
-    return Homes(partitions, partial(cluster.leads, topic))
-
-
-def _endpoints(config: GatewayConfig, listening_on: Mapping[str, Address]) -> list[Endpoint]:
-    """Returns the addresses for clients of this node, which other nodes pass on to them."""
-    found = []
-    for each in config.all_listeners:
-        host, port = config.advertised.get(each.name, listening_on[each.name])
-        found.append(Endpoint(each.name, each.protocol, socket.gethostname() if host in EVERYWHERE else host, port))
-    return found

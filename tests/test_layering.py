@@ -51,7 +51,7 @@ FLOORS = {
     "gateway": """
         pytest_plugin
         server metrics check kafka_0_7
-        handlers
+        handlers parts
         context
         transactions
         request producer_ids

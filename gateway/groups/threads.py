@@ -28,6 +28,7 @@ class GroupThreads:
         ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
         coordinates. ``staged``: the transactions of a log on an object store.
         """
+        self.homes = homes
         self._home = Worker("gateway-groups")
         self._disk = DiskWorker(
             "gateway-offsets",

@@ -61,7 +61,7 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
     if kind not in (0, 1):
         raise MalformedRequestError(f"there is no coordinator of kind {kind}")
     topic, homes = (
-        (TRANSACTION_STATE_TOPIC, context.transaction_homes) if kind else (GROUP_METADATA_TOPIC, context.group_homes)
+        (TRANSACTION_STATE_TOPIC, context.transactions.homes) if kind else (GROUP_METADATA_TOPIC, context.groups.homes)
     )
     by_id = {each["node_id"]: each for each in nodes(request, context, "node_id")}
 
@@ -78,7 +78,7 @@ def describe_log_dirs(request: Request, context: Context) -> None:
     """Answers with the sizes of partitions."""
     wanted = request.body.topics
     names = None if wanted is None else {each.topic: each.partitions for each in wanted}
-    context.lookups.answer(request, lambda manager: _log_dirs(manager, context, names))
+    context.workers.lookups.answer(request, lambda manager: _log_dirs(manager, context, names))
 
 
 def _log_dirs(manager: LogManager, context: Context, wanted: Mapping[str, Any] | None) -> Mapping[str, Any]:

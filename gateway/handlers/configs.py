@@ -68,7 +68,7 @@ Changes = Mapping[str, str | None]  # None: back to the default
 
 def describe_configs(request: Request, context: Context) -> None:
     """Answers with the configs of topics and of the node."""
-    context.admin.answer(
+    context.workers.admin.answer(
         request,
         lambda manager: {"results": [_described(manager, request, context, each) for each in request.body.resources]},
     )
@@ -224,7 +224,7 @@ def _alter(request: Request, context: Context, changes_of: Callable[[Mapping[str
             ]
         }
 
-    context.admin.answer(request, task)
+    context.workers.admin.answer(request, task)
 
 
 def _altered(

@@ -105,4 +105,4 @@ def _in_thread(
                 exchange.processor.call_soon(exchange.connection.trust)
             exchange.processor.call_soon(lambda: answer(reply))
 
-    context.logins.run(run)
+    context.workers.logins.run(run)

@@ -37,7 +37,7 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
         errors = {name: error for name in missing if (error := _create(manager, context, name)) is not None}
         return _answer(request, context, [_described(each, context, errors) for each in asked])
 
-    context.admin.answer(request, create)
+    context.workers.admin.answer(request, create)
     return None
 
 

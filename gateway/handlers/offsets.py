@@ -34,7 +34,7 @@ def list_offsets(request: Request, context: Context) -> None:
 
     def answer(led: Led) -> None:
         if searches:
-            context.lookups.answer(request, lambda manager: _offsets(request, context, led, manager))
+            context.workers.lookups.answer(request, lambda manager: _offsets(request, context, led, manager))
         else:
             request.answer(_offsets(request, context, led, None))
 

@@ -22,7 +22,7 @@ def init_producer_id(request: Request, context: Context) -> None:
     def task(manager: LogManager) -> Mapping[str, Any]:
         return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
 
-    context.admin.answer(request, task)
+    context.workers.admin.answer(request, task)
 
 
 def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:

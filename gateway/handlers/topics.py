@@ -43,7 +43,7 @@ def _worker(context: Context, partitions: int) -> ManagerWorker:
 
     Large requests have their own, so others need not wait for them.
     """
-    return context.admin if partitions <= FEW_MAX else context.creations
+    return context.workers.admin if partitions <= FEW_MAX else context.workers.creations
 
 
 def _count(topics: Sequence[Any], default: int = 1) -> int:
@@ -155,7 +155,7 @@ def delete_topics(request: Request, context: Context) -> None:
     known = known if context.config.delete_topic_enable else []
 
     def delete() -> None:
-        context.admin.answer(request, lambda manager: _deleted(manager, request, context, asked))
+        context.workers.admin.answer(request, lambda manager: _deleted(manager, request, context, asked))
 
     _after_closing(context, [topic.name for topic in known], delete)
 
@@ -263,7 +263,7 @@ def delete_records(request: Request, context: Context) -> None:
             ]
         }
 
-    context.admin.answer(request, task)
+    context.workers.admin.answer(request, task)
 
 
 def _cut(topic: str, asked: Any, led: LedPartition | Exception) -> Mapping[str, Any]:

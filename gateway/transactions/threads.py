@@ -34,6 +34,7 @@ class TransactionThreads:
 
         ``homes``: which ids this node coordinates. ``staged``: the transactions of a log on an object store.
         """
+        self.homes = homes
         self._others = OthersStates(open_manager)
         self.gate = Gate(homes, self._others.newest)
         self._home = Worker("gateway-transactions")

@@ -68,4 +68,6 @@ def _answer(
         except Exception as error:
             return {**_UNKNOWN, "error_code": code_of(error)}
 
-    context.registrar.run(lambda: request.answer({"topics": by_topic((each, result(each)) for each in partitions)}))
+    context.workers.registrar.run(
+        lambda: request.answer({"topics": by_topic((each, result(each)) for each in partitions)})
+    )

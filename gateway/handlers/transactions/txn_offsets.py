@@ -42,8 +42,8 @@ def commit_transactional_offsets(request: Request, context: Context) -> None:
         check = partial(_check, request, context, producer, home)
         context.groups.run(lambda groups: groups.offsets.commit_transactional(commit, producer, check, done))
 
-    if known and not context.transaction_homes.has(body.transactional_id):  # another node coordinates the transaction
-        loaded(ErrorCode.none, TopicPartition(GROUP_METADATA_TOPIC, context.group_homes.home_of(body.group_id)))
+    if known and not context.transactions.homes.has(body.transactional_id):  # another node coordinates the transaction
+        loaded(ErrorCode.none, TopicPartition(GROUP_METADATA_TOPIC, context.groups.homes.home_of(body.group_id)))
     elif known:
         ask(
             request,

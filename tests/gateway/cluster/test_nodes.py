@@ -321,7 +321,7 @@ def test_transactions_over_all_nodes_are_whole(nodes: Nodes, values: list[str]) 
     write(values[:100], producer.commit_transaction)
     write(values[100:200], producer.abort_transaction)
     coordinator = nodes.by_id[1].context.cluster.leader(
-        "__transaction_state", nodes.by_id[1].context.transaction_homes.home_of("tx")
+        "__transaction_state", nodes.by_id[1].context.transactions.homes.home_of("tx")
     )
     nodes.stop(coordinator.node)
     write(values[200:], producer.commit_transaction)

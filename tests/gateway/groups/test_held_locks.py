@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import server
+from pyspark_commitlog.gateway import parts
 from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     APPEND_LOCK_FILE,
@@ -29,7 +29,7 @@ NAMES = {number: next(f"n{i}" for i in range(100) if positive_hash(f"n{i}") % 2 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WireClient]:
     for name in ("HELD_S", "COORDINATORS_HELD_S"):
-        monkeypatch.setattr(server, name, 0.05)
+        monkeypatch.setattr(parts, name, 0.05)
     settings = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
     with serving(tmp_path / "log", **settings) as gateway, WireClient(gateway) as connected:
         create_topic(connected, "t")

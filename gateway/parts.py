@@ -1,0 +1,160 @@
+"""Parts: creates what handlers use, over a log directory or a log on an object store, and starts it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from tempfile import TemporaryDirectory
+
+from ..registry import Registry, open_registry
+from ..registry.kafka_nodes import Endpoint
+from ..storage import (
+    APPEND_LOCK_FILE,
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    LocalFileSystem,
+    LogManager,
+    StagedTransactions,
+)
+from .cluster import Cluster, Homes, Presence, check_directory, find_cluster_id
+from .config import GatewayConfig
+from .context import Context, Workers
+from .figures import Figures
+from .groups import GroupThreads
+from .listeners import EVERYWHERE, Address
+from .partitions import (
+    HELD_S,
+    Appender,
+    Appending,
+    BucketAppender,
+    BucketFollower,
+    Follower,
+    LogStarts,
+    Partitions,
+    Topics,
+    open_bucket_partition,
+)
+from .security import RulesFile
+from .transactions import TransactionThreads
+
+COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
+COLD_THREADS = 4  # one or more may wait until the kernels are compiled
+
+Ends = tuple[Partitions, Appending, Follower | BucketFollower]
+
+
+class Parts:
+    """Creates and starts the parts of one gateway."""
+
+    def __init__(self, log: LogManager, config: GatewayConfig, figures: Figures) -> None:
+        """``log``: open, and closed by the caller after the parts were stopped."""
+        self._log, self._config, self._figures = log, config, figures
+        self._staged = None if log.bucket is None else StagedTransactions(log.bucket, log.clock)
+
+    def start(self, starting: ExitStack, listening_on: Mapping[str, Address], rules: RulesFile | None) -> Context:
+        """Starts all parts, and returns them; ``starting`` stops them in the opposite order."""
+        log, managers = self._log, self._managers(HELD_S)
+        registry = self._open_registry(starting)
+        cluster = self._cluster(registry, listening_on)
+        topics = Topics(managers())
+        starting.callback(topics.close)
+        partitions, appender, follower = self._ends(managers, topics, cluster)
+        workers, (groups, transactions) = Workers(managers), self._coordinators(cluster, topics, partitions, appender)
+        for part in (partitions, appender, workers, groups, follower, transactions):
+            part.start()
+            starting.callback(part.stop)
+        return Context(
+            config=self._config,
+            cluster_id=find_cluster_id(registry, log),
+            clock=log.clock,
+            log_dir=log.directory,
+            is_remote=log.bucket is not None,
+            listening=listening_on,
+            topics=topics,
+            partitions=partitions,
+            appender=appender,
+            workers=workers,
+            cold=starting.enter_context(ThreadPoolExecutor(COLD_THREADS, "gateway-cold")),
+            figures=self._figures,
+            rules=rules,
+            cluster=cluster,
+            registry=registry,
+            groups=groups,
+            transactions=transactions,
+        )
+
+    def _managers(self, held_s: float) -> Callable[[], LogManager]:
+        """Returns what opens more managers; on an object store they share what was read of the commits.
+
+        ``held_s``: for so long they wait for the lock of a partition; then they raise LockHeldError.
+        """
+        waits = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s})
+        filesystem = waits if self._log.bucket is None else self._log.filesystem
+        return partial(LogManager.open, self._log.directory, filesystem=filesystem)
+
+    def _open_registry(self, starting: ExitStack) -> Registry:
+        """Opens the registry; beside an object store, where each gateway is alone, in a folder of this process."""
+        log, config, given_ms = self._log, self._config, self._config.zookeeper_connection_timeout_ms
+        is_local = log.bucket is None
+        folder = log.directory if is_local else starting.enter_context(TemporaryDirectory(prefix="commitlog-gateway-"))
+        registry = open_registry(
+            folder,
+            config.zookeeper_connect or None,
+            filesystem=log.filesystem if is_local else None,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=None if given_ms < 0 else given_ms,
+        )
+        starting.callback(registry.close)
+        if config.zookeeper_connect:
+            check_directory(registry, log)
+        return registry
+
+    def _cluster(self, registry: Registry, listening_on: Mapping[str, Address]) -> Cluster:
+        """Returns this node's view of the nodes."""
+        log, config = self._log, self._config
+        presence = Presence(log.filesystem, log.directory, config.node_id) if config.zookeeper_connect else None
+        return Cluster(registry, config, _endpoints(config, listening_on), log.clock, presence)
+
+    def _ends(self, managers: Callable[[], LogManager], topics: Topics, cluster: Cluster) -> Ends:
+        """Returns what touches logs: in the directory, or on the object store."""
+        log, config, synced = self._log, self._config, self._figures.synced
+        if log.bucket is None or self._staged is None:
+            partitions = Partitions(managers(), topics, cluster.leads)
+            files = Appender(config.num_io_threads, synced)
+            return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
+        partitions = Partitions(managers(), topics, cluster.leads, open_bucket_partition)
+        appender = BucketAppender(log.bucket, self._staged, config.commitlog_bucket_linger_ms, synced)
+        follower = BucketFollower(partitions, topics, log.catch_up, config.commitlog_bucket_poll_interval_ms)
+        return partitions, appender, follower
+
+    def _coordinators(
+        self, cluster: Cluster, topics: Topics, partitions: Partitions, appender: Appending
+    ) -> tuple[GroupThreads, TransactionThreads]:
+        """Returns the coordinators of groups and of transactions."""
+        log, config, managers = self._log, self._config, self._managers(COORDINATORS_HELD_S)
+        homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config)
+        groups = GroupThreads(config, log, managers, homes, self._staged)
+        homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, config)
+        return groups, TransactionThreads(config, log.clock, managers, partitions, appender, homes, self._staged)
+
+
+def _homes(cluster: Cluster, topics: Topics, topic: str, config: GatewayConfig) -> Homes:
+    """Returns the homes of names in an internal topic, which may not be created yet."""
+
+    def partitions() -> int:
+        found = topics.last(topic)
+        return config.partitions_of(topic) if found is None else len(found.partitions)
+
+    return Homes(partitions, partial(cluster.leads, topic))
+
+
+def _endpoints(config: GatewayConfig, listening_on: Mapping[str, Address]) -> list[Endpoint]:
+    """Returns the addresses for clients of this node, which other nodes pass on to them."""
+    found = []
+    for each in config.all_listeners:
+        host, port = config.advertised.get(each.name, listening_on[each.name])
+        found.append(Endpoint(each.name, each.protocol, socket.gethostname() if host in EVERYWHERE else host, port))
+    return found
