@@ -14,6 +14,7 @@ from ..registry.kafka_nodes import Endpoint
 from ..storage import (
     APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,
+    ROOT_LOCK_FILE,
     TRANSACTION_STATE_TOPIC,
     LocalFileSystem,
     LogManager,
@@ -89,9 +90,10 @@ class Parts:
     def _managers(self, held_s: float) -> Callable[[], LogManager]:
         """Returns what opens more managers; on an object store they share what was read of the commits.
 
-        ``held_s``: for so long they wait for the lock of a partition; then they raise LockHeldError.
+        ``held_s``: for so long they wait for the lock of a partition, or of the files at the root; then they raise
+        LockHeldError.
         """
-        waits = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s})
+        waits = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s, ROOT_LOCK_FILE: held_s})
         filesystem = waits if self._log.bucket is None else self._log.filesystem
         return partial(LogManager.open, self._log.directory, filesystem=filesystem)
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .directory import (
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         LOG_FOLDER as LOG_FOLDER,
+        ROOT_LOCK_FILE as ROOT_LOCK_FILE,
         TOPICS_FILE as TOPICS_FILE,
         DeletedRecords as DeletedRecords,
         LogManager as LogManager,
@@ -407,6 +408,7 @@ else:
                 "LogManager",
                 "PositionTopics",
                 "Snapshot",
+                "ROOT_LOCK_FILE",
                 "TOPICS_FILE",
                 "TopicDescription",
                 "add_partitions",

@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     )
     from .fs_check import check_filesystem as check_filesystem
     from .given_settings import completed as completed, config_of as config_of, ungiven as ungiven
-    from .log_directory import ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX, TOPICS_FILE as TOPICS_FILE
+    from .log_directory import (
+        ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX,
+        ROOT_LOCK_FILE as ROOT_LOCK_FILE,
+        TOPICS_FILE as TOPICS_FILE,
+    )
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .position_topics import PositionTopics as PositionTopics
     from .protected_topics import (
@@ -77,7 +81,7 @@ else:
             "directory_settings": ["BROKER_KEYS", "alter_broker_settings", "check_interval_ms"],
             "fs_check": ["check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
-            "log_directory": ["ROOT_FILE_BYTES_MAX", "TOPICS_FILE"],
+            "log_directory": ["ROOT_FILE_BYTES_MAX", "ROOT_LOCK_FILE", "TOPICS_FILE"],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "position_topics": ["PositionTopics"],
             "protected_topics": [

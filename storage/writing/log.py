@@ -289,8 +289,9 @@ class Log(CheckedAppends):
             return self._log_start_offset
 
     def _raise_log_start(self, offset: int) -> None:
-        self._log_start_offset = offset
-        self._write_marks()
+        with self._changing():  # a log start that is not written must not stay
+            self._log_start_offset = offset
+            self._write_marks()
         self.epochs.truncate_from_start(self._log_start_offset)
         self.producers.on_log_start_offset_increased(self._log_start_offset)
 

@@ -302,14 +302,19 @@ class SharedLog(SyncedLog):
         2. writes a snapshot and an empty ``.log``, and syncs the directory: both, or before the sync one or none;
         3. writes the recovery point: everything. The next opening checks only the new segment.
 
-        Nothing is appended to the new segment before step 3 has ended.
+        Nothing is appended to the new segment before step 3 has ended. If another process holds the lock of the
+        checkpoints for longer than the file system waits, step 3 is left out: the next opening checks the old segment
+        too.
         """
         with self._syncing:
             self.segments.active.become_inactive()
             write_snapshot(self.context, self.producers, sync=True)
             self._begin_segment(self._log_end_offset)
             self._note_synced()
-            self._write_marks()
+            try:
+                self._write_marks()
+            except LockHeldError as error:
+                logger.warning("%s The recovery point of %s is written later", error, self.context.directory)
 
     def _make_room(self, size: int, max_timestamp: int, base_offset: int, last_offset: int) -> None:
         """Rolls the active segment unless a batch of ``size`` bytes fits it.

@@ -14,12 +14,14 @@ from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,
+    ROOT_LOCK_FILE,
     TRANSACTION_STATE_TOPIC,
     LocalFileSystem,
+    LogManager,
     positive_hash,
 )
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
-from tests.support.logs.building import batch
+from tests.support.logs.building import batch, rows
 from tests.support.waiting import soon
 
 HELD, FREE = 0, 1  # partitions of an internal topic
@@ -42,7 +44,13 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WireClie
 @contextmanager
 def held(directory: Path, topic: str) -> Iterator[None]:
     """Another process holds the lock of a partition."""
-    lock = LocalFileSystem().lock(str(directory / "log" / f"{topic}-{HELD}" / APPEND_LOCK_FILE))
+    with held_file(directory / "log" / f"{topic}-{HELD}" / APPEND_LOCK_FILE):
+        yield
+
+
+@contextmanager
+def held_file(path: Path) -> Iterator[None]:
+    lock = LocalFileSystem().lock(str(path))
     assert lock is not None
     with lock:
         yield
@@ -83,3 +91,26 @@ def test_a_topic_whose_deletion_a_held_lock_stops_is_there_again(client: WireCli
         create_topic(client, "other")  # by the same thread
     soon(lambda: client.ask(1, 11, **fetch_fields("t", 0)).responses[0].partitions[0].high_watermark == 1)
     assert delete() is ErrorCode.none
+
+
+def test_while_the_lock_of_the_directory_is_held_segments_are_rolled_and_changes_of_topics_refused(
+    client: WireClient, tmp_path: Path
+) -> None:
+    create_topic(client, "rolls", segment_bytes="200")
+    values = [b"%d" % number * 100 for number in range(6)]
+
+    def produce(value: bytes) -> int:
+        answer = client.ask(0, 8, **produce_fields("rolls", batch(value).tobytes()))
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    with held_file(tmp_path / "log" / ROOT_LOCK_FILE):
+        assert [produce(value) for value in values] == [0] * 6
+        new = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+        (refused,) = client.ask(19, 4, topics=[new], timeout=1000).topics
+        assert (refused.error_code, "is it paused?" in refused.error_message) == (7, True)
+        cut = [{"name": "rolls", "partitions": [{"partition_index": 0, "offset": 2}]}]
+        assert client.ask(21, 1, topics=cut, timeout=1000).topics[0].partitions[0].error_code == 7
+    create_topic(client, "new")
+    with LogManager.open(str(tmp_path / "log")) as manager, manager.open_reader("rolls", 0) as reader:
+        assert rows(reader) == list(enumerate(values))
+    assert client.ask(21, 1, topics=cut, timeout=1000).topics[0].partitions[0].low_watermark == 2

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pyspark_commitlog.storage import ROOT_LOCK_FILE, LogManager
 from pyspark_commitlog.storage.errors import LockHeldError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.files.file_names import RECOVERY_POINT_CHECKPOINT
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks
 from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from pyspark_commitlog.storage.writing.log import Log
@@ -185,3 +187,21 @@ def test_a_log_whose_lock_another_process_holds_for_long_is_refused_and_closed(t
     with open_log(tmp_path, filesystem=patient) as again:
         assert again.log_end_offset == 1
         assert again.append(batch(b"after")).first_offset == 1
+
+
+def test_a_segment_is_rolled_though_the_lock_of_the_checkpoints_is_held(tmp_path: Path) -> None:
+    patient = LocalFileSystem(lock_waits_s={ROOT_LOCK_FILE: 0.05})
+    with LogManager.open(str(tmp_path), create=True, filesystem=patient) as manager:
+        manager.create_topic("t", partitions=1)
+        log = manager.open_log("t", 0)
+        with LocalFileSystem().lock(str(tmp_path / ROOT_LOCK_FILE)) or pytest.fail("held"):
+            for value in (b"one", b"two"):
+                log.append(batch(value))
+                log.roll()
+            with pytest.raises(LockHeldError):
+                log.delete_records(1)
+        assert set(manager.offsets(RECOVERY_POINT_CHECKPOINT).values()) == {0}
+    with LogManager.open(str(tmp_path)) as manager:
+        log = manager.open_log("t", 0)
+        assert log.segments.base_offsets == [0, 1, 2]
+        assert (log.log_start_offset, rows(log)) == (0, [(0, b"one"), (1, b"two")])
