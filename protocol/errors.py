@@ -55,7 +55,10 @@ def code_of(error: Exception) -> ErrorCode:
 def message_of(error: Exception) -> str | None:
     """Returns the message about an error for a client; None for unexpected errors, of which it gets only the code.
 
-    A long text is truncated, because it may contain data that the client sent.
+    A long text is truncated, because it may contain data that the client sent. Of an error of the disk, the message has
+    no path.
     """
+    if isinstance(error, OSError):
+        return error.strerror
     told = str(error)[:MESSAGE_CHARACTERS_MAX]
     return told or None if isinstance(error, (RequestError, storage.LogStoreError)) else None
