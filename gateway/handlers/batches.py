@@ -9,6 +9,7 @@ from ...protocol import ErrorCode, RequestError
 from ...storage import Codec
 
 _SIZE_AT, _MAGIC_AT = 8, 16
+MAGIC = 2  # of a record batch; older ones are of message sets, and there are no newer ones
 _HEADER_BYTES = 61  # of a batch of magic 2
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT = 21
@@ -36,10 +37,10 @@ def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
         return None
     if len(records) <= _MAGIC_AT:
         raise RequestError(ErrorCode.invalid_record, "the request has no record batch for the partition")
-    if records[_MAGIC_AT] != 2:
-        raise RequestError(
-            ErrorCode.invalid_record, f"the record batch has magic {records[_MAGIC_AT]}, but must have 2"
-        )
+    magic = records[_MAGIC_AT]
+    if magic != MAGIC:
+        code = ErrorCode.invalid_record if magic < MAGIC else ErrorCode.corrupt_message
+        raise RequestError(code, f"the record batch has magic {magic}, but must have {MAGIC}")
     size = int.from_bytes(records[_SIZE_AT : _SIZE_AT + 4], "big", signed=True) + _SIZE_AT + 4
     if size < _HEADER_BYTES:
         raise RequestError(ErrorCode.corrupt_message, f"the record batch cannot have {size} bytes")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol import APIS, ErrorCode, MalformedRequestError
+from ...protocol import APIS, ErrorCode
 from ...storage import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, LogManager, LogStoreError
 from ..context import Context
 from ..request import Request
@@ -14,6 +15,8 @@ from ..security import Resource
 from .access import authorized_operations
 
 UNKNOWN_BYTES = -1
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # names and versions of clients
+_BROKERS, _CONTROLLERS = 1, 2  # what DescribeCluster is asked of
 _NO_COORDINATOR_VERSIONS = 4  # from here on one request asks for several
 _NO_COORDINATOR = {
     "node_id": -1,
@@ -26,6 +29,10 @@ _NO_COORDINATOR = {
 
 def api_versions(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the kinds of requests that are served, and their versions."""
+    body = request.body
+    given = [getattr(body, f"client_software_{each}", "unknown") for each in ("name", "version")]
+    if not all(map(_SOFTWARE.fullmatch, given)):
+        return {"error_code": ErrorCode.invalid_request}
     return {"api_keys": served_apis(), "finalized_features_epoch": 0}
 
 
@@ -36,8 +43,12 @@ def served_apis() -> list[Mapping[str, int]]:
 
 def describe_cluster(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the nodes."""
-    if getattr(request.body, "endpoint_type", 1) != 1:
+    endpoint = getattr(request.body, "endpoint_type", _BROKERS)
+    if endpoint == _CONTROLLERS:
         return {"error_code": ErrorCode.mismatched_endpoint_type, "error_message": "this is no controller"}
+    if endpoint != _BROKERS:
+        message = f"there are no endpoints of type {endpoint}"
+        return {"error_code": ErrorCode.unsupported_endpoint_type, "error_message": message}
     return {
         "cluster_id": context.cluster_id,
         "controller_id": context.cluster.controller,
@@ -58,20 +69,21 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
     """Answers with the node that leads the partition of a group or a transactional id."""
     body = request.body
     kind = getattr(body, "key_type", 0)
-    if kind not in (0, 1):
-        raise MalformedRequestError(f"there is no coordinator of kind {kind}")
     topic, homes = (
         (TRANSACTION_STATE_TOPIC, context.transactions.homes) if kind else (GROUP_METADATA_TOPIC, context.groups.homes)
     )
     by_id = {each["node_id"]: each for each in nodes(request, context, "node_id")}
 
     def found(key: str) -> Mapping[str, Any]:
+        if kind not in (0, 1):
+            message = f"there is no coordinator of kind {kind}"
+            return {**_NO_COORDINATOR, "error_code": ErrorCode.invalid_request, "error_message": message}
         node = by_id.get(context.cluster.leader(topic, homes.home_of(key)).node)
         return _NO_COORDINATOR if node is None else node
 
     if request.version < _NO_COORDINATOR_VERSIONS:
         return {"error_message": ErrorCode.none.name.upper(), **found(body.key)}  # as a broker says it
-    return {"coordinators": [{**found(key), "key": key} for key in body.coordinator_keys]}
+    return {"coordinators": [{"error_message": "", **found(key), "key": key} for key in body.coordinator_keys]}
 
 
 def describe_log_dirs(request: Request, context: Context) -> None:

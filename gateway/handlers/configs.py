@@ -21,6 +21,7 @@ from ...storage import (
 from ..config import SECRETS, GatewayConfig, keys_of_gateway
 from ..context import Context
 from ..request import Request
+from .metadata import is_legal
 
 
 class Resource(IntEnum):
@@ -90,13 +91,14 @@ def _described(manager: LogManager, request: Request, context: Context, asked: A
             "documentation": each["documentation"] if getattr(body, "include_documentation", False) else None,
         }
         for each in configs
-        if wanted is None or each["name"] in wanted
+        if not wanted or each["name"] in wanted
     ]
     return {**head, "error_message": "", "configs": shown}
 
 
 def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[Mapping[str, Any]]:
     if asked.resource_type == Resource.TOPIC:
+        _check_topic_name(asked.resource_name)
         topic = manager.topic(asked.resource_name)
         return described_topic_configs(topic.configs, topic.broker)
     _check_this_broker(context, asked)
@@ -172,6 +174,9 @@ def alter_configs(request: Request, context: Context) -> None:
 
 def _replacing(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
     _check_once(configs)
+    for each in configs:
+        if each.value is None:
+            raise _no_value(each.name)
     return {**dict.fromkeys(own), **{each.name: each.value for each in configs}}
 
 
@@ -183,7 +188,7 @@ def _incremental(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
             if each.name in own:
                 changes[each.name] = None
         elif each.value is None:
-            raise InvalidConfigError(f"{each.name} has no value")
+            raise _no_value(each.name)
         elif each.config_operation == Operation.SET:
             changes[each.name] = each.value
         elif each.config_operation in (Operation.APPEND, Operation.SUBTRACT):
@@ -208,6 +213,10 @@ def _changed_list(own: Mapping[str, str], change: Any) -> str:
     return ",".join(filter(None, kept))
 
 
+def _no_value(name: str) -> RequestError:
+    return RequestError(ErrorCode.invalid_request, f"{name} has no value")
+
+
 def _check_once(configs: Sequence[Any]) -> None:
     twice = [name for name, times in Counter(each.name for each in configs).items() if times > 1]
     if twice:
@@ -216,11 +225,17 @@ def _check_once(configs: Sequence[Any]) -> None:
 
 def _alter(request: Request, context: Context, changes_of: Callable[[Mapping[str, str], Any], Changes]) -> None:
     body = request.body
+    times = Counter((each.resource_type, each.resource_name) for each in body.resources)
+
+    def changes_once(own: Mapping[str, str], asked: Any) -> Changes:
+        if times[asked.resource_type, asked.resource_name] > 1:
+            raise RequestError(ErrorCode.invalid_request, "the request names the resource more than once")
+        return changes_of(own, asked)
 
     def task(manager: LogManager) -> Mapping[str, Any]:
         return {
             "responses": [
-                _altered(manager, context, each, changes_of, is_dry=body.validate_only) for each in body.resources
+                _altered(manager, context, each, changes_once, is_dry=body.validate_only) for each in body.resources
             ]
         }
 
@@ -253,22 +268,30 @@ def _apply(
 ) -> None:
     """Changes configs, and opens the topic's open logs again with the new values."""
     if asked.resource_type == Resource.TOPIC:
+        if asked.resource_name == "":
+            raise RequestError(ErrorCode.invalid_request, "settings for all topics are those of the broker resource ''")
+        _check_topic_name(asked.resource_name)
         own = manager.topic(asked.resource_name).configs
         alter_topic_configs(manager, asked.resource_name, changes_of(own, asked), dry_run=is_dry)
         changed = [asked.resource_name]
     else:
         _check_broker(context, asked)
-        alter_broker_settings(manager, changes_of(manager.broker_settings(), asked), dry_run=is_dry)
+        try:
+            alter_broker_settings(manager, changes_of(manager.broker_settings(), asked), dry_run=is_dry)
+        except InvalidConfigError as error:  # for nodes Kafka has another code than for topics
+            raise RequestError(ErrorCode.invalid_request, str(error)) from None
         changed = list(context.topics.all())
     for topic in () if is_dry else changed:
         context.partitions.close_topic(topic)
 
 
-def _check_broker(context: Context, asked: Any) -> None:
-    """Raises RequestError unless the resource is a live node, or all nodes, which share the directory's settings.
+def _check_topic_name(name: str) -> None:
+    if not is_legal(name):
+        raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {name!r}")
 
-    The codes are those of Kafka's controller (``ConfigResourceExistenceChecker``).
-    """
+
+def _check_broker(context: Context, asked: Any) -> None:
+    """Raises RequestError unless the resource is a live node, or all nodes, which share the directory's settings."""
     if asked.resource_type != Resource.BROKER:
         raise RequestError(
             ErrorCode.invalid_request, f"there are no configs of resources of kind {asked.resource_type}"
@@ -283,9 +306,7 @@ def _check_broker(context: Context, asked: Any) -> None:
         )
     nodes = [str(node) for node in sorted(context.cluster.view.nodes)]
     if name not in nodes:
-        raise RequestError(
-            ErrorCode.broker_id_not_registered, f"there is no node {name}; live nodes: {', '.join(nodes)}"
-        )
+        raise RequestError(ErrorCode.invalid_request, f"there is no node {name}; live nodes: {', '.join(nodes)}")
 
 
 def _check_this_broker(context: Context, asked: Any) -> None:

@@ -24,9 +24,10 @@ from ..partitions import LedPartition, NotOpenError
 from ..request import Request
 from ..security import Operation
 from .access import check_topic
-from .epochs import check_leader_epoch
+from .epochs import UNKNOWN_EPOCH, check_leader_epoch
 from .old import OLD_FORMATS_BELOW, fetch_old_format
 
+FULL_EPOCHS = (0, -1)  # of a session: the client asks for all partitions, to begin a session or to end it
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
 
 
@@ -40,7 +41,7 @@ class _BehindError(Exception):
 def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
     asked = parse_fetch(request.exchange.frame, request.body_at, request.version)
-    if asked.session_id and asked.session_epoch > 0:  # no session was ever begun
+    if asked.session_epoch not in FULL_EPOCHS:  # no session was ever begun
         request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
         return
     _Fetching(request, context, asked).look()
@@ -184,8 +185,8 @@ class _Fetching:
         self, each: FetchPartition, led: LedPartition | Exception, left: int, *, min_one_batch: bool
     ) -> Fetched[Part]:
         if isinstance(led, Exception):
-            raise led
-        check_leader_epoch(led, each.leader_epoch, self._context)
+            return Fetched(each.topic, each.partition, code_of(led), aborted=())  # not null, as in a broker's answer
+        check_leader_epoch(led, max(each.leader_epoch, UNKNOWN_EPOCH), self._context)
         if each.offset > led.high_watermark and led.is_behind:
             if led not in self._caught_up:
                 raise _BehindError(led)

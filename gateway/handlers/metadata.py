@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...protocol import ErrorCode, MalformedRequestError, code_of
+from ...protocol import ErrorCode, code_of
 from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
 from ..cluster import NOBODY
 from ..context import Context
@@ -25,9 +25,10 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
     asked: Sequence[Any] | None = body.topics
     if asked is None or (request.version == 0 and not asked):
         return _answer(request, context, [_found(topic, context) for topic in context.topics.all().values()])
+    if request.version < IDS_FROM and any(each.name is None or getattr(each, "topic_id", None) for each in asked):
+        return _refused(asked)
+    asked = tuple({(each.name, getattr(each, "topic_id", None)): each for each in asked}.values())
     names = [_name(each) for each in asked]
-    if None in names and request.version < IDS_FROM:
-        raise MalformedRequestError("a topic has no name")
     creates = context.config.auto_create_topics_enable and getattr(body, "allow_auto_topic_creation", True)
     missing = [name for name in names if name is not None and context.topics.find(name) is None]
     if not missing or not creates:
@@ -41,9 +42,16 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
     return None
 
 
+def _refused(asked: Sequence[Any]) -> Mapping[str, Any]:
+    """Returns the answer to a request by ids in a version without them; the connection stays, for clients try again."""
+    code = ErrorCode.invalid_request
+    topics = [{"error_code": code, "name": each.name or "", "topic_id": each.topic_id} for each in asked]
+    return {"controller_id": NOBODY, "topics": topics}
+
+
 def _name(asked: Any) -> str | None:
-    name: str | None = asked.name
-    return name
+    """Returns the name that a request gives; None if it gives an id, which counts then."""
+    return None if getattr(asked, "topic_id", None) else asked.name
 
 
 def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | None:

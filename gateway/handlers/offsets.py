@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +17,8 @@ from .epochs import check_leader_epoch
 from .old import offsets_before
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-FIRST_VERSIONS = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+FIRST_VERSIONS = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+NEVER = 2**15  # a version that no request has
 NO_EPOCH = NO_OFFSET = NO_TIMESTAMP = -1
 
 Led = Mapping[TopicPartition, LedPartition | Exception]
@@ -62,14 +64,19 @@ def _offsets(request: Request, context: Context, led: Led, manager: LogManager |
     isolation = (
         Isolation.READ_COMMITTED if getattr(request.body, "isolation_level", 0) == 1 else Isolation.READ_UNCOMMITTED
     )
-    asked = partial(_partition, request, context, isolation, manager)
+    times = Counter(TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions)
+
+    def asked(topic: str, each: Any) -> Mapping[str, Any]:
+        partition = TopicPartition(topic, each.partition_index)
+        if times[partition] > 1:
+            return {"partition_index": each.partition_index, "error_code": ErrorCode.invalid_request}
+        return _partition(request, context, isolation, manager, each, led[partition])
+
     return {
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [
-                    asked(each, led[TopicPartition(topic.name, each.partition_index)]) for each in topic.partitions
-                ],
+                "partitions": [asked(topic.name, each) for each in topic.partitions],
             }
             for topic in request.body.topics
         ]
@@ -85,11 +92,11 @@ def _partition(
     led: LedPartition | Exception,
 ) -> Mapping[str, Any]:
     try:
+        if asked.timestamp < 0 and request.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
+            raise RequestError(ErrorCode.unsupported_version)
         if isinstance(led, Exception):
             raise led
         check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1), context)
-        if request.version < FIRST_VERSIONS.get(asked.timestamp, 0):
-            raise RequestError(ErrorCode.unsupported_version)
         offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager)
     except Exception as error:
         return {"partition_index": asked.partition_index, "error_code": code_of(error)}
@@ -107,14 +114,16 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
         return led.end_offset(isolation), NO_TIMESTAMP, led.leader_epoch
     if time in (EARLIEST, EARLIEST_LOCAL):
         start = led.log_start_offset
-        return start, NO_TIMESTAMP, led.ask(lambda log: log.epochs.epoch_for(start))
+        epoch = led.leader_epoch if led.is_empty else led.ask(lambda log: log.epochs.epoch_for(start))
+        return start, NO_TIMESTAMP, epoch
     if time == LATEST_TIERED:
         return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
-    if manager is None or (time < 0 and time != MAX_TIMESTAMP):
-        raise RequestError(ErrorCode.invalid_request, f"unknown special timestamp {time}")
+    assert manager is not None
     with manager.open_reader(led.topic, led.partition) as reader:
         found = (
-            reader.offset_of_max_timestamp() if time == MAX_TIMESTAMP else reader.offset_for_timestamp(time, isolation)
+            reader.offset_of_max_timestamp()
+            if time == MAX_TIMESTAMP
+            else reader.offset_for_timestamp(time, Isolation.READ_UNCOMMITTED)  # aborted ones, too, as a broker does
         )
     if found is None or found.offset >= led.end_offset(isolation):
         return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
@@ -153,5 +162,6 @@ def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> M
         check_leader_epoch(led, getattr(asked, "current_leader_epoch", NO_EPOCH), context)
         epoch, end = led.epoch_end(asked.leader_epoch)
     except Exception as error:
-        return {"partition": asked.partition, "error_code": code_of(error)}
+        nothing = {"leader_epoch": NO_EPOCH, "end_offset": NO_OFFSET}
+        return {"partition": asked.partition, "error_code": code_of(error), **nothing}
     return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end}

@@ -36,6 +36,16 @@ from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
 NO_OFFSET = -1
+_BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaManager.appendToLocalLog``)
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+    }
+)
 _ABORTABLE = 11  # the first version of Produce that knows TRANSACTION_ABORTABLE
 ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broker
 
@@ -102,12 +112,12 @@ class _Producing:
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
-        if self._asked.acks not in ACKS:
-            raise RequestError(ErrorCode.invalid_required_acks)
         check_topic(self._request, self._context, Operation.WRITE, each.topic)
         led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(led, Exception):
             raise led
+        if self._asked.acks not in ACKS:
+            raise RequestError(ErrorCode.invalid_required_acks)
         if each.topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT:
             raise RequestError(ErrorCode.invalid_topic_exception, f"only coordinators may write to {each.topic}")
         records = memoryview(b"") if each.records is None else each.records
@@ -116,7 +126,11 @@ class _Producing:
         soon = self._request.exchange.processor.call_soon
         if head is None or not head.is_transactional:
             return Append(led, batch, done, soon=soon)
-        check_transactional_id(self._request, self._context, self._asked.transactional_id or "")
+        if self._asked.transactional_id is None:
+            raise RequestError(
+                ErrorCode.transactional_id_authorization_failed, "a transactional batch needs a transactional id"
+            )
+        check_transactional_id(self._request, self._context, self._asked.transactional_id)
         if self._refused_by:
             raise RequestError(self._refused_by)
         return Append(led, batch, done, partial(self._check_transaction, head, led), head.producer_id, soon)
@@ -137,7 +151,7 @@ class _Producing:
         result: AppendInfo | Exception,
     ) -> None:
         if isinstance(result, Exception):
-            answered(refused(each, result))
+            answered(refused(each, result, led))
             return
         records = result.last_offset - result.first_offset + 1  # 0: an old message set without a whole message
         if not result.duplicate:
@@ -164,7 +178,13 @@ class _Producing:
             self._request.answer_nothing()
 
 
-def refused(each: ProducePartition, error: Exception) -> Produced:
-    """Returns the answer for a batch that was refused."""
-    record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
-    return Produced(each.topic, each.partition, code_of(error), record_errors=record_errors, message=message_of(error))
+def refused(each: ProducePartition, error: Exception, led: LedPartition | None = None) -> Produced:
+    """Returns the answer for a batch that was refused; ``led``: if it was refused for what is in the log."""
+    return Produced(
+        each.topic,
+        each.partition,
+        code_of(error),
+        log_start_offset=NO_OFFSET if led is None or code_of(error) in _BEFORE_THE_LOG else led.log_start_offset,
+        record_errors=error.record_errors if isinstance(error, RecordValidationError) else (),
+        message=message_of(error),
+    )

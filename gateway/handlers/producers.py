@@ -5,24 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol import code_of, message_of
-from ...storage import LogManager, TopicPartition
+from ...protocol import ErrorCode, code_of, message_of
+from ...storage import LogManager, LogStoreError, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
 from ..request import Request
 from .transactions import init_transactions
 
+NOBODY = -1  # as a producer id, and as an epoch
 
-def init_producer_id(request: Request, context: Context) -> None:
+
+def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | None:
     """Answers with a new producer id, by which repeated batches of the producer are recognised."""
-    if request.body.transactional_id is not None:
+    body = request.body
+    if (getattr(body, "producer_id", NOBODY) == NOBODY) != (getattr(body, "producer_epoch", NOBODY) == NOBODY):
+        return {"error_code": ErrorCode.invalid_request, "producer_id": NOBODY, "producer_epoch": NOBODY}
+    if body.transactional_id is not None:
         init_transactions(request, context)
-        return
+        return None
 
     def task(manager: LogManager) -> Mapping[str, Any]:
-        return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
+        try:
+            return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
+        except (LogStoreError, OSError) as error:
+            return {"error_code": code_of(error), "producer_id": NOBODY, "producer_epoch": NOBODY}
 
     context.workers.admin.answer(request, task)
+    return None
 
 
 def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
@@ -26,6 +27,7 @@ from .metadata import is_legal
 
 DEFAULT = -1  # of partitions and replicas: the node's
 FEW_MAX = 100  # partitions that the thread of all administrators creates, which takes a third of a second
+_TWICE = RequestError(ErrorCode.invalid_request, "the request names the topic more than once")  # never raised itself
 PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``QuorumController.MAX_RECORDS_PER_USER_OP``)
 
 
@@ -65,7 +67,7 @@ def _create_all(manager: LogManager, request: Request, context: Context) -> Sequ
 def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, is_twice: bool) -> Mapping[str, Any]:
     try:
         if is_twice:
-            raise RequestError(ErrorCode.invalid_request, "the request names the topic more than once")
+            raise RequestError(_TWICE.code, str(_TWICE))
         partitions, configs = _checked(manager, context, asked)
         topic_id = None
         if not is_dry:
@@ -151,7 +153,7 @@ def _partitions(context: Context, asked: Any) -> int:
 def delete_topics(request: Request, context: Context) -> None:
     """Closes the logs of topics, then deletes the topics."""
     asked = _named(request, context)
-    known = [topic for _, topic in asked if topic is not None and topic.name not in INTERNAL_TOPICS]
+    known = [each.topic for each in asked if each.topic is not None and each.topic.name not in INTERNAL_TOPICS]
     known = known if context.config.delete_topic_enable else []
 
     def delete() -> None:
@@ -160,16 +162,31 @@ def delete_topics(request: Request, context: Context) -> None:
     _after_closing(context, [topic.name for topic in known], delete)
 
 
-def _named(request: Request, context: Context) -> list[tuple[Mapping[str, Any], TopicInfo | None]]:
-    """Returns, for each topic of the request, its name or id as given, and the topic, or None if it does not exist."""
-    body, topics = request.body, context.topics
-    if request.version < 6:
-        return [({"name": name}, topics.find(name)) for name in body.topic_names]
-    found: list[tuple[Mapping[str, Any], TopicInfo | None]] = []
-    for each in body.topics:
-        name = each.name if each.name is not None or each.topic_id is None else topics.name_of(each.topic_id)
-        found.append(({"name": name, "topic_id": each.topic_id}, None if name is None else topics.find(name)))
-    return found
+class _Named(NamedTuple):
+    """A topic that a request names."""
+
+    given: Mapping[str, Any]  # the name or the id
+    topic: TopicInfo | None  # None: it does not exist, or the request is wrong
+    wrong: str = ""  # why
+
+
+def _named(request: Request, context: Context) -> list[_Named]:
+    """Returns the topics of the request, each once."""
+    body, topics, is_by_id = request.body, context.topics, request.version >= 6
+    found: dict[object, _Named] = {}
+    for name, id_ in (
+        [(each.name, each.topic_id) for each in body.topics] if is_by_id else zip(body.topic_names, repeat(None))
+    ):
+        known = name if id_ is None else topics.name_of(id_)
+        topic = None if known is None else topics.find(known)
+        key, given = known or id_, {"name": known if name is None else name, "topic_id": id_}
+        if key in found:
+            found[key] = _Named(given, None, str(_TWICE))
+        elif (name is None) == (id_ is None):
+            found[key] = _Named(given, None, "give either the name or the id of a topic")
+        else:
+            found[key] = _Named(given, topic)
+    return list(found.values())
 
 
 def _after_closing(context: Context, topics: Sequence[str], then: Callable[[], None]) -> None:
@@ -180,31 +197,31 @@ def _after_closing(context: Context, topics: Sequence[str], then: Callable[[], N
         context.partitions.close_topic(topic, then if is_last else lambda: None, keep_closed=True)
 
 
-def _deleted(
-    manager: LogManager, request: Request, context: Context, asked: Sequence[tuple[Mapping[str, Any], TopicInfo | None]]
-) -> Mapping[str, Any]:
-    return {"responses": [_delete(manager, request, context, *each) for each in asked]}
+def _deleted(manager: LogManager, request: Request, context: Context, asked: Sequence[_Named]) -> Mapping[str, Any]:
+    return {"responses": [_delete(manager, request, context, each) for each in asked]}
 
 
-def _delete(
-    manager: LogManager, request: Request, context: Context, asked: Mapping[str, Any], topic: TopicInfo | None
-) -> Mapping[str, Any]:
+def _delete(manager: LogManager, request: Request, context: Context, asked: _Named) -> Mapping[str, Any]:
+    given, topic = asked.given, asked.topic
     try:
         if not context.config.delete_topic_enable:
             raise RequestError(ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request)
+        if asked.wrong:
+            raise RequestError(ErrorCode.invalid_request, asked.wrong)
+        if topic is None and given["topic_id"] is not None:
+            raise RequestError(ErrorCode.unknown_topic_id, "there is no topic with this id")
         if topic is None:
-            is_by_id = asked.get("topic_id") is not None
-            raise RequestError(ErrorCode.unknown_topic_id if is_by_id else ErrorCode.unknown_topic_or_partition)
+            raise RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
         if topic.name in INTERNAL_TOPICS:  # also while it is empty: the coordinators have it open
             raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
         delete_topic(manager, topic.name)
     except Exception as error:
-        return {**asked, "error_code": code_of(error), "error_message": message_of(error)}
+        return {**given, "error_code": code_of(error), "error_message": message_of(error)}
     finally:
         if topic is not None:
             context.partitions.reopen_topic(topic.name)
     context.groups.run(lambda coordinator: coordinator.offsets.delete_topics({topic.name}))
-    return {**asked, "topic_id": topic.id}
+    return {**given, "topic_id": topic.id}
 
 
 # --- CreatePartitions
@@ -214,8 +231,15 @@ def create_partitions(request: Request, context: Context) -> None:
     """Adds partitions to topics."""
     body = request.body
 
+    times = Counter(each.name for each in body.topics)
+
+    def result(manager: LogManager, asked: Any) -> Mapping[str, Any]:
+        if times[asked.name] > 1:
+            return {"name": asked.name, "error_code": _TWICE.code, "error_message": str(_TWICE)}
+        return _enlarge(manager, context, asked, is_dry=body.validate_only)
+
     def task(manager: LogManager) -> Mapping[str, Any]:
-        return {"results": [_enlarge(manager, context, each, is_dry=body.validate_only) for each in body.topics]}
+        return {"results": [result(manager, each) for each in {each.name: each for each in body.topics}.values()]}
 
     _worker(context, sum(each.count for each in body.topics)).answer(request, task)
 

@@ -201,6 +201,8 @@ class FilePartition(LedPartition):
             return [*times, (self._log.log_end_offset, now_ms)] if segments[-1].size else times
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
+        if self.is_empty and epoch == self.leader_epoch:  # which nothing has been written with, perhaps
+            return epoch, self.high_watermark
         found = self.ask(lambda log: log.epochs.end_offset_for(epoch, self.high_watermark))
         return found.epoch, found.end_offset
 

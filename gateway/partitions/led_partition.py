@@ -86,6 +86,11 @@ class LedPartition(ABC):
     def producers(self, now_ms: int) -> Mapping[int, ProducerState]:
         """Returns the producers that have not expired, by their ids."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether readers see no record."""
+        return self.log_start_offset >= self.high_watermark
+
     def end_offset(self, isolation: Isolation) -> int:
         """Returns the offset below which readers of an isolation level see records."""
         shown = self.high_watermark

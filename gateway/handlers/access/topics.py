@@ -51,7 +51,8 @@ def metadata(asking: Asking) -> Body | None:
     topics = asking.context.topics
 
     def is_allowed(each: Any) -> bool:
-        name = each.name if each.name is not None else topics.name_of(each.topic_id)
+        topic_id = getattr(each, "topic_id", None)  # counts before the name
+        name = each.name if topic_id is None else topics.name_of(topic_id)
         is_new = name is not None and topics.find(name) is None and getattr(body, "allow_auto_topic_creation", True)
         creates = is_new and asking.context.config.auto_create_topics_enable
         return asking.may_topic(Operation.DESCRIBE, name) and (not creates or _may_create(asking, name))

@@ -18,6 +18,12 @@ from ...request import Request
 _ELECTION_TYPES = (0, 1)  # of the preferred replica, and of any
 _PREFERRED = 0  # what requests of version 0 ask for
 
+_WHY = {
+    ErrorCode.election_not_needed: "the partition's only replica leads it",
+    ErrorCode.unknown_topic_or_partition: "there is no such partition",
+    ErrorCode.invalid_request: "there is no such kind of election",
+}
+
 Answer = Mapping[str, Any]
 
 
@@ -36,14 +42,12 @@ def refused_elections(body: Any, code: ErrorCode) -> Answer:
 
 
 def _elections(body: Any, code: Callable[[TopicPartition], ErrorCode]) -> Answer:
+    def result(partition: TopicPartition) -> Answer:
+        found = code(partition)
+        return {"partition_id": partition.partition, "error_code": found, "error_message": _WHY.get(found)}
+
     results = [
-        {
-            "topic": asked.topic,
-            "partition_result": [
-                {"partition_id": each, "error_code": code(TopicPartition(asked.topic, each)), "error_message": None}
-                for each in asked.partitions
-            ],
-        }
+        {"topic": asked.topic, "partition_result": [result(TopicPartition(asked.topic, n)) for n in asked.partitions]}
         for asked in body.topic_partitions or ()
     ]
     return {"replica_election_results": results}
@@ -54,7 +58,7 @@ def alter_reassignments(request: Request, context: Context) -> Answer:
 
     def told(partition: TopicPartition, replicas: tuple[int, ...] | None) -> tuple[ErrorCode, str | None]:
         if not context.topics.has(partition):
-            return ErrorCode.unknown_topic_or_partition, None
+            return ErrorCode.unknown_topic_or_partition, _WHY[ErrorCode.unknown_topic_or_partition]
         if replicas is None:
             return ErrorCode.no_reassignment_in_progress, None
         try:

@@ -33,7 +33,7 @@ def list_groups(request: Request, context: Context) -> None:
 
 def describe_groups(request: Request, context: Context) -> None:
     """Answers with the members of groups; a group that does not exist is Dead."""
-    names = list(dict.fromkeys(request.body.groups))
+    names = list(request.body.groups)
     put: Callable[[int, Mapping[str, Any]], None] = gathering(
         len(names), lambda groups: request.answer({"groups": groups})
     )

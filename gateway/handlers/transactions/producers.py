@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ....protocol import ErrorCode
-from ....storage import Producer, TopicPartition
+from ....storage import INTERNAL_TOPICS, Producer, TopicPartition
 from ...context import Context
 from ...request import Request
 from ...transactions import TransactionCoordinator
@@ -33,9 +33,6 @@ def init_transactions(request: Request, context: Context) -> None:
     body = request.body
     timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
     own = Producer(getattr(body, "producer_id", NO_PRODUCER), getattr(body, "producer_epoch", NO_PRODUCER))
-    if (own.id == NO_PRODUCER) != (own.epoch == NO_PRODUCER):
-        request.answer(_initialised(ErrorCode.invalid_request))
-        return
     expected = None if own.id == NO_PRODUCER else own
 
     def done(error: ErrorCode, producer: Producer | None) -> None:
@@ -57,17 +54,20 @@ def add_partitions(request: Request, context: Context) -> None:
     """Adds all partitions to a transaction, or none if one does not exist."""
     body = request.body
     asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
-    missing = {each for each in asked if not context.topics.has(each)}
+    internal = {each for each in asked if each.topic in INTERNAL_TOPICS}
+    missing = {each for each in asked if not context.topics.has(each)} - internal
 
     def done(error: ErrorCode) -> None:
         code = _known(request, error)
         request.answer({"results_by_topic_v3_and_below": _by_topic(asked, lambda _: code)})
 
-    if missing:
-        other = ErrorCode.operation_not_attempted
-        unknown = ErrorCode.unknown_topic_or_partition
-        answer = _by_topic(asked, lambda each: unknown if each in missing else other)
-        request.answer({"results_by_topic_v3_and_below": answer})
+    if missing or internal:
+        codes = {
+            **dict.fromkeys(asked, ErrorCode.operation_not_attempted),
+            **dict.fromkeys(missing, ErrorCode.unknown_topic_or_partition),
+            **dict.fromkeys(internal, ErrorCode.topic_authorization_failed),  # only coordinators write there
+        }
+        request.answer({"results_by_topic_v3_and_below": _by_topic(asked, codes.__getitem__)})
         return
     producer = Producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     name = body.v3_and_below_transactional_id

@@ -97,6 +97,12 @@ def test_sessions_are_not_begun_and_unknown_ones_are_refused(client: WireClient,
     assert client.ask(1, 11, **fetch_fields(topic, 0, session_id=5, session_epoch=3)).error_code == 70
 
 
+@pytest.mark.parametrize("epoch", [1, -2])
+def test_a_session_that_was_not_begun_cannot_go_on(client: WireClient, topic: str, epoch: int) -> None:
+    answer = client.ask(1, 11, session_id=0, session_epoch=epoch, **fetch_fields(topic, 0))
+    assert (answer.error_code, answer.responses) == (70, ())
+
+
 def test_a_fetch_waits_for_bytes_and_is_woken_by_them(gateway: Gateway, client: WireClient, topic: str) -> None:
     waiting = client.send(1, 11, **fetch_fields(topic, 0, max_wait=600_000, min_bytes=100))
     with WireClient(gateway) as writer:

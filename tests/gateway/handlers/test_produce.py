@@ -95,7 +95,7 @@ REFUSED = {
     "no batch": (b"", 87),
     "two batches": (batch(b"a").tobytes() * 2, 87),
     "an older magic": (damaged(16, 1), 87),
-    "a newer magic": (damaged(16, 3), 87),
+    "a newer magic": (damaged(16, 3), 2),
     "a wrong checksum": (damaged(-1), 2),
     "a batch that ends early": (batch(b"value").tobytes()[:-1], 87),
     "only the head of a batch": (batch(b"value").tobytes()[:40], 87),
@@ -142,7 +142,16 @@ def test_sequences_and_epochs_out_of_order_are_refused(client: WireClient, topic
 
 def test_a_transactional_batch_without_a_transaction_is_refused(client: WireClient, topic: str) -> None:
     records = batch(b"v", producer_id=9, base_sequence=0, transactional=True)
-    assert ask(client, topic, records.tobytes()).error_code == 48
+    assert ask(client, topic, records.tobytes()).error_code == 53  # and without a transactional id
+    named = {**produce_fields(topic, records.tobytes()), "transactional_id": "nobody"}
+    assert client.ask(0, 8, **named).responses[0].partition_responses[0].error_code == 49
+
+
+def test_a_batch_that_the_log_refuses_is_answered_with_its_start(client: WireClient, topic: str) -> None:
+    late = batch(b"v", producer_id=8, base_sequence=0).tobytes()
+    gap = batch(b"v", producer_id=8, base_sequence=7).tobytes()
+    answers = [ask(client, topic, each) for each in (late, gap, b"")]
+    assert [(each.error_code, each.log_start_offset) for each in answers] == [(0, 0), (45, 0), (87, -1)]
 
 
 def test_a_partition_whose_lock_a_paused_process_holds_is_opened_later_and_others_at_once(
