@@ -209,9 +209,10 @@ class TransactionCoordinator:
         """Commits or aborts a producer's transaction; a repeated request gets the same answer."""
 
         def refuse(error: ErrorCode) -> None:
-            is_forgotten = commit and self._endings.are_forgotten and error is ErrorCode.invalid_producer_id_mapping
-            # Clients take that for an abort. But this may ask again for a commit that an earlier process has made.
-            done(ErrorCode.producer_fenced if is_forgotten else error)
+            if self._endings.are_forgotten and error is ErrorCode.invalid_producer_id_mapping:
+                # What was open is aborted. But a commit may have been made, and clients take this error for an abort.
+                error = ErrorCode.producer_fenced if commit else ErrorCode.none
+            done(error)
 
         def then(held: HeldId) -> None:
             error = held.check_producer(producer)

@@ -270,3 +270,25 @@ def test_kafkas_copier_copies_each_record_once_while_the_server_is_killed(tmp_pa
         with process(directory, port):
             assert copier.wait(240) == 0
     assert committed(str(directory), "output") == [b"%d" % number for number in range(1000)]
+
+
+@pytest.mark.slow
+@pytest.mark.only_all
+@pytest.mark.parametrize("log_at", ["seaweedfs"], indirect=True)
+def test_kafkas_copier_copies_each_record_once_over_an_object_store_while_the_gateway_is_killed(log_at: str) -> None:
+    """One that is fenced, because the gateway was killed while it committed, is started again."""
+    with process(log_at) as (address, _):
+        command = copying(address, 1000)
+    port = int(address.rpartition(":")[2])
+    copier = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        for kills_left in range(4, -1, -1):
+            with process(log_at, port):
+                before = len(committed(log_at, "output"))
+                soon(lambda: len(committed(log_at, "output")) > before or copier.poll() is not None)  # noqa: B023
+                if copier.poll() or (not kills_left and copier.wait(240)):
+                    copier = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                    assert kills_left or copier.wait(240) == 0
+    finally:
+        copier.kill()
+    assert committed(log_at, "output") == [b"%d" % number for number in range(1000)]

@@ -131,7 +131,7 @@ def test_a_producer_at_another_gateway_fences_the_last_one(log: CommitLog) -> No
         write(following, b"kept")
         assert following.end(commit=True) == 0
         assert last.end(commit=True) == last.end(commit=True) == PRODUCER_FENCED
-        assert last.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
+        assert last.add("t", 0) == INVALID_PRODUCER_ID_MAPPING
         write(following, b"more")
         assert following.end(commit=True) == 0
     assert values(log) == [b"kept", b"more"]
@@ -147,7 +147,7 @@ def test_a_producer_that_was_fenced_at_another_gateway_does_not_take_its_id_back
         for last in (idle, busy):
             own = last.producer
             assert [last.init(own).error for _ in range(2)] == [PRODUCER_FENCED] * 2
-            assert last.add("t", 0) == last.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
+            assert last.add("t", 0) == INVALID_PRODUCER_ID_MAPPING
         for each in following:
             write(each, b"kept")
             assert each.end(commit=True) == 0
@@ -193,7 +193,8 @@ def test_a_restart_aborts_what_is_open_and_the_producer_begins_again(log: Commit
     with serving_apart(URL, **QUICK) as gateway, WireClient(gateway) as client:
         producer = WireProducer(client, "x")
         producer.producer = left
-        assert producer.add("t", 0) == producer.end(commit=False) == INVALID_PRODUCER_ID_MAPPING
+        assert producer.end(commit=False) == 0  # Java's producer does not recover from another answer
+        assert producer.add("t", 0) == INVALID_PRODUCER_ID_MAPPING
         assert producer.produce("t", b"lost") != 0
         again = begun(client)
         assert again.producer.id != left.id
