@@ -19,7 +19,7 @@ from ...protocol import (
 )
 from ...storage import Isolation, TopicPartition, are_being_compiled
 from ..context import Context
-from ..network import Part, release
+from ..network import Part, Timer, release
 from ..partitions import LedPartition, NotOpenError
 from ..request import Request
 from ..security import Operation
@@ -60,7 +60,8 @@ class _Fetching:
         self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
         self._min_bytes = min(asked.min_bytes, self._max_bytes)
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
-        self._is_done = self._has_timer = self._is_reading = False
+        self._is_done = self._is_reading = False
+        self._timer: Timer | None = None  # of the deadline, once this waits
         self._found: Sequence[LedPartition | Exception] = ()  # for each partition that is asked for
         self._waits_on: list[LedPartition] = []
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
@@ -83,7 +84,7 @@ class _Fetching:
         """Reads; returns a function with the next step, to be called in the thread of the connection."""
         try:
             return partial(self._take, self._read())
-        except NotOpenError as error:  # its log was closed while this waited
+        except NotOpenError as error:  # not yet, or closed while this waited
             return partial(self._open, error.partitions)
         except _BehindError as error:
             return partial(self._catch_up, error.led)
@@ -101,6 +102,8 @@ class _Fetching:
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
         if is_due or sum(each.size for each in answers) >= self._min_bytes or self._request.exchange.is_stopping:
             self._is_done = True
+            if self._timer is not None:
+                self._timer.cancel()
             self._count(answers)
             self._request.answer_parts(encode_fetched(answers, self._request.version))
         else:
@@ -120,9 +123,8 @@ class _Fetching:
 
     def _wait(self, answers: Sequence[Fetched[Part]], left_s: float) -> None:
         self._request.exchange.park()
-        if not self._has_timer:
-            self._has_timer = True
-            self._request.exchange.later(left_s, self.look)
+        if self._timer is None:
+            self._timer = self._request.exchange.later(left_s, self.look)
         for led, answer in zip(self._found, answers, strict=True):
             if isinstance(led, Exception) or not led.wait(answer.high_watermark, self._wake):
                 self._wake()  # it moved since it was read

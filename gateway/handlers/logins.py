@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ...protocol import ApiKey, ErrorCode, MalformedRequestError
@@ -90,7 +91,7 @@ def _in_thread(
     def fail(error: LoginError) -> None:
         logger.warning("%s: a login failed: %s; the connection is closed", exchange.connection.client_host, error)
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
-        exchange.processor.call_soon(lambda: exchange.later(delay_s, lambda: refuse(error)))
+        exchange.processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
 
     def run() -> None:
         try:
@@ -106,3 +107,7 @@ def _in_thread(
             exchange.processor.call_soon(lambda: answer(reply))
 
     context.workers.logins.run(run)
+
+
+def _refuse_later(exchange: Exchange, delay_s: float, refuse: Callable[[], None]) -> None:
+    exchange.later(delay_s, refuse)

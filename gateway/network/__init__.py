@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange as Exchange
     from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
-    from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms
+    from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms, Timer as Timer
     from .quota import Quota as Quota
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -28,7 +28,7 @@ else:
             "exchange": ["Exchange"],
             "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
-            "processor": ["Limits", "Processor", "Serve", "Terms"],
+            "processor": ["Limits", "Processor", "Serve", "Terms", "Timer"],
             "quota": ["Quota"],
         },
     )

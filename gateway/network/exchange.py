@@ -9,7 +9,7 @@ from .file_slice import Part, release
 
 if TYPE_CHECKING:
     from .connection import Connection
-    from .processor import Processor
+    from .processor import Processor, Timer
 
 
 class Exchange:
@@ -73,6 +73,6 @@ class Exchange:
             self._has_place = False
             self.connection.quota.give()
 
-    def later(self, delay_s: float, task: Callable[[], None]) -> None:
+    def later(self, delay_s: float, task: Callable[[], None]) -> Timer:
         """Calls ``task`` in the thread of the connection after ``delay_s``. Only for calls from that thread."""
-        self.processor.call_later(delay_s, task)
+        return self.processor.call_later(delay_s, task)

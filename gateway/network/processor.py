@@ -45,6 +45,19 @@ class Terms(NamedTuple):
     login_bytes_max: int | None = None  # of a request before the client has logged in; None: it need not
 
 
+class Timer:
+    """A task that is due at a time; :meth:`cancel` drops it. Only for the thread of its processor."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: Callable[[], None]) -> None:
+        self.task: Callable[[], None] | None = task
+
+    def cancel(self) -> None:
+        """Drops the task, and what it refers to, unless it has begun."""
+        self.task = None
+
+
 class Processor:
     """Serves some of the connections in one thread, with a selector.
 
@@ -62,7 +75,7 @@ class Processor:
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._is_woken = False
         self._calls: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
         self._events: dict[Connection, int] = {}  # what each connection is watched for
         self._look_at_s = 0.0
@@ -109,9 +122,11 @@ class Processor:
         """Returns the monotonic clock, in seconds."""
         return time.monotonic()
 
-    def call_later(self, delay_s: float, task: Callable[[], None]) -> None:
-        """Calls ``task`` after ``delay_s`` seconds, or earlier if the processor stops."""
-        heapq.heappush(self._timers, (self.now_s() + delay_s, next(self._numbers), task))
+    def call_later(self, delay_s: float, task: Callable[[], None]) -> Timer:
+        """Calls ``task`` after ``delay_s`` seconds, or earlier if the processor stops, unless it is cancelled."""
+        timer = Timer(task)
+        heapq.heappush(self._timers, (self.now_s() + delay_s, next(self._numbers), timer))
+        return timer
 
     def watch(self, connection: Connection) -> None:
         """Registers a connection in the selector for reading or writing, as it needs now."""
@@ -174,6 +189,8 @@ class Processor:
     def _timeout_s(self) -> float:
         if self._calls:
             return 0
+        while self._timers and self._timers[0][2].task is None:  # this thread need not wake for it
+            heapq.heappop(self._timers)
         due_s = self._timers[0][0] - self.now_s() if self._timers else IDLE_LOOK_S
         return max(0.0, min(due_s, IDLE_LOOK_S))
 
@@ -194,7 +211,9 @@ class Processor:
     def _run_timers(self) -> None:
         now_s = self.now_s()
         while self._timers and (self.is_stopping or self._timers[0][0] <= now_s):
-            self._guarded(heapq.heappop(self._timers)[2])
+            task = heapq.heappop(self._timers)[2].task
+            if task is not None:
+                self._guarded(task)
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + IDLE_LOOK_S
             self._close_stalled()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,9 +11,11 @@ from uuid import uuid4
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.network import Processor, Timer
 from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch, records
+from tests.support.waiting import soon
 
 NAMED, BY_ID = range(4, 13), range(13, 18)
 
@@ -111,6 +114,25 @@ def test_a_fetch_waits_for_bytes_and_is_woken_by_them(gateway: Gateway, client: 
     found = only(client.answer(1, 11, waiting))
     assert b"few" in found.records
     assert len(found.records) >= 100
+
+
+def test_a_fetch_that_was_answered_early_keeps_nothing_until_its_time_is_over(
+    gateway: Gateway, client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Timer] = []
+    real = Processor.call_later
+
+    def noted(processor: Processor, delay_s: float, task: Callable[[], None]) -> Timer:
+        timers.append(real(processor, delay_s, task))
+        return timers[-1]
+
+    monkeypatch.setattr(Processor, "call_later", noted)
+    waiting = client.send(1, 11, **fetch_fields(topic, 0, max_wait=600_000))
+    soon(lambda: bool(timers))
+    with WireClient(gateway) as writer:
+        produce(writer, topic, b"one")
+    assert b"one" in only(client.answer(1, 11, waiting)).records
+    assert [each.task for each in timers] == [None]
 
 
 def test_a_fetch_is_woken_by_what_another_process_appends(client: WireClient, topic: str, log_dir: Path) -> None:

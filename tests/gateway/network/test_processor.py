@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -70,6 +72,25 @@ def test_timers_run_in_order_and_early_if_it_stops(processor: Processor) -> None
     assert ran == ["first", "second"]
     processor.stop()
     assert ran == ["first", "second", "late"]
+
+
+def test_a_cancelled_timer_is_not_run_and_keeps_nothing(processor: Processor) -> None:
+    class Task:
+        def __call__(self) -> None:
+            raise AssertionError
+
+    def cancel(task: Task) -> None:
+        for delay_s in (0, 3600):
+            processor.call_later(delay_s, task).cancel()
+
+    task = Task()
+    kept = weakref.ref(task)
+    processor.call_soon(partial(cancel, task))
+    del task
+    assert is_run(processor)
+    assert is_run(processor)
+    assert kept() is None
+    assert processor._timers == []
 
 
 def test_an_error_in_a_call_does_not_end_the_thread(processor: Processor) -> None:
