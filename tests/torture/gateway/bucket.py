@@ -25,6 +25,7 @@ import pytest
 
 from pyspark_commitlog.storage import Isolation
 from pyspark_commitlog.storage.bucket import CollectLimits, collect, find_topic, open_root
+from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import ObjectStoreError
@@ -57,7 +58,8 @@ from tests.torture.suite import Run, Suite
 EVENTS_A_CASE = 12
 PAUSE_S = (0.3, 6.0)  # between two events
 STOPPED_S = (0.1, 4.0)  # how long a gateway is stopped
-DOWN_S = (0.0, 3.0)  # how long the store's server is away
+DOWN_S = (0.0, 6.0)  # how long the store's server is away
+PATIENCE_MS = (1_000, 120_000)  # of the gateways: they give up while the server is away, or not
 DUELS = 1_000_000  # the first number of a transaction in a duel; below, the even ones are at the first gateway
 STAGED_MS, GRACE_MS = 180_000, 60_000  # what is younger is not collected
 SMALL = LogConfig(segment_bytes=200_000, segment_ms=1)
@@ -195,12 +197,14 @@ def _is_of_duel(number: int) -> bool:
 
 
 @contextmanager
-def serving(url: str, home: Path) -> Iterator[list[Server]]:
+def serving(url: str, home: Path, patience_ms: int) -> Iterator[list[Server]]:
     """Two gateways, which are killed in the end."""
+    environment = {DELIVERY_TIMEOUT: str(patience_ms)}
     with ExitStack() as stack:
         servers = []
         for number in range(2):
-            server = Server(url, log=home / f"gateway-{number}.stderr", commitlog_bucket_linger_ms=20)
+            log = home / f"gateway-{number}.stderr"
+            server = Server(url, log=log, environment=environment, commitlog_bucket_linger_ms=20)
             server.start()
             stack.callback(server.kill)
             servers.append(server)
@@ -254,7 +258,7 @@ def live(run: Run, chance: Random, home: Path, store: StoreServer) -> None:
     log = open_root(url, create=True, check=lambda _: [])
     for topic in (PLAIN, TRANSACTIONAL):
         make_topic(log, topic, PARTITIONS)
-    with serving(url, home) as servers:
+    with serving(url, home, chance.choice(PATIENCE_MS)) as servers:
         clients = [Client(work, told) for work in works(servers, url, told, events, chance)]
         for client in clients:
             client.start()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,13 +24,24 @@ def memory_bytes(process: int | str = "self") -> int:
 class Server:
     """``commitlog gateway`` on a port that stays."""
 
-    def __init__(self, directory: Path | str, *, log: Path | None = None, **settings: object) -> None:
-        """``log``: by default beside the directory. ``settings``: by Kafka's names, with ``_`` for ``.``."""
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> None:
+        """``log``: by default beside the directory. ``environment``: besides that of this process.
+
+        ``settings``: by Kafka's names, with ``_`` for ``.``.
+        """
         self.address = Address("127.0.0.1", free_port())
         settings = {"group_initial_rebalance_delay_ms": 0, **settings}
         pairs = [f"--config={name.replace('_', '.')}={value}" for name, value in settings.items()]
         program = Path(sys.executable).with_name("commitlog")
         self._command = [program, "gateway", "--log-dir", directory, "--listen", self.bootstrap, *pairs]
+        self._environment = environment or {}
         self.log = log or Path(directory).with_suffix(".stderr")
 
     @property
@@ -37,7 +50,9 @@ class Server:
 
     def start(self) -> None:
         with self.log.open("a") as errors:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **self._environment}
+            )
         assert self._process.stdout is not None
         assert self._process.stdout.readline().startswith("listening"), self.log.read_text()[-2000:]
 
