@@ -238,7 +238,7 @@ if TYPE_CHECKING:
         verify_partitions as verify_partitions,
     )
     from .paths import local_path as local_path
-    from .prefetch import gathered as gathered
+    from .prefetch import gathered as gathered, one_ahead as one_ahead
     from .reading import (
         ALL_TIMES as ALL_TIMES,
         FetchData as FetchData,
@@ -567,7 +567,7 @@ else:
                 "verify_partitions",
             ],
             "paths": ["local_path"],
-            "prefetch": ["gathered"],
+            "prefetch": ["gathered", "one_ahead"],
             "reading": [
                 "ALL_TIMES",
                 "FetchData",

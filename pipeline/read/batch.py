@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...storage import LogManager, TopicPartition, remote_offsets
+from ...storage import LogManager, TopicPartition, one_ahead, remote_offsets
 from ..rows import Ends, Logs, check_start_before_end, warn_of_remote
 from ..workers import freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
@@ -63,6 +63,7 @@ class BatchReader(DataSourceReader):
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the records of a task's range; a thread reads the next batch while Spark takes one."""
         if not isinstance(partition, OffsetRange):
             return
         overrides = dict(self._options.overrides)
@@ -70,7 +71,7 @@ class BatchReader(DataSourceReader):
             LogManager.open(self._options.directory, overrides=overrides) as manager,
             manager.open_reader(*partition.source) as reader,
         ):
-            yield from batches_of(reader, partition, self._options, self._schema, self._wanted.timespan)
+            yield from one_ahead(batches_of(reader, partition, self._options, self._schema, self._wanted.timespan))
 
 
 class FilteringBatchReader(BatchReader):

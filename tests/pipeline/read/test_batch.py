@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 
-from pyspark_commitlog.pipeline.read import open_logs, task_ranges
+from pyspark_commitlog.pipeline.read import batch as batch_module, open_logs, task_ranges
 from pyspark_commitlog.pipeline.read.batch import BatchReader, FilteringBatchReader, batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
@@ -23,6 +27,7 @@ from pyspark_commitlog.storage import (
     CorruptRecordError,
     InvalidRecordError,
     LogManager,
+    LogReader,
     NotALogDirError,
     delete_topic,
 )
@@ -117,6 +122,25 @@ def test_tasks_together_read_every_record_once_wherever_they_split(log: str) -> 
         offset for part in found.partitions() for batch in found.read(part) for offset in batch["offset"].to_pylist()
     ]
     assert read_offsets == [*range(COUNT), *range(10)]
+
+
+def test_the_next_batch_is_read_while_spark_takes_one(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_read = [Event(), Event(), Event()]
+    batches = batch_module.batches_of
+
+    def watched(*given: Any) -> Iterator[pa.RecordBatch]:
+        for batch, event in zip(batches(*given), is_read, strict=False):
+            event.set()
+            yield batch
+
+    monkeypatch.setattr(batch_module, "batches_of", watched)
+    monkeypatch.setattr(LogReader.records, "__kwdefaults__", {**LogReader.records.__kwdefaults__, "fetch_bytes": 100})
+    found = reader(log)
+    taken = found.read(found.partitions()[0])
+    assert next(taken)["offset"].to_pylist() == [*range(10)]
+    assert is_read[1].wait(60)
+    assert not is_read[2].is_set()
+    taken.close()
 
 
 # Filters
