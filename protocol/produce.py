@@ -17,6 +17,9 @@ _PARTITION = struct.Struct(">ihq")  # index, error, base offset
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
+_ONE_TOPIC = struct.Struct(">BhiBB")  # id of a transaction, acks, timeout, number of topics, length of the name
+_ONE_PARTITION = struct.Struct(">Bi")  # number of partitions, index
+_NO_TAGS = b"\0\0\0"  # of the partition, the topic and the request
 _FLEXIBLE_FROM = APIS[ApiKey.PRODUCE].flexible_from
 _NO_OFFSET = -1
 
@@ -52,6 +55,40 @@ class Produced(NamedTuple):
 
 def parse_produce(frame: Frame, position: int, version: int) -> ProduceRequest:
     """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
+    found = _parse_one(memoryview(frame), position) if version >= _FLEXIBLE_FROM else None
+    return _parse_all(frame, position, version) if found is None else found
+
+
+def _parse_one(frame: memoryview, position: int) -> ProduceRequest | None:
+    """Returns the request if it is flexible and has one partition, no transaction and no tags; None for any other."""
+    try:
+        no_id, acks, _, topics, named = _ONE_TOPIC.unpack_from(frame, position)
+        name_at = position + _ONE_TOPIC.size
+        at = name_at + named - 1
+        partitions, index = _ONE_PARTITION.unpack_from(frame, at)
+        size, at = _small_uvarint(frame, at + _ONE_PARTITION.size)
+        name = str(frame[name_at : name_at + named - 1], "utf-8")
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    end = at + size - 1
+    is_one = not no_id and topics == partitions == 2 and 0 < named < 0x80 and size > 0
+    if not is_one or end + len(_NO_TAGS) != len(frame) or frame[end:] != _NO_TAGS:
+        return None
+    return ProduceRequest(None, acks, [ProducePartition(name, index, frame[at:end])])
+
+
+def _small_uvarint(data: memoryview, at: int) -> tuple[int, int]:
+    """Returns a number of up to three bytes and the position after it; 0 for one of more bytes. Raises IndexError."""
+    found = 0
+    for index in range(3):
+        byte = data[at + index]
+        found |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return found, at + index + 1
+    return 0, at
+
+
+def _parse_all(frame: Frame, position: int, version: int) -> ProduceRequest:
     is_flexible = version >= _FLEXIBLE_FROM
     reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible)
     transactional_id = reader.string() if version >= 3 else None

@@ -1,7 +1,8 @@
-"""Answers to Produce that one struct writes are those that are written value by value; varints of any length."""
+"""Produce: requests and answers for one partition are those of the general way; varints of any length."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from unittest import mock
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from pyspark_commitlog.protocol import MalformedRequestError, produce
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
-from pyspark_commitlog.protocol.bodies import ErrorCode, read_answer
-from pyspark_commitlog.protocol.produce import Produced, encode_produced
+from pyspark_commitlog.protocol.bodies import ErrorCode, read_answer, write_request
+from pyspark_commitlog.protocol.produce import Produced, ProduceRequest, encode_produced, parse_produce
 from pyspark_commitlog.protocol.reading import RequestReader
 from pyspark_commitlog.storage import unsigned_varint
 
@@ -60,3 +61,61 @@ def test_a_varint_of_any_length_is_read(value: int) -> None:
 def test_a_varint_that_ends_too_early_is_malformed(data: bytes) -> None:
     with pytest.raises(MalformedRequestError):
         RequestReader(memoryview(data), 0, is_flexible=True)._uvarint()
+
+
+FLEXIBLE = APIS[ApiKey.PRODUCE].flexible_from
+NAMES = st.text(st.characters(codec="utf-8"), max_size=249)
+RECORDS = st.one_of(st.none(), st.binary(max_size=300), st.integers(2**14 - 3, 2**14 + 3).map(bytes))
+TOPICS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": NAMES,
+            "partition_data": st.lists(
+                st.fixed_dictionaries({"index": st.integers(-(2**31), 2**31 - 1), "records": RECORDS}), max_size=2
+            ),
+        }
+    ),
+    max_size=2,
+)
+REQUESTS = st.fixed_dictionaries(
+    {"transactional_id": st.none() | NAMES, "acks": st.integers(-2, 2), "topic_data": TOPICS}
+)
+ONE_PARTITION = {
+    "acks": -1,
+    "topic_data": [{"name": "tópico", "partition_data": [{"index": 3, "records": bytes(range(256)) * 64}]}],
+}
+
+
+def parsed(parse: Callable[[bytes, int, int], ProduceRequest], frame: bytes, version: int) -> object:
+    """What a way to parse finds after three bytes of a header: plain values, or that the request is malformed."""
+    try:
+        found = parse(frame, 3, version)
+    except MalformedRequestError:
+        return "malformed"
+    records = [None if each.records is None else bytes(each.records) for each in found.partitions]
+    return found._replace(partitions=[each[:2] for each in found.partitions]), records
+
+
+@given(REQUESTS, st.integers(3, APIS[ApiKey.PRODUCE].highest))
+def test_a_request_is_parsed_as_by_the_general_way(fields: dict[str, object], version: int) -> None:
+    frame = b"key" + write_request(ApiKey.PRODUCE, version, fields)
+    assert parsed(parse_produce, frame, version) == parsed(produce._parse_all, frame, version)
+
+
+def test_a_usual_request_needs_no_general_way() -> None:
+    frame = b"key" + write_request(ApiKey.PRODUCE, FLEXIBLE, ONE_PARTITION)
+    with mock.patch.object(produce, "_parse_all", side_effect=AssertionError):
+        (partition,) = parse_produce(frame, 3, FLEXIBLE).partitions
+    assert (partition.topic, partition.partition, len(partition.records or b"")) == ("tópico", 3, 2**14)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), max_size=3), st.integers(0, 40), st.booleans())
+def test_a_damaged_request_is_parsed_as_by_the_general_way(
+    changes: list[tuple[int, int]], cut: int, is_cut: bool
+) -> None:
+    one = {**ONE_PARTITION, "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"records"}]}]}
+    frame = bytearray(b"key" + write_request(ApiKey.PRODUCE, FLEXIBLE, one))
+    for at, byte in changes:
+        frame[at % len(frame)] = byte
+    damaged = bytes(frame[: cut if is_cut else None])
+    assert parsed(parse_produce, damaged, FLEXIBLE) == parsed(produce._parse_all, damaged, FLEXIBLE)
