@@ -261,7 +261,8 @@ def test_a_roll_reuses_the_name_of_files_left_by_a_crash(tmp_path: Path) -> None
 def test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")
-    (tmp_path / file_names.segment_file(1, file_names.LOG)).write_bytes(b"")
+    with open_log(tmp_path).exclusively():  # by another process, which is killed as it rolls the log
+        (tmp_path / file_names.segment_file(1, file_names.LOG)).write_bytes(b"")
     append(log, b"b")
     assert bases(log) == [0, 1]
     assert rows(log) == [(0, b"a"), (1, b"b")]
