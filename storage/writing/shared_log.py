@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from ..errors import CorruptionError, LockHeldError, StorageError
 from ..filesystem import FileStatus, make_directory_durably
@@ -77,28 +77,26 @@ class SharedLog(SyncedLog):
 
     # Locks, and other processes
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self) -> AbstractContextManager[None]:
         """Holds the append lock and catches up with other processes. Raises StorageError after a disk failure."""
-        with self._touching_the_disk(), self._append_lock():
-            yield
+        if self._is_locked:
+            return self._touching_the_disk()
+        return self._append_lock()
 
     @contextmanager
     def _append_lock(self) -> Iterator[None]:
-        if self._is_locked:
-            yield
-            return
-        was_alone = self._kept_lock.take(self._is_file_as_left)
-        try:
-            if not was_alone:
-                self._catch_up()
-                self._kept_lock.mark()
-            self._expire_producers()
-            self._is_locked = True
-            yield
-        finally:
-            self._is_locked = False
-            self._kept_lock.unlock()
+        with self._touching_the_disk():
+            was_alone = self._kept_lock.take(self._is_file_as_left)
+            try:
+                if not was_alone:
+                    self._catch_up()
+                    self._kept_lock.mark()
+                self._expire_producers()
+                self._is_locked = True
+                yield
+            finally:
+                self._is_locked = False
+                self._kept_lock.unlock()
 
     @property
     def is_append_locked(self) -> bool:

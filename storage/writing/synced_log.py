@@ -6,9 +6,8 @@ recovers it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import RLock
+from typing import NoReturn
 
 from ..config import INT64_MAX
 from ..errors import StorageError
@@ -52,27 +51,27 @@ class SyncedLog(LogReader):
         """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
         return self._failure or self._timed_sync.failure
 
-    @contextmanager
-    def _touching_the_disk(self) -> Iterator[None]:
+    def _touching_the_disk(self) -> _TouchingTheDisk:
+        """Raises StorageError before the ``with`` block if the log has failed, and for an OSError in it."""
+        return _TouchingTheDisk(self)
+
+    def _check_sound(self) -> None:
         if self.failure is not None:
             raise StorageError(
                 f"{self.context.directory}: nothing was written because of an earlier failure ({self.failure}); "
                 "open the log again"
             )
-        try:
-            yield
-        except OSError as error:
-            self._failure = str(error)
-            raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _fail(self, error: OSError) -> NoReturn:
+        self._failure = str(error)
+        raise StorageError(f"{self.context.directory}: {error}; open the log again to recover") from error
+
+    def _changing(self) -> _Changing:
         """Marks the log as failed if the ``with`` block is interrupted: memory and disk may then differ."""
-        try:
-            yield
-        except BaseException:
-            self._failure = self._failure or "a change was interrupted"
-            raise
+        return _Changing(self)
+
+    def _interrupt(self) -> None:
+        self._failure = self._failure or "a change was interrupted"
 
     def _acknowledge(self, *, transactional: bool) -> None:
         """Syncs the log before an append is acknowledged, unless the topic's flush settings allow more.
@@ -136,3 +135,35 @@ class SyncedLog(LogReader):
         self._timed_sync.note_synced()
         self._recovery_point = self._high_watermark = self._log_end_offset
         self._last_sync_ms = self.context.clock.now_ms()
+
+
+class _TouchingTheDisk:
+    """The ``with`` block of :meth:`SyncedLog._touching_the_disk`; a generator would make small appends slower."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: SyncedLog) -> None:
+        self._log = log
+
+    def __enter__(self) -> None:
+        self._log._check_sound()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            self._log._fail(error)
+
+
+class _Changing:
+    """The ``with`` block of :meth:`SyncedLog._changing`."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: SyncedLog) -> None:
+        self._log = log
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._log._interrupt()

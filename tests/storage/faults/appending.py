@@ -201,12 +201,12 @@ FAULTS = [
         on_disk(one_partition_fails_and_the_others_go_on),
         (
             Mutation(
-                "writing.synced_log:SyncedLog._touching_the_disk",
+                "writing.synced_log:SyncedLog._fail",
                 "self._failure = str(error)",
                 "self.context.filesystem.is_offline = self._failure = str(error)",
             ),
             Mutation(
-                "writing.shared_log:SharedLog._append_lock",
+                "writing.shared_log:SharedLog._writing",
                 "if self._is_locked:",
                 _OFFLINE,
             ),
