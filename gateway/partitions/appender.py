@@ -15,18 +15,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread, Timer
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, Log
 from .appending import Append
 from .file_partition import FilePartition
-from .lane import Hold, Lane
+from .lane import GROUP_MAX, Hold, Lane
 from .led_partition import LedPartition
-from .syncer import Call, Group, Syncer, call_all, drained, log_unexpected
+from .syncer import Call, Group, Syncer, call_all, log_unexpected
 
 AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
 HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -258,3 +260,9 @@ def _call(job: Append, result: AppendInfo | Exception) -> Call:
 
 def _call_changed(done: Callable[[Exception | None], None], failure: Exception | None) -> Call:
     return Call(lambda error: done(failure or error))
+
+
+def drained(queue: SimpleQueue[T]) -> list[T]:
+    """Waits for one item, and returns it with all others in the queue."""
+    first = queue.get()
+    return [first, *(queue.get() for _ in range(min(queue.qsize(), GROUP_MAX - 1)))]  # nobody else takes from it

@@ -16,7 +16,7 @@ class Pace:
     """For one thread that syncs. Times are seconds of any clock."""
 
     def __init__(self) -> None:
-        self._expected = 0  # requests that the next sync should serve
+        self.expected = 0  # requests that the next sync should serve
         self._until_s = 0.0  # it waits no longer
         self._has_waited = False
         self._vain = 0  # waits in a row that ended without all requests
@@ -24,7 +24,7 @@ class Pace:
 
     def patience_s(self, now_s: float, requests: int) -> float:
         """Returns how long to wait for more, where ``requests`` are there; 0: the sync should begin."""
-        if self._skipped or requests >= self._expected or now_s >= self._until_s:
+        if self._skipped or requests >= self.expected or now_s >= self._until_s:
             return 0.0
         self._has_waited = True
         return self._until_s - now_s
@@ -34,7 +34,7 @@ class Pace:
         if self._skipped:
             self._skipped -= 1
         elif self._has_waited:
-            self._vain = self._vain + 1 if requests < self._expected else 0
+            self._vain = self._vain + 1 if requests < self.expected else 0
             self._skipped = min(2**self._vain, SKIPPED_MAX) if self._vain else 0
         self._has_waited = False
 
@@ -43,5 +43,5 @@ class Pace:
 
         ``alone``: no other partition was synced in the same round, whose requests would be counted as well.
         """
-        self._expected = answered + waiting if alone else 0
+        self.expected = answered + waiting if alone else 0
         self._until_s = now_s + min(took_s, PATIENCE_MAX_S)

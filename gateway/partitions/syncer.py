@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import NamedTuple, TypeVar
+from threading import Lock, Thread
+from typing import NamedTuple
 
 from ...storage import LogStoreError
 from .appending import Soon
 from .file_partition import FilePartition
-from .lane import GROUP_MAX
 from .pace import Pace
 
-T = TypeVar("T")
+ALL = 2**62  # more calls than any thread waits for
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +33,54 @@ class Group(NamedTuple):
     calls: Sequence[Call]
 
 
+class _Inbox:
+    """Groups for the one thread that takes them. It is woken only when as many calls are there as it waits for."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._groups: list[Group | None] = []
+        self._lock = Lock()
+        self._wanted = 0  # calls that the thread waits for; 0: it does not wait
+        self._enough = Lock()
+        self._enough.acquire()
+
+    def put(self, group: Group | None) -> None:
+        """Adds a group; None: the thread is to end. For any thread."""
+        with self._lock:
+            self._groups.append(group)
+            self.calls += ALL if group is None else max(len(group.calls), 1)
+            is_enough = 0 < self._wanted <= self.calls
+            self._wanted = 0 if is_enough else self._wanted
+        if is_enough:
+            self._enough.release()
+
+    def wait(self, calls: int, timeout_s: float = -1) -> None:
+        """Waits until so many calls are there, or the time is over; -1: without end."""
+        with self._lock:
+            if self.calls >= calls:
+                return
+            self._wanted = calls
+        if self._enough.acquire(timeout=timeout_s):
+            return
+        with self._lock:
+            is_enough, self._wanted = not self._wanted, 0
+        if is_enough:  # just as the time was over
+            self._enough.acquire()
+
+    def take(self) -> list[Group | None]:
+        """Returns all groups, in order."""
+        with self._lock:
+            found, self._groups, self.calls = self._groups, [], 0
+        return found
+
+
 class Syncer:
     """Syncs partitions in a thread of its own."""
 
     def __init__(self, name: str, observe: Callable[[float], None]) -> None:
         """``observe`` is called with the seconds that each sync took."""
         self._observe = observe
-        self._queue: SimpleQueue[Group | None] = SimpleQueue()
+        self._inbox = _Inbox()
         self._pace = Pace()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -51,52 +90,40 @@ class Syncer:
 
     def sync(self, group: Group) -> None:
         """Syncs a partition, then makes the calls. For any thread."""
-        self._queue.put(group)
+        self._inbox.put(group)
 
     def stop(self) -> None:
         """Does what was given, and ends the thread."""
-        self._queue.put(None)
+        self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        waiting: list[Group | None] = []
         is_ending = False
-        while not is_ending or waiting:
-            groups = self._gathered(waiting or drained(self._queue))
-            is_ending = is_ending or None in groups
-            waiting = self._serve(groups)
+        while not is_ending:
+            self._inbox.wait(1)
+            patience_s = self._pace.patience_s(time.monotonic(), self._inbox.calls)
+            if patience_s > 0:
+                self._inbox.wait(self._pace.expected, patience_s)
+            self._pace.begin(self._inbox.calls)
+            groups = self._inbox.take()
+            is_ending = None in groups
+            self._serve(groups)
 
-    def _serve(self, groups: Sequence[Group | None]) -> list[Group | None]:
-        """Syncs each partition once, and makes the calls. Returns the groups that have come in the meantime."""
+    def _serve(self, groups: Sequence[Group | None]) -> None:
+        """Syncs each partition once, and makes the calls."""
         by_partition: dict[FilePartition, list[Call]] = {}
         for group in groups:
             if group is not None:
                 by_partition.setdefault(group.led, []).extend(group.calls)
-        waiting: list[Group | None] = []
         for led, calls in by_partition.items():
             began_s = time.perf_counter()
             failure = _synced(led)
             took_s = time.perf_counter() - began_s
             self._observe(took_s)
-            waiting += found_in(self._queue)  # before the answers: clients that get them send more
-            self._pace.note(time.monotonic(), took_s, len(calls), _calls(waiting), alone=len(by_partition) == 1)
+            waiting = self._inbox.calls  # before the answers: clients that get them send more
+            self._pace.note(time.monotonic(), took_s, len(calls), waiting, alone=len(by_partition) == 1)
             _answer(calls, failure)
             led.wake()  # last: a client that reads what it wrote waits for its answer first
-        return waiting
-
-    def _gathered(self, groups: list[Group | None]) -> list[Group | None]:
-        """Returns these groups, with those that come while it pays to wait for them."""
-        while None not in groups and (patience_s := self._pace.patience_s(time.monotonic(), _calls(groups))) > 0:
-            try:
-                groups.append(self._queue.get(timeout=patience_s))
-            except Empty:
-                break
-        self._pace.begin(_calls(groups))
-        return groups
-
-
-def _calls(groups: Sequence[Group | None]) -> int:
-    return sum(len(group.calls) for group in groups if group is not None)
 
 
 def _synced(led: FilePartition) -> Exception | None:
@@ -127,16 +154,6 @@ def call_all(calls: Sequence[Call], failure: Exception | None) -> None:
             call.function(failure)
         except Exception:
             logger.exception("an answer failed")
-
-
-def drained(queue: SimpleQueue[T]) -> list[T]:
-    """Waits for one item, and returns it with all others in the queue."""
-    return [queue.get(), *found_in(queue)]
-
-
-def found_in(queue: SimpleQueue[T]) -> list[T]:
-    """Returns the items in the queue, at most ``GROUP_MAX``; only for the one thread that takes from it."""
-    return [queue.get() for _ in range(min(queue.qsize(), GROUP_MAX - 1))]
 
 
 def log_unexpected(error: Exception | None) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer
+from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer, _Inbox
 
 TIMEOUT_S = 30
 
@@ -103,7 +103,59 @@ def test_what_comes_during_the_last_sync_before_a_stop_is_synced_too() -> None:
     syncer.sync(group(led, Call(made.put)))
     assert led.begun.wait(TIMEOUT_S)
     syncer.sync(group(led, Call(made.put)))
-    syncer._queue.put(None)
+    syncer._inbox.put(None)
     led.free.set()
     syncer._thread.join(TIMEOUT_S)
     assert [made.get(timeout=0) for _ in range(2)] == [None, None]
+
+
+def nobody(_: Exception | None) -> None:
+    """What is called, where the test does not care."""
+
+
+def test_who_waits_for_several_calls_is_woken_when_they_are_there() -> None:
+    inbox, led = _Inbox(), Partition()
+    thread = Thread(target=lambda: inbox.wait(3), daemon=True)
+    thread.start()
+    inbox.put(group(led, Call(nobody)))
+    inbox.put(group(led, Call(nobody), Call(nobody)))
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+    assert [len(each.calls) for each in inbox.take() if each] == [1, 2]
+
+
+def test_who_waits_in_vain_goes_on_when_the_time_is_over() -> None:
+    inbox, led = _Inbox(), Partition()
+    inbox.put(group(led, Call(nobody)))
+    inbox.wait(2, timeout_s=0.001)
+    inbox.wait(1)  # is there
+    assert len(inbox.take()) == 1
+    assert inbox.calls == 0
+
+
+def test_the_end_wakes_who_waits_for_many() -> None:
+    inbox = _Inbox()
+    thread = Thread(target=lambda: inbox.wait(1000), daemon=True)
+    thread.start()
+    inbox.put(None)
+    thread.join(TIMEOUT_S)
+    assert inbox.take() == [None]
+
+
+def test_no_wake_is_lost_or_kept_where_the_time_is_over_as_calls_come() -> None:
+    inbox, led, count = _Inbox(), Partition(), 2000
+    taken: list[int] = []
+
+    def take() -> None:
+        while sum(taken) < count:
+            inbox.wait(2, timeout_s=0.00001)
+            inbox.wait(1)
+            taken.append(len(inbox.take()))
+
+    thread = Thread(target=take, daemon=True)
+    thread.start()
+    for _ in range(count):
+        inbox.put(group(led, Call(nobody)))
+    thread.join(TIMEOUT_S)
+    assert sum(taken) == count
+    assert 0 not in taken
