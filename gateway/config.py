@@ -97,8 +97,8 @@ class GatewayConfig:
         "The largest request; the connection of a larger one is closed.")
     socket_send_buffer_bytes: int = _key("socket.send.buffer.bytes", INT, 102_400, ANYTHING,
         "The send buffer of a connection; -1: the system's default.")
-    socket_receive_buffer_bytes: int = _key("socket.receive.buffer.bytes", INT, 102_400, ANYTHING,
-        "The receive buffer of a connection; -1: the system's default.")
+    socket_receive_buffer_bytes: int = _key("socket.receive.buffer.bytes", INT, -1, ANYTHING,
+        "The receive buffer of a connection; -1: the system's default, which grows as the client sends.")
     socket_listen_backlog_size: int = _key("socket.listen.backlog.size", INT, 50, Between(1),
         "Connections that may wait to be accepted.")
     queued_max_requests: int = _key("queued.max.requests", INT, 500, Between(1),
