@@ -62,6 +62,7 @@ class _Fetching:
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._is_reading = False
         self._timer: Timer | None = None  # of the deadline, once this waits
+        self._bytes = 0  # that a broker would have read, which fills the limits with parts of batches
         self._found: Sequence[LedPartition | Exception] = ()  # for each partition that is asked for
         self._waits_on: list[LedPartition] = []
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
@@ -100,7 +101,7 @@ class _Fetching:
         self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
-        if is_due or sum(each.size for each in answers) >= self._min_bytes or self._request.exchange.is_stopping:
+        if is_due or self._bytes >= self._min_bytes or self._request.exchange.is_stopping:
             self._is_done = True
             if self._timer is not None:
                 self._timer.cancel()
@@ -168,7 +169,7 @@ class _Fetching:
 
     def _read(self) -> list[Fetched[Part]]:
         left, answers = self._max_bytes, list[Fetched[Part]]()
-        has_records = False
+        has_records, self._bytes = False, 0
         self._found = self._find()
         for each, led in zip(self._asked.partitions, self._found, strict=True):
             try:
@@ -197,8 +198,13 @@ class _Fetching:
                 raise failure
         version = self._request.version
         if version < OLD_FORMATS_BELOW:
-            return fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)
-        found = led.slice(each.offset, min(each.max_bytes, left), self._isolation, min_one_batch=min_one_batch)
+            old = fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)
+            self._bytes += old.size
+            return old
+        limit = min(each.max_bytes, left)
+        found = led.slice(each.offset, limit, self._isolation, min_one_batch=min_one_batch)
+        size = 0 if found.records is None else len(found.records)
+        self._bytes += max(size, limit) if found.is_cut else size
         return Fetched(
             each.topic,
             each.partition,

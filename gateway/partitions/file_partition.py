@@ -165,6 +165,7 @@ class FilePartition(LedPartition):
                 log.log_start_offset,
                 aborted if is_committed else None,
                 None if found is None else FileSlice(found.descriptor, found.position, found.length, found.release),
+                found is not None and found.is_cut,
             )
 
     def delete_records(self, before_offset: int) -> int:

@@ -24,6 +24,7 @@ class Slice(NamedTuple):
     log_start_offset: int
     aborted: Sequence[tuple[int, int]] | None  # producer id, first offset; None: for readers of uncommitted records
     records: Part | None  # the caller releases it, by sending it or otherwise
+    is_cut: bool  # there are records, and more would follow but for the limit of bytes
 
 
 class LedPartition(ABC):

@@ -107,7 +107,9 @@ class LogReader(LogView):
         if not is_cut:
             segment.remember_following(bound if end.next_offset is None else end.next_offset, end.position)
         descriptor, release = segment.hold()
-        return FileSlice(descriptor, start, end.position - start, tuple(aborted), release)
+        following = self.segments.higher(segment.base_offset)
+        has_more = end.position < stop or (following is not None and following.base_offset < bound)
+        return FileSlice(descriptor, start, end.position - start, tuple(aborted), release, has_more)
 
     def _read(
         self,

@@ -25,6 +25,7 @@ class FileSlice(NamedTuple):
     length: int
     aborted: tuple[AbortedTransaction, ...]  # for readers of committed records, in offset order
     release: Callable[[], None]
+    is_cut: bool  # the limit of bytes, or the end of the file, keeps more batches out of it
 
 
 class End(NamedTuple):

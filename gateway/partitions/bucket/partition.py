@@ -72,6 +72,7 @@ class BucketPartition(LedPartition):
                 start,
                 aborted if isolation is Isolation.READ_COMMITTED else None,
                 None if found is None else found.window.buffer[: found.window.headers.end].tobytes(),
+                found is not None and found.window.headers.next_offset < min(log.end_offset(isolation), shown),
             )
 
     def _caught_up(self) -> LogWatcher:

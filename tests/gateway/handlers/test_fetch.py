@@ -135,6 +135,15 @@ def test_a_fetch_that_was_answered_early_keeps_nothing_until_its_time_is_over(
     assert [each.task for each in timers] == [None]
 
 
+def test_a_fetch_does_not_wait_for_bytes_that_its_limit_keeps_out(client: WireClient, topic: str) -> None:
+    """A broker fills the limit with a part of the next batch, which is not sent here, but counts."""
+    for value in (b"a" * 200, b"b" * 200, b"c" * 200):
+        produce(client, topic, value)
+    client.socket.settimeout(20)
+    limits = {"max_wait": 600_000, "min_bytes": 500, "partition_max_bytes": 500, "max_bytes": 500}
+    assert len(only(client.ask(1, 11, **fetch_fields(topic, 0, **limits))).records) < 300
+
+
 def test_a_fetch_is_woken_by_what_another_process_appends(client: WireClient, topic: str, log_dir: Path) -> None:
     waiting = client.send(1, 11, **fetch_fields(topic, 0, max_wait=600_000))
     with LogManager.open(str(log_dir)) as manager:
