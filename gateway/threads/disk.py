@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +18,8 @@ D = TypeVar("D")  # what reads and writes; it belongs to the thread of the disk
 D_co = TypeVar("D_co", covariant=True)
 W = TypeVar("W")  # one write
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class DiskWorker(Worker, Generic[D]):
@@ -107,8 +110,15 @@ class Store(ABC, Generic[D, W]):
             errors = self._write(self._disk.opened, writes)
         except Exception as error:  # of the disk, or ours: each client gets an answer
             errors = [error] * len(writes)
+        self._home.run(partial(self._answer_all, writes, errors))
+
+    def _answer_all(self, writes: Sequence[W], errors: Sequence[Exception | None]) -> None:
+        """Answers in one turn of the coordinator's thread: to wake it for each takes longer than an answer."""
         for write, failure in zip(writes, errors, strict=True):
-            self._home.run(partial(self._answer, write, failure))
+            try:
+                self._answer(write, failure)
+            except Exception:  # ours: the others get their answers
+                logger.exception("an answer failed")
 
     @abstractmethod
     def _write(self, disk: D, writes: Sequence[W]) -> Sequence[Exception | None]:

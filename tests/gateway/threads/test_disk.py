@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Event
 
 import pytest
 
@@ -27,7 +28,13 @@ class Words(Store[Disk, str]):
         return [None] * len(writes)
 
     def _answer(self, write: str, error: Exception | None) -> None:
+        if write == "wrong":
+            raise ValueError(write)
         self.answered.append((write, error))
+
+
+def assert_set(event: Event) -> None:
+    assert event.wait(30)
 
 
 NO_FILES = OSError(24, "Too many open files")
@@ -55,6 +62,15 @@ def test_a_write_is_answered_if_the_disk_cannot_be_opened_and_the_next_one_is_wr
         words.write(word)
         soon(lambda word=word: [each for each, _ in words.answered][-1] == word)
     assert words.answered == [("first", NO_FILES), ("second", NO_FILES), ("third", None)]
+
+
+def test_an_answer_that_fails_keeps_no_other_from_being_given(words: Words) -> None:
+    both_wait = Event()
+    words._disk.run(lambda: assert_set(both_wait))
+    for word in ("wrong", "right"):
+        words.write(word)
+    both_wait.set()
+    soon(lambda: [word for word, _ in words.answered] == ["right"])
 
 
 def test_a_question_is_answered_if_the_disk_cannot_be_opened(words: Words) -> None:
