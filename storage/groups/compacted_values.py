@@ -17,7 +17,7 @@ from ..format.files.file_names import TopicPartition
 from ..format.tables import Bools
 from ..reading import FetchData, LogFollower
 from ..recovery import read_markers
-from ..writing import AppendInfo
+from ..writing import AppendInfo, Log
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -58,12 +58,16 @@ class LatestByKey(Generic[K, V]):
         self._pending: dict[int, _Changes] = {}  # of open transactions, by producer id
         self._next_offset = 0
 
-    def catch_up(self) -> dict[K, V]:
+    def catch_up(self, log: Log | None = None) -> dict[K, V]:
         """Reads what was appended since the last call; returns the current values, always in the same dict.
+
+        ``log``: of this partition, if the caller holds its lock; then no file is looked at if there is nothing new.
 
         Raises as :meth:`LogReader.read`, and InvalidRecordError for a key or value that does not decode. After an
         error, the next call reads the whole partition again.
         """
+        if log is not None and self._log is not None and self._log.ends_as(log):
+            return self.values
         try:
             self._catch_up()
         except BaseException:

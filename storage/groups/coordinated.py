@@ -144,7 +144,7 @@ class CoordinatedGroups:
     def _append_batch(self, log: Log, partition: int, changes: Changes) -> None:
         latest = self._logs.latest(partition)
         with log.exclusively():
-            entries = _entries(changes, latest.catch_up())
+            entries = _entries(changes, latest.catch_up(log))
             if entries:
                 latest.wrote(entries, append_entries(log, entries, self.manager.clock.now_ms()))
 
@@ -168,7 +168,7 @@ class CoordinatedGroups:
         with log.exclusively():
             check()
             if fence is not None:
-                _check_fence(fence, self._logs.latest(home.partition).catch_up().get(fence.key))
+                _check_fence(fence, self._logs.latest(home.partition).catch_up(log).get(fence.key))
             log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
         log.sync_appended()
 

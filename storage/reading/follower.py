@@ -59,6 +59,13 @@ class LogFollower(LogReader):
         self._log_end_offset = self.producers.map_end_offset = end_offset
         return True
 
+    def ends_as(self, log: LogReader) -> bool:
+        """Whether this has seen all that ``log`` has, which is the same partition. Looks at no file."""
+        if not len(self.segments):
+            return False
+        own, other = self.segments.active, log.segments.active
+        return (own.base_offset, own.size, self._log_end_offset) == (other.base_offset, other.size, log.log_end_offset)
+
     def decided_from(self, offset: int) -> Iterator[FetchData]:
         """Yields the log from ``offset`` up to the log end; records of open transactions are not visible."""
         end = self._log_end_offset

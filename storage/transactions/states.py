@@ -182,7 +182,7 @@ class TransactionStates:
         """
         log, latest = self.manager.open_log(*partition), self._logs.latest(partition.partition)
         with log.exclusively():
-            errors, newer = _checked(changes, latest.catch_up())
+            errors, newer = _checked(changes, latest.catch_up(log))
             entries = [(TransactionLogKey(each.transactional_id).encode(), each.value.encode()) for each in newer]
             if entries:
                 info = append_entries(log, entries, self.manager.clock.now_ms())

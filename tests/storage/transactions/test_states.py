@@ -186,6 +186,20 @@ def test_states_that_are_written_together_are_those_that_are_written_one_by_one(
     assert dict(one.all()) == dict(other.all())
 
 
+def test_two_that_write_in_turn_see_what_the_other_wrote_since(disk: MemoryFileSystem) -> None:
+    both = [TransactionStates(manage(disk)), TransactionStates(manage(disk))]
+    before = None
+    for number in range(8):
+        writer = both[number // 2 % 2]  # each twice: the second time, nobody else wrote in between
+        after = empty_state(Producer(PRODUCER.id, number), 1000, number)
+        assert writer.replace_all([StateChange(APP, before, after)]) == [None]
+        stale = StateChange(APP, before, empty_state(Producer(9, 0), 1000, number))
+        (refused,) = both[1 - number // 2 % 2].replace_all([stale])
+        assert isinstance(refused, ProducerFencedError)
+        before = after
+    assert [states.newest(APP) for states in both] == [before, before]
+
+
 def test_the_states_of_one_partition_share_a_batch(disk: MemoryFileSystem) -> None:
     states = TransactionStates(manage(disk), partitions=1)
     value = empty_state(PRODUCER, 1000, 0)
