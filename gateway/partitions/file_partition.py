@@ -102,8 +102,9 @@ class FilePartition(LedPartition):
         with self._lock:
             self._check_here()
             with self._log.exclusively():
-                self._has_others = True
-                return [_failure(change, self._log) for change in changes]
+                failures = [_failure(change, self._log) for change in changes]
+            self._has_others = True  # last: a sync in the meantime has only some of it
+            return failures
 
     @property
     def is_locked_elsewhere(self) -> bool:

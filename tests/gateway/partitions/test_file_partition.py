@@ -95,6 +95,20 @@ def test_what_another_log_appended_is_shown_once_it_is_synced_here() -> None:
     assert opened(after_power_cut(disk)).high_watermark == 1
 
 
+def test_what_a_change_appends_after_a_sync_in_between_is_synced_too() -> None:
+    disk = MemoryFileSystem()
+    led = opened(disk, flush_messages=1000)
+
+    def change(log: Log) -> None:
+        led.sync()  # by its thread, for an earlier change
+        log.append_records(building.records([b"marker"]), sync=False)
+
+    assert led.change([change]) == [None]
+    assert led.waits_for_sync
+    led.sync()
+    assert (led.high_watermark, opened(after_power_cut(disk)).high_watermark) == (1, 1)
+
+
 def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
     led = opened(MemoryFileSystem())
     woken: list[str] = []
