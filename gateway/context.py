@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ from .config import GatewayConfig
 from .figures import Figures
 from .groups import GroupThreads
 from .listeners import EVERYWHERE, Address
-from .partitions import Appending, Partitions, Topics
+from .partitions import Appending, LedPartition, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
 from .security import RulesFile
@@ -91,6 +91,15 @@ class Context:
     def log_path(self) -> str:
         """The log directory as clients see it: an absolute path, or a URL."""
         return self.log_dir if self.is_remote else os.path.abspath(self.log_dir)
+
+    def when_free(
+        self, request: Request, led: Iterable[LedPartition | Exception], answer: Callable[[Request], None]
+    ) -> None:
+        """Calls ``answer``, which uses these partitions: in another thread if one is in use, perhaps for long."""
+        if any(isinstance(each, LedPartition) and each.is_busy for each in led):
+            self.cold.submit(request.or_fail(answer), request)
+        else:
+            answer(request)
 
     def address_for(self, request: Request) -> Address:
         """Returns the address for a client to connect to: that of the listener that it is connected to."""

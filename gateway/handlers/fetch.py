@@ -38,6 +38,10 @@ class _BehindError(Exception):
         self.led = led
 
 
+class _BusyError(Exception):
+    """A thread uses a partition, perhaps for long, and this one must not wait."""
+
+
 def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
     asked = parse_fetch(request.exchange.frame, request.body_at, request.version)
@@ -50,8 +54,8 @@ def fetch(request: Request, context: Context) -> None:
 class _Fetching:
     """A fetch in progress. Its methods run in the thread of its connection, except for :meth:`_wake`.
 
-    :meth:`_try_read` runs in another thread if it waits for an object store, and while the conversion to an old format
-    takes long.
+    :meth:`_try_read` runs in another thread if it waits for an object store, or for a thread that uses the partition,
+    and while the conversion to an old format takes long.
     """
 
     def __init__(self, request: Request, context: Context, asked: FetchRequest) -> None:
@@ -76,15 +80,21 @@ class _Fetching:
         self._waits_on = []
         converts = self._request.version < OLD_FORMATS_BELOW
         if self._context.is_remote or (converts and are_being_compiled()):
-            self._is_reading = True
-            self._context.cold.submit(lambda: self._request.exchange.processor.call_soon(self._try_read()))
+            self._read_aside()
         else:
-            self._try_read()()
+            self._try_read(may_wait=False)()
 
-    def _try_read(self) -> Callable[[], None]:
+    def _read_aside(self) -> None:
+        """Reads in another thread."""
+        self._is_reading = True
+        self._context.cold.submit(lambda: self._request.exchange.processor.call_soon(self._try_read(may_wait=True)))
+
+    def _try_read(self, *, may_wait: bool) -> Callable[[], None]:
         """Reads; returns a function with the next step, to be called in the thread of the connection."""
         try:
-            return partial(self._take, self._read())
+            return partial(self._take, self._read(may_wait=may_wait))
+        except _BusyError:
+            return self._read_aside
         except NotOpenError as error:  # not yet, or closed while this waited
             return partial(self._open, error.partitions)
         except _BehindError as error:
@@ -167,10 +177,12 @@ class _Fetching:
             return error
         return self._context.partitions.look(name, each.partition)
 
-    def _read(self) -> list[Fetched[Part]]:
+    def _read(self, *, may_wait: bool) -> list[Fetched[Part]]:
         left, answers = self._max_bytes, list[Fetched[Part]]()
         has_records, self._bytes = False, 0
         self._found = self._find()
+        if not may_wait and any(each.is_busy for each in self._found if isinstance(each, LedPartition)):
+            raise _BusyError
         for each, led in zip(self._asked.partitions, self._found, strict=True):
             try:
                 answer = self._read_one(each, led, left, min_one_batch=not has_records)

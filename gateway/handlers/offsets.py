@@ -30,7 +30,7 @@ def list_offsets(request: Request, context: Context) -> None:
         {TopicPartition(t.name, p.partition_index) for t in request.body.topics for p in t.partitions}
     )
     if request.version == 0:
-        _after_catching_up(context, led, lambda led: request.answer(offsets_before(request, context, led)))
+        _after_catching_up(request, context, led, lambda led: request.answer(offsets_before(request, context, led)))
         return
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
@@ -40,10 +40,10 @@ def list_offsets(request: Request, context: Context) -> None:
         else:
             request.answer(_offsets(request, context, led, None))
 
-    _after_catching_up(context, led, answer)
+    _after_catching_up(request, context, led, answer)
 
 
-def _after_catching_up(context: Context, led: Led, then: Callable[[Led], None]) -> None:
+def _after_catching_up(request: Request, context: Context, led: Led, then: Callable[[Led], None]) -> None:
     """Reads, syncs and shows what others appended to the partitions, then calls ``then`` with the partitions.
 
     A partition that could not be read is replaced by its error: without the records that an earlier leader has shown,
@@ -53,7 +53,8 @@ def _after_catching_up(context: Context, led: Led, then: Callable[[Led], None]) 
     behind = {name: each for name, each in opened.items() if each.is_behind or each.is_unsynced}
 
     def answer(errors: Sequence[Exception | None]) -> None:
-        then({**led, **{name: error for name, error in zip(behind, errors, strict=True) if error is not None}})
+        found = {**led, **{name: error for name, error in zip(behind, errors, strict=True) if error is not None}}
+        context.when_free(request, found.values(), lambda _: then(found))
 
     put: Callable[[int, Exception | None], None] = gathering(len(behind), answer)
     for index, each in enumerate(behind.values()):
@@ -152,7 +153,7 @@ def offset_for_leader_epoch(request: Request, context: Context) -> None:
         ]
         request.answer({"topics": topics})
 
-    _after_catching_up(context, led, answer)
+    _after_catching_up(request, context, led, answer)
 
 
 def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> Mapping[str, Any]:

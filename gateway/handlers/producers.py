@@ -34,14 +34,15 @@ def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | 
     return None
 
 
-def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
+def describe_producers(request: Request, context: Context) -> None:
     """Answers with the active producers of partitions."""
     topics, now_ms = request.body.topics, context.clock.now_ms()
     led = context.partitions.led(
         {TopicPartition(each.name, number) for each in topics for number in each.partition_indexes}
     )
-    return {
-        "topics": [
+
+    def answer(request: Request) -> None:
+        described = [
             {
                 "name": topic.name,
                 "partitions": [
@@ -51,7 +52,9 @@ def describe_producers(request: Request, context: Context) -> Mapping[str, Any]:
             }
             for topic in topics
         ]
-    }
+        request.answer({"topics": described})
+
+    context.when_free(request, led.values(), answer)
 
 
 def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:

@@ -70,15 +70,19 @@ class FilePartition(LedPartition):
     def append_at_once(
         self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None]
     ) -> Sequence[AppendInfo | Exception] | None:
-        """Appends as :meth:`append` if that waits for no sync and no process; otherwise does nothing and returns None.
+        """Appends as :meth:`append` if that waits for no sync, no process and no thread; otherwise returns None.
 
-        So a thread that others wait for may call it.
+        Then it has done nothing. So a thread that others wait for may call it.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
             self._check_here()
             with self._log.if_alone() as is_alone:
                 if is_alone and self._log.is_quick(batches, sync=self._is_relaxed):
                     return self._check_and_append(batches, checks)
+        finally:
+            self._lock.release()
         return None
 
     def _check_and_append(
@@ -170,6 +174,8 @@ class FilePartition(LedPartition):
             )
 
     def delete_records(self, before_offset: int) -> int:
+        self._check_here()
+        self._log.wait_for_append_lock()  # first: readers need not wait for a process that is paused with it
         with self._lock:
             self._check_here()
             start = self._log.delete_records(before_offset)
@@ -242,6 +248,10 @@ class FilePartition(LedPartition):
         with self._lock:
             self.is_gone = True
         self.wake()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._lock.locked()
 
     @property
     def is_usable(self) -> bool:

@@ -123,6 +123,11 @@ class LedPartition(ABC):
 
     @property
     @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether a thread uses the log now, perhaps for long: then others wait for the methods that use it."""
+
+    @property
+    @abstractmethod
     def is_usable(self) -> bool:
         """Whether the log can be used; otherwise it is opened again."""
 

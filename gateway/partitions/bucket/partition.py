@@ -146,6 +146,10 @@ class BucketPartition(LedPartition):
         return False
 
     @property
+    def is_busy(self) -> bool:
+        return self._reading.locked()
+
+    @property
     def is_usable(self) -> bool:
         return not self.is_gone and (self.topic_id, self.partition) in self._log.state.partitions
 

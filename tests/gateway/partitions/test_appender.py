@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -244,6 +245,18 @@ def test_a_turn_leaves_what_others_appended_to_the_thread(tmp_path: Path) -> Non
         building.open_log(tmp_path / "t-0").append_records(building.records([b"by another"]), sync=False)
         partition.append(b"ours", lambda task: task())
         assert partition.first_offset() == 2
+
+
+def test_a_turn_waits_for_no_other_thread(tmp_path: Path) -> None:
+    with appending(tmp_path, flush_messages=1000) as partition:
+        partition.led.append([])
+        turn = Thread(target=lambda: partition.append(b"value", lambda task: task()), daemon=True)
+        with partition.led._lock:  # as a thread has it that deletes records
+            turn.start()
+            turn.join(TIMEOUT_S)
+            assert not turn.is_alive()
+            assert not partition.is_answered
+        assert partition.first_offset() == 0
 
 
 def test_a_failing_disk_is_answered_from_a_turn_too(tmp_path: Path) -> None:

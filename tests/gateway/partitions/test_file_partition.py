@@ -143,6 +143,18 @@ def test_open_transactions_are_hidden_from_readers_of_committed_records(tmp_path
     assert [led.end_offset(each) for each in (Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED)] == [1, 2]
 
 
+def test_readers_go_on_while_a_deletion_waits_for_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led = opened(tmp_path)
+    append(led, b"one", b"two")
+    led.sync()
+    found: list[int] = []
+    monkeypatch.setattr(Log, "wait_for_append_lock", lambda _: found.append(0 if led.is_busy else shown(led, 1)))
+    assert led.delete_records(1) == 1
+    assert found == [shown(led, 1)]
+
+
 def test_a_segment_that_another_process_replaced_is_seen_though_it_is_as_long(tmp_path: Path) -> None:
     """As by a compaction after others had rolled the log: the segment that follows may have another name by then."""
     led = opened(tmp_path)
