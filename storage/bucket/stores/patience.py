@@ -5,6 +5,7 @@ Two settings are taken from the environment, as credentials are, because it reac
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, TypeVar
@@ -20,6 +21,8 @@ RETRIES = "COMMITLOG_RETRIES"  # Kafka's retries
 _MOST = 2**31 - 1
 REFUSALS_MAX = 10  # in turn; with the pauses between them, some 10 s
 _DAMAGED_READS = 3  # an object is read this often before it is called damaged: an answer may be cut short
+
+logger = logging.getLogger(__name__)
 
 
 class Patience(NamedTuple):
@@ -62,7 +65,7 @@ class Attempts:
         return self._clock.monotonic_ms() >= self._until_ms
 
     def wait(self, failed: ObjectStoreError) -> bool:
-        """Pauses after an attempt that failed.
+        """Pauses after an attempt that failed, and logs the first one: a store may be silent until the deadline.
 
         Returns False, at once, if the deadline is over, or if the store has refused access :data:`REFUSALS_MAX` times
         in turn: a refusal may pass, but one that stays needs an administrator.
@@ -70,6 +73,8 @@ class Attempts:
         self._refusals = self._refusals + 1 if isinstance(failed, StoreAccessError) else 0
         if self.are_over() or self._refusals == REFUSALS_MAX:
             return False
+        if self._pause_ms == self._patience.first_ms:
+            logger.warning("%s; trying again, for up to %d ms", failed, self._patience.deadline_ms)
         self._clock.sleep_ms(self._random.randint(1, self._pause_ms))
         self._pause_ms = min(2 * self._pause_ms, self._patience.most_ms)
         return True

@@ -22,7 +22,7 @@ from ...errors import (
     StorageError,
     StoreAccessError,
 )
-from ...filesystem import process_id
+from ...filesystem import environment, process_id
 from .patience import retries_of_process
 from .port import ObjectFacts, ObjectStore, checked_size
 from .urls import store_url
@@ -183,6 +183,7 @@ def connect(url: str, retries: int | None) -> Client:
         ) from None
     backoff: BackoffConfig = {"init_backoff": timedelta(milliseconds=100), "max_backoff": BACKOFF_MAX, "base": 2}
     most = retries_of_process() if retries is None else retries
+    _check_endpoint(url)
     try:
         return from_url(url, retry_config={"max_retries": most, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff})
     except Exception as error:
@@ -190,6 +191,13 @@ def connect(url: str, retries: int | None) -> Client:
             raise
         reason = (_SETTING.findall(str(error)) or [type(error).__name__])[-1]
     raise InvalidConfigError(f"{url}: the settings in the environment do not fit this store: {reason}")
+
+
+def _check_endpoint(url: str) -> None:
+    """Raises InvalidConfigError for an endpoint without its scheme, which obstore answers with a panic."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT") if url.startswith("s3:") else ():
+        if (endpoint := environment(name)) and not endpoint.lower().startswith(("http://", "https://")):
+            raise InvalidConfigError(f"{name} in the environment: must begin with https:// or http://")
 
 
 def _view(data: ClientBytes) -> memoryview:
@@ -209,10 +217,17 @@ def _translated(error: Exception, path: str, right: str) -> ObjectStoreError:
     ``right``: what the request needs, by S3's names.
     """
     kind, code = type(error).__name__, _code_of(str(error))
-    if kind == "FileNotFoundError" and code != "NoSuchBucket":
+    if code == "NoSuchBucket":
+        return StoreAccessError(f"{path}: the store has no such bucket (NoSuchBucket): check the name, or create it")
+    if kind == "FileNotFoundError":
         return ObjectMissingError(f"{path}: there is no such object")
     if kind in ("AlreadyExistsError", "PreconditionError"):
         return ObjectExistsError(f"{path}: the store says that the object exists")
+    if code == "Builder":
+        return StoreAccessError(
+            f"{path}: the client refuses to send this request (Builder): for an endpoint with http:// set "
+            "AWS_ALLOW_HTTP=true in the environment"
+        )
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
         return StoreAccessError(
             f"{path}: the store refuses access ({code or kind}): check the credentials, and that they have {right}"

@@ -101,6 +101,13 @@ def test_a_deadline_stays_where_it_is_when_the_wall_clock_is_set(moved_ms: int) 
     assert attempts.are_over()
 
 
+def test_the_first_failure_is_logged_so_that_nobody_waits_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    attempts = Attempts(Patience(deadline_ms=60_000), ManualClock(), Random(1))
+    for reason in ("Connect", "Timeout"):
+        assert attempts.wait(ObjectStoreError(f"s3://logs/test/a: {reason}"))
+    assert caplog.messages == ["s3://logs/test/a: Connect; trying again, for up to 60000 ms"]
+
+
 def test_without_settings_a_request_is_repeated_three_times_and_a_commit_tried_for_two_minutes() -> None:
     assert (Patience.of_process().deadline_ms, retries_of_process()) == (120_000, 3)
 

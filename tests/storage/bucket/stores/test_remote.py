@@ -132,7 +132,8 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> ObjectStore:
         pytest.param(AlreadyExistsError("x"), ObjectExistsError, "exists", id="412 of a create"),
         pytest.param(PreconditionError("x"), ObjectExistsError, "exists", id="412"),
         pytest.param(FileNotFoundError("x"), ObjectMissingError, "no such object", id="404"),
-        pytest.param(FileNotFoundError("<Code>NoSuchBucket</Code>"), ObjectStoreError, "NoSuchBucket", id="no bucket"),
+        pytest.param(FileNotFoundError("<Code>NoSuchBucket</Code>"), StoreAccessError, "NoSuchBucket", id="no bucket"),
+        pytest.param(GenericError("kind: Builder, source: BadScheme"), StoreAccessError, "ALLOW_HTTP", id="http"),
         pytest.param(PermissionDeniedError("<Code>AccessDenied</Code>"), StoreAccessError, "AccessDenied", id="403"),
         pytest.param(GenericError("status code: 403 Forbidden"), StoreAccessError, "403", id="403 of another request"),
         pytest.param(GenericError("kind: Timeout, kind: Request"), ObjectStoreError, "Timeout", id="timeout"),
@@ -170,6 +171,23 @@ def test_a_refusal_names_the_right_that_is_missing(monkeypatch: pytest.MonkeyPat
     for right, request in requests.items():
         with pytest.raises(StoreAccessError, match=f"check the credentials, and that they have {right}$"):
             request()
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_an_endpoint_without_its_scheme_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "127.0.0.1:8333")
+    with pytest.raises(InvalidConfigError, match=f"^{name} in the environment: must begin with https:// or http://$"):
+        remote.connect(URL, 0)
+
+
+def test_plain_http_must_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_CLIENTS", remote._Clients())
+    environment = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    with pytest.raises(StoreAccessError, match="for an endpoint with http:// set AWS_ALLOW_HTTP=true"):
+        open_store(URL, retries=0).get("a", limit=1)
 
 
 def test_an_error_of_ours_passes(monkeypatch: pytest.MonkeyPatch) -> None:
