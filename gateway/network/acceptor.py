@@ -61,8 +61,15 @@ class Acceptor:
 def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:
     """Returns a listening socket. Its connections have its buffer sizes, in bytes; -1: the system's default.
 
-    Raises OSError if the address is taken.
+    Raises OSError, with the address as its file name, if the address is taken or not one of this machine.
     """
+    try:
+        return _listening(host, port, backlog, send_bytes, receive_bytes)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen there: {error.strerror}", f"{host}:{port}") from None
+
+
+def _listening(host: str, port: int, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

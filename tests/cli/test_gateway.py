@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from pyspark_commitlog.storage import LogManager
@@ -86,3 +87,16 @@ def test_a_dry_run_of_0_7_says_where_it_would_listen_and_wrong_usage_is_named(tm
         "commitlog: unknown setting of the gateway of 0.7: log.file.sizes (did you mean 'log.file.size'?)\n",
     )
     assert commitlog(*arguments, "--check").code == 2
+
+
+@pytest.mark.parametrize("protocol", ["0.7", "kafka"])
+def test_an_address_that_is_taken_is_one_line_that_names_it(tmp_path: Path, protocol: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", "gateway"]
+        arguments = ["--log-dir", str(tmp_path), "--protocol", protocol, "--listen", address]
+        done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"commitlog: {address}: cannot listen there: Address already in use\n"
