@@ -244,14 +244,16 @@ def _lock_error(led: FilePartition) -> RequestError:
 
 def _refuse(led: FilePartition, lane: Lane[Job]) -> None:
     while lane:
-        for job in lane.take():
-            job.done(_lock_error(led))
+        call_all([_failed(job, _lock_error(led)) for job in lane.take()], None)
 
 
 def _fail(jobs: Sequence[Job], error: Exception) -> None:
     log_unexpected(error)
-    for job in jobs:
-        job.done(error)
+    call_all([_failed(job, error) for job in jobs], None)
+
+
+def _failed(job: Job, error: Exception) -> Call:
+    return Call(lambda _: job.done(error))
 
 
 def _call(job: Append, result: AppendInfo | Exception) -> Call:

@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_commitlog.gateway.partitions import Append, Appender, FilePartition, appender as appender_module
 from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES
-from pyspark_commitlog.gateway.partitions.appending import Soon
+from pyspark_commitlog.gateway.partitions.appending import Done, Soon
 from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import AppendInfo, Isolation, StorageError, check_batch
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
@@ -33,9 +33,9 @@ class Appending:
         self.appender = Appender(2, self.syncs.append)
         self._answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
 
-    def append(self, value: bytes, soon: Soon | None = None) -> None:
+    def append(self, value: bytes, soon: Soon | None = None, done: Done | None = None) -> None:
         batch = check_batch(building.batch(value).tobytes(), self.led.config)
-        self.appender.append(Append(self.led, batch, self._answers.put, soon=soon))
+        self.appender.append(Append(self.led, batch, done or self._answers.put, soon=soon))
 
     @property
     def is_answered(self) -> bool:
@@ -257,6 +257,26 @@ def test_a_turn_waits_for_no_other_thread(tmp_path: Path) -> None:
             assert not turn.is_alive()
             assert not partition.is_answered
         assert partition.first_offset() == 0
+
+
+def fail(_: object) -> None:
+    raise AssertionError("an error of ours")
+
+
+@pytest.mark.parametrize("soon", [None, lambda task: task()], ids=["its thread", "a turn"])
+def test_an_answer_that_fails_keeps_no_other_from_its_client(tmp_path: Path, soon: Soon | None) -> None:
+    partition = Appending(tmp_path)
+    partition.led._log._failure = "a write failed"
+    partition.appender.start()
+    turn: list[Callable[[], None]] = []
+    for done in (fail, None):
+        partition.append(b"refused", turn.append, done)
+    for task in turn if soon else ():
+        task()
+    partition.append(b"refused", soon)
+    for _ in range(2):
+        assert isinstance(partition._answers.get(timeout=TIMEOUT_S), StorageError)
+    partition.appender.stop()
 
 
 def test_a_failing_disk_is_answered_from_a_turn_too(tmp_path: Path) -> None:
