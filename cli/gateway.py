@@ -41,7 +41,9 @@ Check = Annotated[
 User = Annotated[
     str | None,
     typer.Option(
-        metavar="USER", help="With --check: log in as this user; asks for the password, or reads it from stdin."
+        "--user",
+        metavar="USER",
+        help="With --check: log in as this user; asks for the password, or reads it from stdin.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]

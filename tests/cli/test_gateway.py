@@ -35,6 +35,17 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         assert building.committed(reader) == [(0, b"value")]
 
 
+def test_a_user_to_log_in_as_is_named_by_the_flag_of_the_documents(tmp_path: Path) -> None:
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        address = f"SASL_PLAINTEXT://127.0.0.1:{bound.getsockname()[1]}"
+        arguments = ["--check", "--log-dir", tmp_path, "--listen", address, "--user", "alice"]
+        mechanism = ["--config", "sasl.enabled.mechanisms=PLAIN", "--config", "commitlog.users.file=none.json"]
+        done = commitlog("gateway", *arguments, *mechanism, stdin=b"secret\n")
+    assert done.code == 1
+    assert "cannot connect to 127.0.0.1" in done.stderr
+
+
 def test_a_dry_run_says_where_it_would_listen(tmp_path: Path) -> None:
     conf = tmp_path / "gateway.toml"
     conf.write_text('"listeners" = "PLAINTEXT://127.0.0.1:1234"\n"node.id" = 3\n')
