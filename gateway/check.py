@@ -20,6 +20,7 @@ from .listeners import Address, Listener
 from .security import HASHES
 
 TIMEOUT_S = 10.0
+GROUP = "commitlog-check"
 _LENGTH = struct.Struct(">i")
 
 
@@ -27,12 +28,20 @@ class CheckError(Exception):
     """Something that a client needs does not work; the message names it, with the reason."""
 
 
+class _RefusalError(CheckError):
+    """An answer as a whole is an error."""
+
+    def __init__(self, key: ApiKey, code: ErrorCode, reason: str | None) -> None:
+        super().__init__(f"{key.name}: {reason or code.name}")
+        self.code = code
+
+
 class _Client:
     def __init__(self, connection: socket.socket) -> None:
         self._socket, self._correlation_id = connection, 0
 
     def ask(self, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """Returns the body of the answer. Raises CheckError if the answer as a whole is an error."""
+        """Returns the body of the answer. Raises _RefusalError if the answer as a whole is an error."""
         self._correlation_id += 1
         head = request_header(key, version, self._correlation_id, "commitlog-check")
         frame = head + write_request(key, version, fields)
@@ -41,7 +50,7 @@ class _Client:
         body = read_answer(key, version, answer, answer_header_bytes(key, version))
         code = getattr(body, "error_code", ErrorCode.none)
         if code:
-            raise CheckError(f"{key.name}: {getattr(body, 'error_message', None) or getattr(code, 'name', code)}")
+            raise _RefusalError(key, code, getattr(body, "error_message", None))
         return body
 
     def _exactly(self, size: int) -> bytes:
@@ -75,8 +84,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
             yield _reached(Address(node.host, node.port))
         yield f"{len(metadata.topics)} topics are shown"
         yield from _read(client, metadata.topics)
-        coordinator = client.ask(ApiKey.FIND_COORDINATOR, 3, key="commitlog-check", key_type=0)
-        yield f"groups are coordinated by {coordinator.host}:{coordinator.port}"
+        yield _coordinated(client)
 
 
 def _connected(config: GatewayConfig, listener: Listener) -> socket.socket:
@@ -127,6 +135,16 @@ def _read(client: _Client, topics: Any) -> Iterator[str]:
                 raise CheckError(f"{topic.name}-0: {ends[-1].error_code.name}")
         yield f"{topic.name}-0 has offsets {ends[0].offset} to {ends[1].offset}"
         return
+
+
+def _coordinated(client: _Client) -> str:
+    try:
+        found = client.ask(ApiKey.FIND_COORDINATOR, 3, key=GROUP, key_type=0)
+    except _RefusalError as refusal:
+        if refusal.code != ErrorCode.group_authorization_failed:
+            raise
+        return f"groups were not tried: this user has no right to describe the group {GROUP}"  # rules that name others
+    return f"groups are coordinated by {found.host}:{found.port}"
 
 
 def _log_in(client: _Client, config: GatewayConfig, user: str, password: str) -> str:

@@ -53,6 +53,22 @@ def test_tls_and_logins(tmp_path: Path, mechanism: str) -> None:
             list(check_gateway(config))
 
 
+def test_a_user_whose_rules_name_other_groups(tmp_path: Path) -> None:
+    users = UsersFile(str(tmp_path / "users.json"))
+    users.add("alice", "secret")
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[allow]]\nusers = ["alice"]\noperations = ["read"]\ngroups = ["shop*"]\n')
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "commitlog_users_file": users.path,
+        "commitlog_rules_file": str(rules),
+    }
+    with serving(tmp_path / "log", **settings) as gateway:
+        config = replace(gateway.config, listeners=f"SASL_PLAINTEXT://{gateway.address}")
+        *_, last = check_gateway(config, "alice", "secret")
+    assert last == "groups were not tried: this user has no right to describe the group commitlog-check"
+
+
 def test_an_address_that_clients_cannot_reach(tmp_path: Path) -> None:
     with serving(tmp_path, advertised_listeners="PLAINTEXT://127.0.0.1:1") as gateway:
         done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--listen", gateway.address)
