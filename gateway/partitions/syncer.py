@@ -98,19 +98,20 @@ class Syncer:
         self._thread.join()
 
     def _run(self) -> None:
-        is_ending = False
-        while not is_ending:
-            self._inbox.wait(1)
-            patience_s = self._pace.patience_s(time.monotonic(), self._inbox.calls)
-            if patience_s > 0:
-                self._inbox.wait(self._pace.expected, patience_s)
-            self._pace.begin(self._inbox.calls)
-            groups = self._inbox.take()
-            is_ending = None in groups
-            self._serve(groups)
+        while self._serve(self._gathered()):  # no variable keeps groups, and with them requests, while it waits
+            pass
 
-    def _serve(self, groups: Sequence[Group | None]) -> None:
-        """Syncs each partition once, and makes the calls."""
+    def _gathered(self) -> Sequence[Group | None]:
+        """Waits for a group, and for those that come while it pays to wait for them."""
+        self._inbox.wait(1)
+        patience_s = self._pace.patience_s(time.monotonic(), self._inbox.calls)
+        if patience_s > 0:
+            self._inbox.wait(self._pace.expected, patience_s)
+        self._pace.begin(self._inbox.calls)
+        return self._inbox.take()
+
+    def _serve(self, groups: Sequence[Group | None]) -> bool:
+        """Syncs each partition once, and makes the calls. Returns False if the thread is to end."""
         by_partition: dict[FilePartition, list[Call]] = {}
         for group in groups:
             if group is not None:
@@ -124,6 +125,7 @@ class Syncer:
             self._pace.note(time.monotonic(), took_s, len(calls), waiting, alone=len(by_partition) == 1)
             _answer(calls, failure)
             led.wake()  # last: a client that reads what it wrote waits for its answer first
+        return None not in groups
 
 
 def _synced(led: FilePartition) -> Exception | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Event, Thread, current_thread
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer, _Inbox
+from tests.support.waiting import soon
 
 TIMEOUT_S = 30
 
@@ -49,6 +51,16 @@ def test_calls_without_a_thread_are_made_by_the_syncer(syncer: Syncer) -> None:
     names: SimpleQueue[str] = SimpleQueue()
     syncer.sync(group(Partition(), Call(lambda _: names.put(current_thread().name))))
     assert names.get(timeout=TIMEOUT_S) == "syncer of a test"
+
+
+def test_nothing_is_kept_of_what_was_answered(syncer: Syncer) -> None:
+    def answer(_: Exception | None) -> None:
+        pass
+
+    kept = weakref.ref(answer)  # which refers to a client's request
+    syncer.sync(group(Partition(), Call(answer)))
+    del answer
+    soon(lambda: kept() is None)
 
 
 def test_the_calls_of_a_thread_are_made_in_one_turn_of_it(syncer: Syncer) -> None:
