@@ -133,7 +133,9 @@ class _Producing:
         check_transactional_id(self._request, self._context, self._asked.transactional_id)
         if self._refused_by:
             raise RequestError(self._refused_by)
-        return Append(led, batch, done, partial(self._check_transaction, head, led), head.producer_id, soon)
+        waits = self._context.transactions.gate.waits(self._asked.transactional_id or "")
+        check = partial(self._check_transaction, head, led)
+        return Append(led, batch, done, check, head.producer_id, None if waits else soon)
 
     def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
         producer = Producer(head.producer_id, head.producer_epoch)

@@ -111,18 +111,20 @@ class Appender:
         led.lane.is_awaited = False  # before the jobs are looked at: one that comes later calls again
         while led.lane and led.lane.turn.acquire(blocking=False):
             try:
-                if not self._has_appended(led):
+                if not self._has_appended(led, may_wait=False):
                     self._queue.put(led)
                     return
             finally:
                 led.lane.turn.release()
 
-    def _has_appended(self, led: FilePartition) -> bool:
+    def _has_appended(self, led: FilePartition, *, may_wait: bool) -> bool:
         jobs = led.lane.first()
         if not jobs:  # another thread was quicker
             return True
         appends = [job for job in jobs if isinstance(job, Append)]
         if led.lane.hold is not Hold.NONE or len(appends) < len(jobs):
+            return False
+        if not may_wait and any(job.soon is None for job in appends):
             return False
         try:
             results = led.append_at_once([job.batch for job in appends], [job.check for job in appends])
@@ -155,7 +157,7 @@ class Appender:
         """Does what waits in the lane of a partition, unless another process holds its lock."""
         while led.lane:
             with led.lane.turn:
-                if self._has_appended(led):  # for which the lock's file need not be opened
+                if self._has_appended(led, may_wait=True):  # for which the lock's file need not be opened
                     continue
                 if led.lane.hold is Hold.LONG:
                     _refuse(led, led.lane)

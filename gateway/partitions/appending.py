@@ -17,7 +17,7 @@ class Append(NamedTuple):
     """A batch for a partition.
 
     ``done`` is called once, when the batch is durable or refused: by a thread of the appender, or by the one of
-    ``soon``, which may also append what is small and waits for nothing.
+    ``soon``, which may also append what is small and waits for nothing. Without ``soon``, ``check`` may wait.
     """
 
     led: LedPartition

@@ -44,6 +44,10 @@ class Gate:
         """Whether :meth:`check` knows the state of an id; if it does not, the coordinator must be asked first."""
         return transactional_id in self._shown or not self._homes.has(transactional_id)
 
+    def waits(self, transactional_id: str) -> bool:
+        """Whether :meth:`check` of an id reads its state from the log, all of a partition perhaps."""
+        return transactional_id not in self._shown
+
     def _find(self, transactional_id: str) -> _Shown | None:
         """Returns the state of an id, from the log if it is not shown.
 

@@ -259,6 +259,19 @@ def test_a_turn_waits_for_no_other_thread(tmp_path: Path) -> None:
         assert partition.first_offset() == 0
 
 
+def test_a_batch_whose_check_may_wait_is_not_appended_in_a_turn(tmp_path: Path) -> None:
+    partition = Appending(tmp_path, flush_messages=1000)
+    partition.led.append([])
+    turn: list[Callable[[], None]] = []
+    partition.append(b"small", turn.append)
+    partition.append(b"its check may wait")
+    turn.pop()()
+    assert not partition.is_answered
+    partition.appender.start()
+    assert [partition.first_offset() for _ in range(2)] == [0, 1]
+    partition.appender.stop()
+
+
 def fail(_: object) -> None:
     raise AssertionError("an error of ours")
 

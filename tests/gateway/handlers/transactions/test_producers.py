@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, current_thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,19 @@ def begun(producer: WireProducer, topic: str, *values: bytes) -> WireProducer:
     assert producer.add(topic, 0) == 0
     assert producer.produce(topic, *values) == 0
     return producer
+
+
+def test_the_state_of_an_id_of_another_gateway_is_not_read_by_the_thread_of_the_connections(
+    gateway: Gateway, client: WireClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    gate = gateway.context.transactions.gate
+    monkeypatch.setattr(gate, "_homes", SimpleNamespace(has=lambda _: False))
+    monkeypatch.setattr(gate, "_newest", lambda _: names.append(current_thread().name))
+    stranger = WireProducer(client, topic)
+    stranger.producer = Producer(1, 0)
+    assert [stranger.produce(topic, b"refused") for _ in range(2)] == [INVALID_STATE] * 2
+    assert names == ["gateway-appender"] * 2
 
 
 # What readers see
