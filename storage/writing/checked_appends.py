@@ -65,14 +65,16 @@ class CheckedAppends(SharedLog):
 
     def is_quick(self, batches: Sequence[CheckedBatch], *, sync: bool = True) -> bool:
         """Whether :meth:`append_checked` would neither sync nor roll a segment nor check more than plain numbers."""
-        headers = [batch.header for batch in batches if batch.header is not None]
+        active, headers = self.segments.active, [batch.header for batch in batches if batch.header is not None]
         end_offset = self._log_end_offset + sum(header.records for header in headers)
-        if len(headers) < len(batches) or self.segments.active.should_roll(
-            sum(len(batch.data) for batch in batches),
-            max((header.max_timestamp for header in headers), default=NO_TIMESTAMP),
-            end_offset - 1,
+        latest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
+        if len(headers) < len(batches) or active.should_roll(
+            sum(len(batch.data) for batch in batches), latest, end_offset - 1
         ):
             return False
+        segment_ms = self.context.config.max_segment_ms - active.roll_jitter_ms
+        if headers and not active.size and latest - headers[0].max_timestamp > segment_ms:
+            return False  # the time of an empty segment begins with the first batch
         return not sync or not self._is_sync_due(
             end_offset, transactional=any(batch.is_transactional for batch in batches)
         )

@@ -338,6 +338,16 @@ def test_an_append_that_may_wait_for_its_sync_and_fits_its_segment_is_quick() ->
     assert not log.is_quick([CheckedBatch(memoryview(b""), log.context.config)], sync=False)  # not checked yet
 
 
+def test_batches_that_begin_a_segment_are_not_quick_if_one_may_need_the_next_segment() -> None:
+    log = open_log("/t-0", filesystem=MemoryFileSystem(), segment_ms=1000)
+    times = NOW_MS - 2000, NOW_MS
+    batches = [check_batch(building.batch(b"v", timestamps=each).tobytes(), log.context.config) for each in times]
+    assert log.is_quick(batches[:1], sync=False)
+    assert not log.is_quick(batches, sync=False)
+    log.append_checked(batches)
+    assert len(log.segments) == 2
+
+
 def test_a_log_is_used_alone_only_while_nobody_else_appends(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     with log.if_alone() as is_alone:
