@@ -9,6 +9,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from ...errors import CorruptionError, ObjectStoreError
+from ...filesystem import process_id
 from ..stores.patience import Attempts, patiently
 from ..stores.port import ObjectStore
 
@@ -53,6 +54,11 @@ class Parts:
 
     def __init__(self, store: ObjectStore, attempts: Callable[[], Attempts]) -> None:
         self._store, self._attempts = store, attempts
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops all parts: a forked process lacks the threads that read them, and may have inherited a held lock."""
+        self._process = process_id()
         self._lock = Lock()
         self._kept: OrderedDict[tuple[str, int, int], Future[memoryview]] = OrderedDict()
         self._bytes = 0
@@ -63,6 +69,8 @@ class Parts:
 
         Raises ObjectMissingError, ObjectStoreError, and CorruptionError if an object is too short.
         """
+        if self._process != process_id():
+            self._forget()
         begun = [self._begin(part) for part in wanted]
         for part in ahead:
             self._begin(part)

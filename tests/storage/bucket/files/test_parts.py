@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import suppress
 from random import Random
 from threading import Event
@@ -46,6 +48,19 @@ def test_what_is_read_ahead_is_not_waited_for_and_not_asked_for_again() -> None:
     store.go.set()
     assert found.get([part(0), part(1)]) == [bytes(range(10)), bytes(range(10, 20))]
     assert store.requests == {"get_range": 2}
+
+
+def test_a_process_that_was_forked_during_a_read_reads_by_itself() -> None:
+    store = WaitingStore()
+    found = Parts(store, attempts)
+    found.get([], ahead=[part(0)])
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # ends a child that waits for its parent's threads
+        store.go.set()
+        os._exit(found.get([part(0)]) != [bytes(range(10))])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    store.go.set()
 
 
 def test_parts_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
