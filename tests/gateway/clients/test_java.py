@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pyspark_commitlog.storage import LogManager
 from tests.gateway.clients.programs import printed
@@ -59,6 +60,10 @@ class Tools:
 def tools(request: pytest.FixtureRequest, log_at: str) -> Iterator[Tools]:
     with serving(log_at, group_initial_rebalance_delay_ms=0) as started:
         yield Tools(request.param, log_at, started.bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": started.bootstrap_servers})  # for the other release, on the same log
+        names = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
+        for deleted in admin.delete_topics(names).values():
+            deleted.result(60)
 
 
 def test_the_console_tools_produce_and_consume(tools: Tools) -> None:
