@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 
 from ..bucket import CommitLog, GroupOffset, OffsetsChange, State
 from ..directory import LogManager
+from ..format.constants import NO_OFFSET
 from ..format.files.file_names import TopicPartition
 from ..groups import SINK_PREFIX, CommittedOffset, GroupOffsets
 
-NO_OFFSET = -1
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
