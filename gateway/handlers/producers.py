@@ -6,29 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol import ErrorCode, code_of, message_of
-from ...storage import LogManager, LogStoreError, TopicPartition
+from ...storage import LogManager, LogStoreError, Producer, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
 from ..request import Request
-from .transactions import init_transactions
-
-NOBODY = -1  # as a producer id, and as an epoch
+from .transactions import NO_PRODUCER, init_transactions, initialised
 
 
 def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | None:
     """Answers with a new producer id, by which repeated batches of the producer are recognised."""
     body = request.body
-    if (getattr(body, "producer_id", NOBODY) == NOBODY) != (getattr(body, "producer_epoch", NOBODY) == NOBODY):
-        return {"error_code": ErrorCode.invalid_request, "producer_id": NOBODY, "producer_epoch": NOBODY}
+    given = [getattr(body, each, NO_PRODUCER) for each in ("producer_id", "producer_epoch")]
+    if given.count(NO_PRODUCER) == 1:  # half a producer
+        return initialised(ErrorCode.invalid_request)
     if body.transactional_id is not None:
         init_transactions(request, context)
         return None
 
     def task(manager: LogManager) -> Mapping[str, Any]:
         try:
-            return {"producer_id": context.producer_ids.next(manager), "producer_epoch": 0}
+            return initialised(ErrorCode.none, Producer(context.producer_ids.next(manager), 0))
         except (LogStoreError, OSError) as error:
-            return {"error_code": code_of(error), "producer_id": NOBODY, "producer_epoch": NOBODY}
+            return initialised(code_of(error))
 
     context.workers.admin.answer(request, task)
     return None

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
         write_markers as write_markers,
     )
     from .producers import (
+        NO_PRODUCER as NO_PRODUCER,
         add_offsets as add_offsets,
         add_partitions as add_partitions,
         end_transaction as end_transaction,
         init_transactions as init_transactions,
+        initialised as initialised,
     )
     from .txn_offsets import commit_transactional_offsets as commit_transactional_offsets
 else:
@@ -27,7 +29,14 @@ else:
         __name__,
         submod_attrs={
             "admin": ["describe_transactions", "list_transactions", "write_markers"],
-            "producers": ["add_offsets", "add_partitions", "end_transaction", "init_transactions"],
+            "producers": [
+                "NO_PRODUCER",
+                "add_offsets",
+                "add_partitions",
+                "end_transaction",
+                "init_transactions",
+                "initialised",
+            ],
             "txn_offsets": ["commit_transactional_offsets"],
         },
     )

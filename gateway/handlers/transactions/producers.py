@@ -36,7 +36,7 @@ def init_transactions(request: Request, context: Context) -> None:
     expected = None if own.id == NO_PRODUCER else own
 
     def done(error: ErrorCode, producer: Producer | None) -> None:
-        request.answer(_initialised(_known(request, error, _FENCED_INIT), producer))
+        request.answer(initialised(_known(request, error, _FENCED_INIT), producer))
 
     ask(
         request,
@@ -45,7 +45,8 @@ def init_transactions(request: Request, context: Context) -> None:
     )
 
 
-def _initialised(error: ErrorCode, producer: Producer | None = None) -> dict[str, Any]:
+def initialised(error: ErrorCode, producer: Producer | None = None) -> dict[str, Any]:
+    """Returns the answer to InitProducerId; None: no producer, because of the error."""
     found = producer or Producer(NO_PRODUCER, NO_PRODUCER)
     return {"error_code": error, "producer_id": found.id, "producer_epoch": found.epoch}
 
