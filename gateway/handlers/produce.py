@@ -133,7 +133,7 @@ class _Producing:
         check_transactional_id(self._request, self._context, self._asked.transactional_id)
         if self._refused_by:
             raise RequestError(self._refused_by)
-        waits = self._context.transactions.gate.waits(self._asked.transactional_id or "")
+        waits = self._context.transactions.gate.waits(self._asked.transactional_id)
         check = partial(self._check_transaction, head, led)
         return Append(led, batch, done, check, head.producer_id, None if waits else soon)
 

@@ -27,7 +27,7 @@ from .metadata import is_legal
 
 DEFAULT = -1  # of partitions and replicas: the node's
 FEW_MAX = 100  # partitions that the thread of all administrators creates, which takes a third of a second
-_TWICE = RequestError(ErrorCode.invalid_request, "the request names the topic more than once")  # never raised itself
+_TWICE = "the request names the topic more than once"
 PARTITIONS_MAX = 10_000  # that one request may create, as with a broker (``QuorumController.MAX_RECORDS_PER_USER_OP``)
 
 
@@ -67,7 +67,7 @@ def _create_all(manager: LogManager, request: Request, context: Context) -> Sequ
 def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, is_twice: bool) -> Mapping[str, Any]:
     try:
         if is_twice:
-            raise RequestError(_TWICE.code, str(_TWICE))
+            raise RequestError(ErrorCode.invalid_request, _TWICE)
         partitions, configs = _checked(manager, context, asked)
         topic_id = None
         if not is_dry:
@@ -181,7 +181,7 @@ def _named(request: Request, context: Context) -> list[_Named]:
         topic = None if known is None else topics.find(known)
         key, given = known or id_, {"name": known if name is None else name, "topic_id": id_}
         if key in found:
-            found[key] = _Named(given, None, str(_TWICE))
+            found[key] = _Named(given, None, _TWICE)
         elif (name is None) == (id_ is None):
             found[key] = _Named(given, None, "give either the name or the id of a topic")
         else:
@@ -235,7 +235,7 @@ def create_partitions(request: Request, context: Context) -> None:
 
     def result(manager: LogManager, asked: Any) -> Mapping[str, Any]:
         if times[asked.name] > 1:
-            return {"name": asked.name, "error_code": _TWICE.code, "error_message": str(_TWICE)}
+            return {"name": asked.name, "error_code": ErrorCode.invalid_request, "error_message": _TWICE}
         return _enlarge(manager, context, asked, is_dry=body.validate_only)
 
     def task(manager: LogManager) -> Mapping[str, Any]:
