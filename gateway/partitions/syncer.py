@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Lock, Thread
+from threading import Condition, Lock, Thread
 from typing import NamedTuple
 
 from ...storage import LogStoreError
@@ -39,37 +39,26 @@ class _Inbox:
     def __init__(self) -> None:
         self.calls = 0
         self._groups: list[Group | None] = []
-        self._lock = Lock()
-        self._wanted = 0  # calls that the thread waits for; 0: it does not wait
-        self._enough = Lock()
-        self._enough.acquire()
+        self._wanted = 1  # calls that the thread waits for
+        self._enough = Condition(Lock())
 
     def put(self, group: Group | None) -> None:
         """Adds a group; None: the thread is to end. For any thread."""
-        with self._lock:
+        with self._enough:
             self._groups.append(group)
             self.calls += ALL if group is None else max(len(group.calls), 1)
-            is_enough = 0 < self._wanted <= self.calls
-            self._wanted = 0 if is_enough else self._wanted
-        if is_enough:
-            self._enough.release()
+            if self.calls >= self._wanted:
+                self._enough.notify()
 
-    def wait(self, calls: int, timeout_s: float = -1) -> None:
-        """Waits until so many calls are there, or the time is over; -1: without end."""
-        with self._lock:
-            if self.calls >= calls:
-                return
+    def wait(self, calls: int, timeout_s: float | None = None) -> None:
+        """Waits until so many calls are there, or the time is over; None: without end."""
+        with self._enough:
             self._wanted = calls
-        if self._enough.acquire(timeout=timeout_s):
-            return
-        with self._lock:
-            is_enough, self._wanted = not self._wanted, 0
-        if is_enough:  # just as the time was over
-            self._enough.acquire()
+            self._enough.wait_for(lambda: self.calls >= calls, timeout_s)
 
     def take(self) -> list[Group | None]:
         """Returns all groups, in order."""
-        with self._lock:
+        with self._enough:
             found, self._groups, self.calls = self._groups, [], 0
         return found
 
