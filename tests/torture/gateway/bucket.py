@@ -41,12 +41,10 @@ from tests.torture.gateway.clients import (
     PARTITIONS,
     PLAIN,
     TRANSACTIONAL,
-    Client,
     Told,
     Work,
     append,
     consume,
-    finish,
     new_transactional,
     produce,
     transact,
@@ -259,19 +257,14 @@ def live(run: Run, chance: Random, home: Path, store: StoreServer) -> None:
     for topic in (PLAIN, TRANSACTIONAL):
         make_topic(log, topic, PARTITIONS)
     with serving(url, home, chance.choice(PATIENCE_MS)) as servers:
-        clients = [Client(work, told) for work in works(servers, url, told, events, chance)]
-        for client in clients:
-            client.start()
-        for _ in range(EVENTS_A_CASE):
+
+        def event() -> None:
             time.sleep(chance.uniform(*PAUSE_S))
             events.append("begins")
             disturb(servers, store, chance, run)
             events.append("ends")
-            run.passed()
-            if run.enough or told.faults:
-                break
-        time.sleep(2)  # in peace, so that all of them get on
-        finish(clients)
+
+        kills.work_through(run, works(servers, url, told, events, chance), told, EVENTS_A_CASE, event)
     assert not told.faults, told.faults[:3]
     run.note("records acknowledged", check(url, told))
     run.note("commits", open_root(url).state.number)

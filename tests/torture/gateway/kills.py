@@ -126,17 +126,12 @@ def live(
     told = Told()
     with serving(directory) as servers:
         bootstrap = ",".join(each.bootstrap for each in servers)
-        clients = [Client(work, told) for work in works(bootstrap, directory, told, chance)]
-        for client in clients:
-            client.start()
-        for _ in range(EVENTS_A_CASE):
+
+        def event() -> None:
             time.sleep(chance.uniform(*pause_s))
             disturb(servers, chance, run)
-            run.passed()
-            if run.enough or told.faults:
-                break
-        time.sleep(2)  # in peace, so that all of them get on
-        finish(clients)
+
+        work_through(run, works(bootstrap, directory, told, chance), told, EVENTS_A_CASE, event)
         settle(bootstrap)
     assert not told.faults, told.faults[:3]
     run.note("records acknowledged", check_plain(directory, told))
@@ -144,6 +139,20 @@ def live(
     for server in servers:
         server.check_log()
     told.note(run)
+
+
+def work_through(run: Run, works: Sequence[Work], told: Told, events: int, event: Callable[[], None]) -> None:
+    """Has clients at work while so many events happen, fewer if there is a fault, and then ends them in peace."""
+    clients = [Client(work, told) for work in works]
+    for client in clients:
+        client.start()
+    for _ in range(events):
+        event()
+        run.passed()
+        if run.enough or told.faults:
+            break
+    time.sleep(2)  # in peace, so that all of them get on
+    finish(clients)
 
 
 def settle(address: str) -> None:
