@@ -191,6 +191,7 @@ def _create(
     if "." in name or "_" in name:
         typer.echo("warning: metrics cannot distinguish topics whose names differ only in '.' and '_'", err=True)
     if is_dry:
+        manager.check_configs(configs)
         typer.echo(f"would create topic {name}")
         return
     manager.create_topic(name, partitions=1 if partitions is None else partitions, configs=configs)

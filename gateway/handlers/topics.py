@@ -11,7 +11,6 @@ from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
     INTERNAL_TOPICS,
     InvalidConfigError,
-    LogConfig,
     LogManager,
     TopicExistsError,
     TopicPartition,
@@ -119,7 +118,7 @@ def _checked(manager: LogManager, context: Context, asked: Any) -> tuple[int, Ma
     configs = {each.name: each.value for each in asked.configs}
     if any(value is None for value in configs.values()):
         raise InvalidConfigError("a config has no value: leave the config out to use its default")
-    LogConfig.from_mapping(configs, broker=manager.broker_settings())
+    manager.check_configs(configs)
     return _partitions(context, asked), configs
 
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .topics import (
         add_partitions as add_partitions,
         alter_configs as alter_configs,
+        check_configs as check_configs,
         create_topic as create_topic,
         delete_topic as delete_topic,
         ensure_topic as ensure_topic,
@@ -108,6 +109,7 @@ else:
             "topics": [
                 "add_partitions",
                 "alter_configs",
+                "check_configs",
                 "create_topic",
                 "delete_topic",
                 "ensure_topic",

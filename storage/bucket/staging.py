@@ -1,4 +1,7 @@
-"""Staging: a task puts record batches into objects of at most 32 MiB, before a commit names them."""
+"""Staging: a task puts record batches into objects of at most 32 MiB, before a commit names them.
+
+A larger batch has an object to itself.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ from ..writing import AppendInfo, check_batch_sizes
 from .commits.commit import OBJECT, StagedObject
 from .staged_objects import TAIL, FilledSlice, encode_object, rows_of
 from .stores.patience import Attempts, Patience
-from .stores.port import ObjectStore
+from .stores.port import PUT_BYTES_MAX, ObjectStore
 
-STAGED_BYTES_MAX = 32 << 20  # of an object's slices
+STAGED_BYTES_MAX = 32 << 20  # of an object's slices, unless it is one batch that is larger
+BATCH_BYTES_MAX = PUT_BYTES_MAX - (64 << 10)  # of a batch: it has an object to itself, whose footer is small
 
 
 class StagedTopic(NamedTuple):
@@ -96,7 +100,7 @@ class Stager:
         """Adds batches of validated records. Changes their buffer: offsets, epoch, producer, checksum.
 
         Offsets in the result count the task's own records of the partition, from 0 on. Raises RecordTooLargeError for a
-        batch above ``max.message.bytes`` or the size of an object, UnknownTopicOrPartitionError, and ObjectStoreError
+        batch above ``max.message.bytes`` or what one put takes, UnknownTopicOrPartitionError, and ObjectStoreError
         if an earlier object could not be put.
         """
         known = self._topics.get(topic)
@@ -106,7 +110,8 @@ class Stager:
         key, first = (known.topic_id, partition), self._appended[known.topic_id, partition]
         if not len(headers):
             return AppendInfo(first, first - 1, -1, -1, 0)
-        self._check_sizes(headers, known.config)
+        check_batch_sizes(headers, known.config)
+        check_fits_put(int(headers.table["size"].max()))
         time_ms = self._clock.now_ms() if known.config.message_timestamp_type == "LogAppendTime" else -1
         for some in self._fitting(headers):
             self._add(key, buffer, some, time_ms)
@@ -128,21 +133,20 @@ class Stager:
         """Ends the thread; drops batches that were not put."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _check_sizes(self, headers: BatchHeaders, config: LogConfig) -> None:
-        check_batch_sizes(headers, config)
-        if (largest := int(headers.table["size"].max())) > self._limit:
-            raise RecordTooLargeError(f"a batch has {largest} bytes, but an object has room for {self._limit}")
-
     def _fitting(self, headers: BatchHeaders) -> Iterator[BatchHeaders]:
-        """Yields the batches in runs that fit into the object; puts it, and begins another, where none fits."""
+        """Yields the batches in runs that fit into the object; puts it, and begins another, where none fits.
+
+        An empty object takes one batch of any size.
+        """
         ends = np.cumsum(headers.table["size"].astype(np.int64))
         start = 0
         while start < len(headers):
             taken = int(ends[start - 1]) if start else 0
             stop = int(np.searchsorted(ends, taken + self._limit - self._filled, side="right"))
-            if stop == start:
+            if stop <= start and self._filled:
                 self._put()
                 continue
+            stop = max(stop, start + 1)
             yield headers[start:stop]
             start = stop
 
@@ -184,6 +188,17 @@ class Stager:
         if self._putting is not None:
             self._putting.result()
             self._putting = None
+
+
+def check_fits_put(size: int) -> None:
+    """Raises RecordTooLargeError for a batch of ``size`` bytes that no put takes.
+
+    Only a topic whose ``max.message.bytes`` is from another place than this log, such as a copy, can have such batches.
+    """
+    if size > BATCH_BYTES_MAX:
+        raise RecordTooLargeError(
+            f"a batch has {size} bytes, but an object has room for {BATCH_BYTES_MAX}: send smaller ones"
+        )
 
 
 def put_staged(store: ObjectStore, key: str, data: bytes, attempts: Attempts) -> None:

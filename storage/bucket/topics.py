@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from ..config import LogConfig
-from ..errors import UnknownTopicOrPartitionError
+from ..errors import InvalidConfigError, UnknownTopicOrPartitionError
 from ..format.files import checkpoints, file_names
 from ..topic_rules import (
     changed_configs,
@@ -18,6 +18,7 @@ from ..topic_rules import (
 )
 from .commits.commit import TopicChange
 from .commits.state import State, Topic
+from .staging import BATCH_BYTES_MAX
 
 
 def find_topic(state: State, name: str) -> Topic:
@@ -41,10 +42,24 @@ def create_topic(
     from another.
     """
     file_names.check_topic_name(name)
-    LogConfig.from_mapping(configs or {})
+    check_configs(configs or {})
     check_partitions(name, partitions)
     check_free(name, state.topic_ids)
     return TopicChange("create", name, topic_id or checkpoints.encode_id(uuid4()), partitions, dict(configs or {}))
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Raises InvalidConfigError for settings that a topic cannot have, anywhere or on an object store."""
+    _check_bounds(configs, LogConfig.from_mapping(configs))
+
+
+def _check_bounds(given: Mapping[str, str | None], config: LogConfig) -> None:
+    """Raises InvalidConfigError if one of the settings that are ``given`` promises what an object store cannot keep."""
+    if given.get("max.message.bytes") is not None and config.max_message_bytes > BATCH_BYTES_MAX:
+        raise InvalidConfigError(
+            f"max.message.bytes = {config.max_message_bytes}: must be at most {BATCH_BYTES_MAX} on an object store, "
+            "because a record batch is put by one request"
+        )
 
 
 def ensure_topic(
@@ -68,7 +83,9 @@ def alter_configs(state: State, name: str, changes: Mapping[str, str | None]) ->
     Raises UnknownTopicOrPartitionError, InvalidConfigError.
     """
     topic = find_topic(state, name)
-    return TopicChange("alter", name, topic.topic_id, configs=changed_configs(name, topic.configs, changes))
+    configs = changed_configs(name, topic.configs, changes)
+    _check_bounds(changes, LogConfig.from_mapping(configs))
+    return TopicChange("alter", name, topic.topic_id, configs=configs)
 
 
 def add_partitions(state: State, name: str, total: int) -> TopicChange:

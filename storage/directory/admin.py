@@ -41,15 +41,24 @@ def alter_configs(
     while a broker runs here.
     """
     check_changeable(name, "a change of its configs")
+    if manager.bucket is not None:
+        return _altered_in_bucket(manager, manager.bucket, name, changes, dry_run=dry_run)
     if dry_run:
         return _with_configs(manager.topic(name), changes)
-    if manager.bucket is not None:
-        manager.bucket.commit(lambda state: bucket.alter_configs(state, name, changes))
-        return manager.topic(name)
     with _changing(manager, name) as topic:
         altered = _with_configs(topic, changes)
         manager.describe_topics({**manager.described_topics(), name: altered})
         return altered
+
+
+def _altered_in_bucket(
+    manager: LogManager, log: bucket.CommitLog, name: str, changes: Mapping[str, str | None], *, dry_run: bool
+) -> TopicDescription:
+    if dry_run:
+        proposed = bucket.alter_configs(log.state, name, changes)
+        return replace(manager.topic(name), configs=dict(proposed.configs or {}))
+    log.commit(lambda state: bucket.alter_configs(state, name, changes))
+    return manager.topic(name)
 
 
 def _with_configs(topic: TopicDescription, changes: Mapping[str, str | None]) -> TopicDescription:

@@ -101,6 +101,12 @@ class LogManager(LogDirectory):
         given = (tuple(each.items()) for each in (description.configs, self.overrides, description.broker))
         return _config_of(description.name, description.known, *given)
 
+    def check_configs(self, configs: Mapping[str, str]) -> None:
+        """Raises InvalidConfigError for settings that no topic can have here."""
+        LogConfig.from_mapping(configs, broker=self.broker_settings())
+        if self.bucket is not None:
+            bucket.check_configs(configs)
+
     def create_topic(
         self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None, topic_id: str | None = None
     ) -> TopicDescription:
@@ -116,7 +122,7 @@ class LogManager(LogDirectory):
             return self._commit_topic(self.bucket, name, partitions, configs, topic_id)
         names.check_topic_name(name)
         configs, broker = dict(configs or INTERNAL_TOPICS.get(name, {})), self.broker_settings()
-        LogConfig.from_mapping(configs, broker=broker)
+        self.check_configs(configs)
         check_stays_compacted(name, configs)
         check_partitions(name, partitions)
         topic_id = topic_id or checkpoints.encode_id(uuid4())

@@ -86,6 +86,27 @@ def list_offset(client: WireClient, time: int, topic: str = "t") -> tuple[int, i
     return found.error_code, found.offset
 
 
+def test_a_topics_size_of_batches_holds_up_to_what_a_put_takes(client: WireClient) -> None:
+    create_topic(client, "large", max_message_bytes="60000000")
+    sent = batch(bytes(40_000_000)).data
+    produced = client.ask(0, 9, **produce_fields("large", sent)).responses[0].partition_responses[0]
+    assert (produced.error_code, produced.base_offset) == (0, 0)
+    assert fetched(client, topic="large") == [(0, bytes(40_000_000))]
+
+
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_a_size_of_batches_that_no_put_takes_is_refused_as_a_setting(client: WireClient, is_dry: bool) -> None:
+    config = {"name": "max.message.bytes", "value": "200000000"}
+    asked = {"name": "large", "num_partitions": 1, "replication_factor": 1, "configs": [config]}
+    answers = [client.ask(19, 4, topics=[asked], timeout=1000, validate_only=is_dry).topics[0]]
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    answers += client.ask(33, 1, resources=[resource], validate_only=is_dry).responses
+    resource["configs"] = [{**config, "config_operation": 0}]
+    answers += client.ask(44, 0, resources=[resource], validate_only=is_dry).responses
+    assert [each.error_code for each in answers] == [40] * 3  # INVALID_CONFIG
+    assert all("at most 134152192 on an object store" in each.error_message for each in answers)
+
+
 def test_what_others_committed_is_read(log: CommitLog, client: WireClient) -> None:
     put(log, b"a", b"b")
     put(log, b"c")

@@ -17,7 +17,6 @@ from ...clock import Clock, SystemClock
 from ...errors import (
     InvalidTxnStateError,
     LogStoreError,
-    RecordTooLargeError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
@@ -37,7 +36,7 @@ from ..commit_log import CommitLog
 from ..commits.commit import DataChange, PartitionSlices, StagedObject
 from ..commits.state import State
 from ..staged_objects import FilledSlice, encode_object, rows_of
-from ..staging import STAGED_BYTES_MAX, put_staged
+from ..staging import check_fits_put, put_staged
 
 Key = tuple[str, int]  # topic id, partition
 Result = AppendInfo | LogStoreError
@@ -78,7 +77,7 @@ class _Planned(NamedTuple):
 def append_batches(log: CommitLog, batches: Sequence[ClientBatch], clock: Clock | None = None) -> list[Result]:
     """Appends batches in turn, by one commit; returns the result of each, or the error that refuses it.
 
-    All are visible on return. They have room in an object of :data:`STAGED_BYTES_MAX`, or are the only one. Raises
+    All are visible on return. They have room in an object of ``STAGED_BYTES_MAX``, or are the only one. Raises
     ObjectStoreError if the store cannot be reached, OutcomeUnknownError if it did not answer: then they may be there,
     or come later, and a producer with sequences can send them again.
     """
@@ -151,10 +150,7 @@ def _rewritten(key: Key, batch: CheckedBatch, now_ms: int) -> ReadyBatch | None:
 def _check(ready: ReadyBatch, *, transactional: bool) -> None:
     if bool(ready.header.attributes & TRANSACTIONAL_MASK) != transactional:
         raise InvalidTxnStateError("a batch of a transaction is staged until it ends, and no other batch is")
-    if len(ready.data) > STAGED_BYTES_MAX:
-        raise RecordTooLargeError(
-            f"a batch has {len(ready.data)} bytes, but an object has room for {STAGED_BYTES_MAX}: send smaller ones"
-        )
+    check_fits_put(len(ready.data))
 
 
 # Which batches are added, after a certain state

@@ -63,6 +63,15 @@ def test_a_dry_run_commits_nothing(log: CommitLog) -> None:
     assert log.catch_up().number == before
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_size_of_batches_that_no_put_takes_is_refused_as_a_setting(log: CommitLog, dry: tuple[str, ...]) -> None:
+    large = "max.message.bytes=200000000"
+    bound = "must be at most 134152192 on an object store"
+    assert bound in refused("topics", "--create", "--topic", "more", "--config", large, *dry)
+    assert bound in refused("configs", "--alter", "--topic", "orders", "--add-config", large, *dry)
+    assert described()["configs"] == {"retention.ms": "777"}
+
+
 def test_a_topic_that_exists_is_not_made_again(log: CommitLog) -> None:
     assert "exists" in refused("topics", "--create", "--topic", "orders")
     said("topics", "--create", "--topic", "orders", "--if-not-exists")

@@ -151,8 +151,21 @@ def test_a_topic_may_give_records_the_time_of_their_append() -> None:
     committed(store, staged)
 
 
-def test_what_no_object_or_topic_takes_is_refused() -> None:
-    writing = task(MemoryStore(), limit=1_000, max_message_bytes=2_000)
+def test_a_batch_above_the_size_of_an_object_has_one_to_itself() -> None:
+    store = MemoryStore()
+    writing = task(store, limit=1_000)
+    writing.write(0, b"a")
+    writing.write(0, bytes(1_500))
+    writing.write(0, b"b")
+    writing.write(1, bytes(2_000), bytes(3_000), batch_bytes=0)
+    staged = writing.stager.finish()
+    assert len(staged.objects) == 5
+    assert committed(store, staged) == {0: [b"a", bytes(1_500), b"b"], 1: [bytes(2_000), bytes(3_000)]}
+
+
+def test_what_no_put_or_topic_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.bucket.staging.BATCH_BYTES_MAX", 1_000)
+    writing = task(MemoryStore(), max_message_bytes=2_000)
     with pytest.raises(RecordTooLargeError, match="object"):
         writing.write(0, bytes(1_500))
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):

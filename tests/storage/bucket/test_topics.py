@@ -9,6 +9,7 @@ import pytest
 from pyspark_commitlog.storage.bucket.commits.applying import apply
 from pyspark_commitlog.storage.bucket.commits.commit import TopicChange
 from pyspark_commitlog.storage.bucket.commits.state import State, Topic
+from pyspark_commitlog.storage.bucket.staging import BATCH_BYTES_MAX
 from pyspark_commitlog.storage.bucket.topics import (
     add_partitions,
     alter_configs,
@@ -90,6 +91,27 @@ def test_what_a_topic_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(error, match=said):
         propose(state)
+
+
+def test_a_size_of_batches_that_no_put_takes_is_refused_as_a_setting(state: State) -> None:
+    most, more = ({"max.message.bytes": str(BATCH_BYTES_MAX + each)} for each in (0, 1))
+    changed(state, alter_configs(state, "t", most))
+    assert create_topic(state, "u", 1, most).configs == most
+    proposals: list[Callable[[], object]] = [
+        lambda: create_topic(state, "u", 1, more),
+        lambda: ensure_topic(state, "u", 1, more),
+        lambda: alter_configs(state, "t", more),
+    ]
+    for propose in proposals:
+        with pytest.raises(InvalidConfigError, match=f"at most {BATCH_BYTES_MAX} on an object store"):
+            propose()
+
+
+def test_a_copied_topic_with_such_a_setting_can_be_altered_otherwise(state: State) -> None:
+    huge = {"max.message.bytes": str(2**31 - 1)}
+    apply(state, follow(state, TopicChange("alter", "t", find_topic(state, "t").topic_id, configs=huge)))
+    assert alter_configs(state, "t", {"retention.ms": "6"}).configs == {**huge, "retention.ms": "6"}
+    assert alter_configs(state, "t", {"max.message.bytes": None}).configs == {}
 
 
 def test_names_that_metrics_confuse_are_refused() -> None:

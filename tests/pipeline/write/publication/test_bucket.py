@@ -124,6 +124,17 @@ def test_a_topic_with_other_settings_is_refused(store: MemoryStore) -> None:
     assert content_of(store) == expected(2)
 
 
+def test_a_row_above_the_size_of_an_object_is_written_and_a_setting_above_a_put_is_refused(store: MemoryStore) -> None:
+    driver = BucketDriver(store)
+    with pytest.raises(InvalidConfigError, match="at most 134152192 on an object store"):
+        driver.write(0, arguments={"configs": {"max.message.bytes": "200000000"}})
+    row = pa.RecordBatch.from_pydict({"value": [bytes(40_000_000)]}, schema=pa.schema([("value", pa.binary())]))
+    with driver.running(configs={"max.message.bytes": "60000000"}) as write:
+        write(InlineFrame([[row]]), 0)  # type: ignore[arg-type]
+    (found,) = (values for values in content.values(reader(store), TOPIC).values() if values)
+    assert found == [bytes(40_000_000)]
+
+
 def test_a_topic_gets_its_settings_and_more_partitions_while_the_query_runs(store: MemoryStore) -> None:
     driver = BucketDriver(store)
     driver.write(0, arguments={"configs": {"max.message.bytes": "1000"}})
