@@ -35,6 +35,7 @@ class LedPartition(ABC):
         self.is_gone = False
         self._waiting = Lock()
         self._waiters: set[Callable[[], None]] = set()
+        self.passed_over: dict[int, int] = {}  # offsets up to which others are known to have no record for old clients
 
     @property
     @abstractmethod

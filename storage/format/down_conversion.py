@@ -15,9 +15,10 @@ def to_older_format(buffer: Bytes, magic: int, first_offset: int, decompressed_b
     """Returns what a fetch found as message sets of ``magic`` 0 or 1; None if nothing in it is newer than that.
 
     ``buffer`` begins with a batch, and may end within one, which is left out. Each batch is encoded with its own codec.
-    Record headers and control batches are left out, and so are plain records below ``first_offset``. The result is as
-    large as the buffer or as the first batch in it; what is more is cut off, perhaps within a batch. If not even the
-    first batch is whole in the buffer, the result is the beginning of one: a client then asks for more bytes.
+    Record headers and control batches are left out, and so are plain records below ``first_offset`` and batches with
+    none from it on. The result is as large as the buffer or as the first batch in it; what is more is cut off, perhaps
+    within a batch. If not even the first batch is whole in the buffer, the result is the beginning of one: a client
+    then asks for more bytes. The result is empty if no batch that is whole has a record from ``first_offset`` on.
 
     Raises UnsupportedCompressionTypeError if the first batch has zstd, which old formats do not know, and
     CorruptionError for a batch that does not decode.
@@ -65,6 +66,8 @@ def _converted(buffer: Bytes, batch: BatchHeaders, magic: int, first_offset: int
     if codec is Codec.ZSTD:
         raise UnsupportedCompressionTypeError("records with zstd cannot be read by clients of Kafka before 2.1")
     records = formats.decode(buffer, batch, columns=("key", "value"), decompressed_bytes_max=limit).records
+    if not len(records) or records.offsets[-1] < first_offset:
+        return b""
     if codec is Codec.NONE:
         records = records.between(first_offset, INT64_MAX)
     encoded: Bytes = formats.by_magic(magic).encode(records, codec)

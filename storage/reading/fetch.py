@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..config import INT64_MAX
+from ..format import v2
 from ..format.constants import TimestampType
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
@@ -52,6 +53,26 @@ class FetchData:
     def next_offset(self) -> int:
         """The offset at which the next fetch continues: the one after the last batch."""
         return self.window.headers.next_offset
+
+    def offset_with_records(self, offset: int) -> int | None:
+        """Returns the first offset from ``offset`` on whose batch has a visible record there or after; None: no batch.
+
+        Decodes a batch only if ``offset`` is inside it: compaction may have removed the records at its end.
+        """
+        table = self.window.headers.table
+        for row in np.flatnonzero(self.visible & (table["count"] != 0)).tolist():
+            first = int(table["base_offset"][row])
+            if first >= offset:
+                return first
+            if table["magic"][row] < v2.MAGIC or self._reaches(row, offset):
+                return offset
+        return None
+
+    def _reaches(self, row: int, offset: int) -> bool:
+        """Whether the batch in ``row`` has a record from ``offset`` on."""
+        rows = np.array([row], dtype=np.int64)
+        offsets = self.segment.decode(self.window, rows).records.offsets
+        return bool(len(offsets)) and int(offsets[-1]) >= offset
 
     def records(
         self, start: int, end: int, columns: Collection[str] = ALL_COLUMNS, timespan: Timespan = ALL_TIMES

@@ -12,6 +12,7 @@ from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
 from ....storage import Isolation, begins_whole, to_older_format
 from ...network import FileSlice, Part, release
 from ...partitions import LedPartition
+from .skipping import offset_with_records
 
 OLD_FORMATS_BELOW = 4  # the first version of Fetch whose answers may have record batches
 _TIMES_FROM = 2  # the first version whose answers may have messages of magic 1
@@ -24,10 +25,22 @@ def fetch_old_format(
     """Returns the answer for one partition. Its last message may be incomplete; such clients ignore it.
 
     If not even the first message fits: before version 3, the answer has an incomplete message, and the client asks for
-    more bytes; in version 3, it has no records, or with ``min_one_batch`` one message of any size.
+    more bytes; in version 3, it has no records, or with ``min_one_batch`` one message of any size. The answer begins
+    with the first record from the offset on, in whichever segment that is.
     """
+    answer = _answer(led, asked, asked.offset, left, version, min_one_batch=min_one_batch)
+    if answer.records is not None and not len(answer.records):
+        offset = offset_with_records(led, asked.offset)
+        answer = _answer(led, asked, offset, left, version, min_one_batch=min_one_batch)
+    return answer
+
+
+def _answer(
+    led: LedPartition, asked: FetchPartition, offset: int, left: int, version: int, *, min_one_batch: bool
+) -> Fetched[Part]:
+    """Returns the answer with what is at ``offset``; its records are empty if old formats show none of that."""
     found = led.slice(
-        asked.offset,
+        offset,
         min(asked.max_bytes, left),
         Isolation.READ_UNCOMMITTED,
         min_one_batch=min_one_batch and version >= _WHOLE_FROM,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ....storage import (
     CommitLog,
+    FetchData,
     Isolation,
     LogConfig,
     LogManager,
@@ -63,7 +64,7 @@ class BucketPartition(LedPartition):
                     max_bytes=max(max_bytes, 1),
                     isolation=isolation,
                     up_to=shown,
-                    min_one_message=min_one_batch,
+                    min_one_message=min_one_batch or not whole,
                 )
             aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
             return Slice(
@@ -71,7 +72,7 @@ class BucketPartition(LedPartition):
                 min(log.last_stable_offset, shown),
                 start,
                 aborted if isolation is Isolation.READ_COMMITTED else None,
-                None if found is None else found.window.buffer[: found.window.headers.end].tobytes(),
+                None if found is None else _bytes_of(found, None if whole or min_one_batch else max_bytes),
                 found is not None and found.window.headers.next_offset < min(log.end_offset(isolation), shown),
             )
 
@@ -167,6 +168,12 @@ class BucketPartition(LedPartition):
     def _check_here(self) -> None:
         if not self.is_usable:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} no longer exists")
+
+
+def _bytes_of(found: FetchData, max_bytes: int | None) -> bytes:
+    """Returns the batches, the last of them cut off at ``max_bytes``; None: whole."""
+    end = found.window.headers.end
+    return found.window.buffer[: end if max_bytes is None else min(end, max_bytes)].tobytes()
 
 
 def open_bucket_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
