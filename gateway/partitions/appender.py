@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread, Timer
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, Log
@@ -33,7 +34,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class _Change(NamedTuple):
+@dataclass(frozen=True)
+class _Change:
     """A change of the log other than a client's batch; ``done`` is called when readers see it, or with the error."""
 
     led: FilePartition
@@ -41,13 +43,15 @@ class _Change(NamedTuple):
     done: Callable[[Exception | None], None]
 
 
-class _Freed(NamedTuple):
+@dataclass(frozen=True)  # not a tuple: it would equal the other messages about the partition, and go with them
+class _Freed:
     """Nobody held a partition's lock a moment ago."""
 
     led: FilePartition
 
 
-class _Overdue(NamedTuple):
+@dataclass(frozen=True)
+class _Overdue:
     """A partition's lock has been held for long."""
 
     led: FilePartition

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -165,6 +166,27 @@ def test_what_waits_for_long_is_refused_until_the_lock_is_free(tmp_path: Path, m
 
         soon(is_appended)
         assert partition.led.high_watermark == 1
+
+
+def test_a_lock_that_becomes_free_when_the_time_is_over_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Mock] = []
+    monkeypatch.setattr(appender_module, "Timer", lambda _, ring: timers.append(Mock(ring=ring)) or timers[-1])
+    with appending(tmp_path) as partition:
+        other, is_over = FilePartition("t", 1, building.open_log(tmp_path / "t-1")), Event()
+        queue = partition.appender._queue
+        with locked(partition):
+            partition.append(b"waits")
+            soon(lambda: timers)
+            partition.appender.change(other, lambda _: is_over.wait(TIMEOUT_S), lambda _: None)
+            soon(lambda: other.is_busy)  # and with it the appender's thread
+            timers[0].ring()
+        soon(lambda: queue.qsize() == 2)  # the time is over, and the lock is free
+        is_over.set()
+        assert isinstance(partition._answers.get(timeout=TIMEOUT_S), RequestError)  # it waited for too long
+        partition.append(b"goes on")
+        assert partition.first_offset() == 0
 
 
 def test_a_thread_that_must_not_wait_appends_in_its_turn_what_needs_no_sync(tmp_path: Path) -> None:
