@@ -277,6 +277,7 @@ class GroupCoordinator:
         if failure is not None:
             if is_here:
                 group.enter(State.EMPTY)
+                self._groups.forget_unused(group)
             done(stored_offset_code(failure))
             return
         if is_here:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from typing import Protocol
 
 from ...protocol import ErrorCode
 from ...storage import (
@@ -36,6 +37,14 @@ class State(Enum):
     DEAD = "Dead"
 
 
+class Reserved(Protocol):
+    """A member id that was given out."""
+
+    def end(self) -> None:
+        """Stops the timer; the id is free again."""
+        ...
+
+
 _BEFORE: Mapping[State, Collection[State]] = {
     State.EMPTY: (State.PREPARING_REBALANCE, State.DEAD),  # DEAD: a deletion failed
     State.PREPARING_REBALANCE: (State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY),
@@ -58,7 +67,7 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_ids: dict[str, str] = {}  # member ids by instance id
-        self.pending: dict[str, Timer] = {}  # ids that were given out, with which nobody has joined yet
+        self.pending: dict[str, Reserved] = {}  # ids that were given out, with which nobody has joined yet
         self.unsynced: set[str] = set()  # members that joined this generation and have not sent SyncGroup
         self.subscribed: frozenset[str] | None = None  # topics of a consumer group; None: unknown
         self.has_new_member = False  # during the first rebalance, which then waits longer
@@ -120,6 +129,11 @@ class Group:
         self.state, self.state_since_ms = state, self._clock.now_ms()
 
     @property
+    def is_unused(self) -> bool:
+        """Whether nobody ever joined, and no id is given out: then there is nothing to remember."""
+        return self.state is State.EMPTY and self.expected is None and not (self.generation or self.pending)
+
+    @property
     def can_rebalance(self) -> bool:
         """Whether a rebalance can begin."""
         return self.state in _BEFORE[State.PREPARING_REBALANCE]
@@ -152,9 +166,9 @@ class Group:
 
     def drop_pending(self, member_id: str) -> None:
         """Forgets an id that was given out."""
-        timer = self.pending.pop(member_id, None)
-        if timer is not None:
-            timer.cancel()
+        reserved = self.pending.pop(member_id, None)
+        if reserved is not None:
+            reserved.end()
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Replaces the protocols and timeouts of a member."""

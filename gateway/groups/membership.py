@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...protocol import ErrorCode
 from .group import Group, State
 from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
 from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing
+from .reservations import Client
 from .store import stored_group_code
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Join:
     requires_member_id: bool = True  # from version 4 on: a dynamic member first gets an id, and joins with it
     may_skip_assignment: bool = True  # from version 9 on
     reason: str | None = None
+    client: Client | None = field(default=None, repr=False, compare=False)  # None: unknown
 
 
 @dataclass(frozen=True)
@@ -90,12 +92,14 @@ class Membership:
         else:
             self._join_new(group, join, done)
         self.rebalancing.try_complete(group)
+        self._groups.forget_unused(group)
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        most = self._groups.config.group_max_size
+        """Whether a member may join; a client without an id needs one, and those that are given out count, too."""
+        most = self._groups.config.group_max_size - (0 if member_id else len(group.pending))
         member = group.members.get(member_id)
         if group.state in (State.EMPTY, State.DEAD):
-            return True
+            return most > 0
         if group.state is State.PREPARING_REBALANCE:  # those that joined in time stay, if the limit was lowered
             return (member is not None and member.join_done is not None) or group.waiting_count < most
         return member is not None or len(group.members) < most
@@ -116,7 +120,7 @@ class Membership:
         if join.instance_id is not None and join.instance_id in group.static_ids:
             self._replace_static(group, join, member_id, done)
         elif join.instance_id is None and join.requires_member_id:
-            self.rebalancing.give_out(group, member_id, join.session_timeout_ms)
+            self.rebalancing.reservations.give_out(group, member_id, join.session_timeout_ms, join.client)
             done(JoinResult(ErrorCode.member_id_required, member_id))
         else:
             self._add(group, join, member_id, done)

@@ -27,6 +27,7 @@ from ..config import GatewayConfig
 from ..threads import Home, Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult
+from .reservations import Reservations
 from .store import GroupStore, Written, run_later, stored_group_code
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000  # for the first JoinGroup of a member, which may retry it and leave this one
@@ -135,12 +136,21 @@ class Groups:
             group.drop_pending(member_id)
         del self.by_name[group.name]
 
+    def forget_unused(self, group: Group) -> None:
+        """Drops a group that nobody ever joined: a refused JoinGroup leaves nothing, nor does an id without a member.
+
+        Of a name that a client gave, up to 32 KiB would stay.
+        """
+        if group.is_unused and self.by_name.get(group.name) is group:
+            self.forget(group)
+
 
 class Rebalancing:
     """The steps of a rebalance."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
+        self.reservations = Reservations(groups.home, self.drop_pending)
 
     def _later(self, delay_ms: float, task: Callable[[], None]) -> Timer:
         return run_later(self._groups.home, delay_ms, task)
@@ -158,14 +168,11 @@ class Rebalancing:
             logger.info("group %s: member %s is removed, because it sent nothing in time", group.name, member.id)
             self.remove_member(group, member)
 
-    def give_out(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """Reserves an id for a new member; forgets it unless the member joins with it within ``timeout_ms``."""
-        group.pending[member_id] = self._later(timeout_ms, partial(self.drop_pending, group, member_id))
-
     def drop_pending(self, group: Group, member_id: str) -> None:
         """Forgets a reserved id, so a rebalance does not wait for it any longer."""
         group.drop_pending(member_id)
         self.try_complete(group)
+        self._groups.forget_unused(group)
 
     def remove_member(self, group: Group, member: Member) -> None:
         """Removes a member. Answers its waiting request, so a client that is still alive tries again.

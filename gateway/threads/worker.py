@@ -10,6 +10,7 @@ from itertools import count
 from threading import Condition, Thread
 
 Task = Callable[[], None]
+PURGE_FROM = 1000  # timers
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._tasks: list[Task] = []
         self._timers: list[tuple[float, int, Timer]] = []
+        self._purge_at = PURGE_FROM  # at so many timers, those that were cancelled are removed
         self._numbers = count()
         self._changed = Condition()
         self._is_stopping = False
@@ -55,9 +57,17 @@ class Worker:
         """
         timer = Timer(task)
         with self._changed:
+            if len(self._timers) > self._purge_at:
+                self._purge()
             heapq.heappush(self._timers, (time.monotonic() + delay_s, next(self._numbers), timer))
             self._changed.notify()
         return timer
+
+    def _purge(self) -> None:
+        """Removes the timers that were cancelled, which may be due in half an hour only."""
+        self._timers = [each for each in self._timers if each[2].task is not None]
+        heapq.heapify(self._timers)
+        self._purge_at = 2 * len(self._timers) + PURGE_FROM
 
     def repeat(self, every_s: float, task: Task, *, first_s: float | None = None) -> None:
         """Runs ``task`` repeatedly until the worker stops, ``every_s`` seconds after the end of each run.

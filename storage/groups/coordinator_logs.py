@@ -46,6 +46,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 COUNT_MAX = 10_000  # largest number of partitions that is tried with the names stored here
+KEPT_MAX = 4 << 20  # characters of names whose partitions are cached
 SHOWN_MAX = 10  # partitions listed in a message
 
 _UNREAD = -1
@@ -81,6 +82,7 @@ class CoordinatorLogs(Generic[K, V]):
         self._name_of = name_of
         self._brokers_count: int | None = _UNREAD
         self._homes: dict[str, int] = {}  # partitions by name
+        self._kept = 0  # characters of these names
 
     # The partition of a name
 
@@ -90,12 +92,20 @@ class CoordinatorLogs(Generic[K, V]):
         With ``create``, creates the topic if it does not exist. Raises UnknownTopicOrPartitionError if the partition is
         missing from the directory or cannot be determined. Caches the result.
         """
-        if name not in self._homes:
+        found = self._homes.get(name)
+        if found is None:
             found = self._partition_of(name, create=create)
-            if found is None:
-                return None
-            self._homes[name] = found
-        return self._homes[name]
+            if found is not None:
+                self._keep(name, found)
+        return found
+
+    def _keep(self, name: str, partition: int) -> None:
+        """Caches the partition of a name; names come from clients, so what is kept of them is bounded."""
+        self._kept += len(name)
+        if self._kept > KEPT_MAX:
+            self._homes.clear()
+            self._kept = len(name)
+        self._homes[name] = partition
 
     def partition_to_write(self, name: str) -> TopicPartition:
         """Returns the partition that holds a name; creates a missing topic. Raises as :meth:`partition_of`."""

@@ -36,6 +36,7 @@ def join_group(request: Request, context: Context) -> None:
         requires_member_id=version >= _JOIN_MEMBER_ID and instance_id is None,
         may_skip_assignment=version >= _JOIN_SKIPS,
         reason=getattr(body, "reason", None),
+        client=request.exchange.connection,
     )
 
     def done(result: JoinResult) -> None:

@@ -23,7 +23,8 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
     partition_for,
 )
-from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.groups import coordinator_logs
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets, group_logs
 from pyspark_commitlog.storage.transactions import (
     Resolution,
     TransactionCoordinator,
@@ -392,3 +393,12 @@ def test_a_lost_topics_json_moves_no_transactional_id_of_ours(states: Path) -> N
         assert all(looked_up.newest(each) is not None for each in IDS)
         assert looked_up.newest("query-new") is None
         assert looked_up.missing() is None
+
+
+def test_the_names_of_clients_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator_logs, "KEPT_MAX", 1000)
+    with managed(tmp_path) as manager:
+        logs = group_logs(manager, 50)
+        first = [logs.partition_of(f"group-{number}", create=True) for number in range(500)]
+        assert sum(map(len, logs._homes)) <= 1000
+        assert [logs.partition_of(f"group-{number}") for number in range(500)] == first
