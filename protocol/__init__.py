@@ -21,7 +21,12 @@ if TYPE_CHECKING:
         write_answer as write_answer,
         write_request as write_request,
     )
-    from .errors import RequestError as RequestError, code_of as code_of, message_of as message_of
+    from .errors import (
+        RequestError as RequestError,
+        code_of as code_of,
+        is_fault as is_fault,
+        message_of as message_of,
+    )
     from .fetch import (
         Fetched as Fetched,
         FetchPartition as FetchPartition,
@@ -50,7 +55,7 @@ else:
         submod_attrs={
             "apis": ["APIS", "Api", "ApiKey"],
             "bodies": ["ErrorCode", "read_answer", "read_request", "write_answer", "write_request"],
-            "errors": ["RequestError", "code_of", "message_of"],
+            "errors": ["RequestError", "code_of", "is_fault", "message_of"],
             "fetch": ["FetchPartition", "FetchRequest", "Fetched", "encode_fetched", "parse_fetch"],
             "headers": ["RequestHeader", "answer_header", "answer_header_bytes", "request_header", "parse_header"],
             "produce": ["ProducePartition", "ProduceRequest", "Produced", "encode_produced", "parse_produce"],

@@ -36,6 +36,9 @@ _CODES: dict[type[Exception], ErrorCode] = {
 }
 
 
+_FAULTS = (storage.UnknownTopicOrPartitionError, storage.CorruptionError, storage.StorageError, OSError)
+
+
 class RequestError(Exception):
     """A request, or a part of it, is refused with one of Kafka's codes; ``str`` of it is the message for the client."""
 
@@ -50,6 +53,11 @@ def code_of(error: Exception) -> ErrorCode:
         return error.code
     found = (_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
     return next(found, ErrorCode.unknown_server_error)
+
+
+def is_fault(error: Exception) -> bool:
+    """Whether an error concerns who runs the server: damage, a disk, a missing partition, or a bug; not the request."""
+    return isinstance(error, _FAULTS) or code_of(error) is ErrorCode.unknown_server_error
 
 
 def message_of(error: Exception) -> str | None:

@@ -2,8 +2,9 @@
 
 :class:`GroupCoordinator` answers; it runs in one thread and knows no sockets. ``membership`` answers the requests of
 members, ``rebalancing`` leads from one generation to the next, ``group`` and ``member`` hold the state. ``offsets``
-commits, fetches and deletes offsets, ``expiry`` finds those that have expired, ``reservations`` has the ids that clients have not joined with yet, ``store`` reads and writes in a thread
-of its own, and ``threads`` starts both threads.
+commits, fetches and deletes offsets, ``expiry`` finds those that have expired, ``reservations`` has the ids that
+clients have not joined with yet, ``store`` reads and writes in a thread of its own, and ``threads`` starts both
+threads.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...protocol import ErrorCode, RequestError, code_of
+from ...protocol import ErrorCode, RequestError, code_of, is_fault
 from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError
 from ..threads import Disk, Home, Store, Task, Timer
 
@@ -62,6 +62,8 @@ class _Write:
 class GroupStore(Store[GroupRecords, _Write]):
     """The records of groups. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
+    WHAT = "groups and their offsets cannot be read or stored"
+
     def __init__(self, disk: Disk[GroupRecords], home: Home, timeout_ms: int) -> None:
         """``timeout_ms``: a write that has not ended by then is answered with REQUEST_TIMED_OUT."""
         super().__init__(disk, home)
@@ -75,6 +77,9 @@ class GroupStore(Store[GroupRecords, _Write]):
         write = _Write(changes, done)
         write.timer = run_later(self._home, self._timeout_ms, lambda: self._time_out(write))
         self._put(write)
+
+    def _is_fault(self, error: Exception) -> bool:
+        return is_fault(error)
 
     def _write(self, disk: GroupRecords, writes: Sequence[_Write]) -> Sequence[Exception | None]:
         return disk.write([write.changes for write in writes])

@@ -1,8 +1,8 @@
 """Threads that run tasks in order, and a helper that waits for several answers.
 
 ``worker`` is a thread with timers. ``disk`` is a thread that reads and writes for a coordinator, so that the
-coordinator never waits. ``answers`` calls back when several answers have arrived. This room knows no protocol and no
-log.
+coordinator never waits. ``answers`` calls back when several answers have arrived. ``said`` logs a fault once. This room
+knows no protocol and no log.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .answers import gathering as gathering
     from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
+    from .said import Said as Said
     from .worker import Task as Task, Timer as Timer, Worker as Worker
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -21,6 +22,7 @@ else:
         submod_attrs={
             "disk": ["Disk", "DiskWorker", "Home", "Store"],
             "answers": ["gathering"],
+            "said": ["Said"],
             "worker": ["Task", "Timer", "Worker"],
         },
     )

@@ -12,6 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
+from .said import Said
 from .worker import Task, Timer, Worker
 
 D = TypeVar("D")  # what reads and writes; it belongs to the thread of the disk
@@ -73,11 +74,13 @@ class Store(ABC, Generic[D, W]):
     """Reads and writes in the thread of the disk, and answers in the coordinator's.
 
     Pending writes are written together. If the disk cannot be opened, questions and writes are answered with that
-    error. Methods are for the coordinator's thread.
+    error. Errors that are no refusals are logged, each kind once. Methods are for the coordinator's thread.
     """
 
+    WHAT = "a coordinator's disk"  # that failed, for the log
+
     def __init__(self, disk: Disk[D], home: Home) -> None:
-        self._disk, self._home = disk, home
+        self._disk, self._home, self._said = disk, home, Said(logger)
         self._waiting: list[W] = []
         self._guard = Lock()
 
@@ -88,6 +91,7 @@ class Store(ABC, Generic[D, W]):
             try:
                 answer = question(self._disk.opened)
             except Exception as error:  # of the disk, or ours
+                self._note(error)
                 self._home.run(partial(failed, error))
             else:
                 self._home.run(partial(done, answer))
@@ -110,6 +114,9 @@ class Store(ABC, Generic[D, W]):
             errors = self._write(self._disk.opened, writes)
         except Exception as error:  # of the disk, or ours: each client gets an answer
             errors = [error] * len(writes)
+        for each in errors:
+            if each is not None:
+                self._note(each)
         self._home.run(partial(self._answer_all, writes, errors))
 
     def _answer_all(self, writes: Sequence[W], errors: Sequence[Exception | None]) -> None:
@@ -119,6 +126,15 @@ class Store(ABC, Generic[D, W]):
                 self._answer(write, failure)
             except Exception:  # ours: the others get their answers
                 logger.exception("an answer failed")
+
+    def _note(self, error: Exception) -> None:
+        """Logs an error at once, for its cause stays until somebody reads of it; requests only get its code."""
+        if self._is_fault(error):
+            self._said.log(self.WHAT, error)
+
+    def _is_fault(self, error: Exception) -> bool:
+        """Whether an error must be logged; False: it only answers a request that is refused."""
+        return True
 
     @abstractmethod
     def _write(self, disk: D, writes: Sequence[W]) -> Sequence[Exception | None]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
+from ...protocol import is_fault
 from ...storage import (
     PREPARED,
     UNDECIDED,
@@ -196,6 +197,8 @@ class OthersStates:
 class TransactionStore(Store[States, Write]):
     """The states. Its methods and the callbacks passed to them are called in the coordinator's thread."""
 
+    WHAT = "states of transactions cannot be read or stored"
+
     def write(
         self,
         transactional_id: str,
@@ -212,6 +215,9 @@ class TransactionStore(Store[States, Write]):
         with None when it is durable, or an error.
         """
         self._put(Write(transactional_id, expected, value, sync, done, after))
+
+    def _is_fault(self, error: Exception) -> bool:
+        return is_fault(error)
 
     def _write(self, disk: States, writes: Sequence[Write]) -> Sequence[Exception | None]:
         return disk.write(writes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.groups import DescribedGroup, DescribedMember, JoinResult, ListedGroup
+from pyspark_commitlog.gateway.groups import DescribedGroup, DescribedMember, JoinResult, ListedGroup, SyncResult
 from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
@@ -24,6 +24,7 @@ from pyspark_commitlog.storage import (
     TopicPartition,
     decode_group_key,
 )
+from pyspark_commitlog.storage.filesystem import remove_tree
 from tests.cli.in_process import commitlog
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench, G
@@ -330,3 +331,28 @@ def test_whatever_was_answered_is_there_after_a_power_cut_at_any_step(bench: Ben
             assert said.member is None or after.heartbeat(said.member) is ErrorCode.none, operation
     assert lives[-1].is_deleted
     assert len(lives) > 10
+
+
+def test_a_group_whose_partition_is_not_in_the_directory_is_logged_at_once_and_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryFileSystem()
+    with LogManager.open("/logs", create=True, filesystem=disk) as manager:
+        manager.create_topic(GROUP_METADATA_TOPIC, partitions=50)
+        manager.open_log(GROUP_METADATA_TOPIC, 0)
+        for number in range(1, 50):  # as in one of several log.dirs of a broker
+            remove_tree(disk, f"/logs/{GROUP_METADATA_TOPIC}-{number}")
+        disk.remove("/logs/topics.json")
+    bench = Bench(disk).started()
+    for name in ("a", "b"):
+        bench.join(name, group=name)
+        bench.home.advance(0)
+        joined = bench.answers[name]
+        assert bench.sync(name, joined, {joined.member_id: b""}, group=name) == SyncResult(
+            ErrorCode.coordinator_not_available
+        )
+        assert bench.commit(1, group=f"offsets of {name}") is ErrorCode.coordinator_not_available
+    errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert errors[0].startswith("groups and their offsets cannot be read or stored: __consumer_offsets-")
+    assert "commitlog topics --create --topic __consumer_offsets --partitions NUMBER" in errors[0]
