@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import signal
-import sys
 import threading
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..storage import is_store_url, local_path, store_url
+from ..storage import is_store_url, local_path, log_to_stderr, store_url
 from .arguments import parse_pairs, read_settings
 from .flags import LogDir
 from .output import fail
@@ -111,7 +109,7 @@ def gateway(
 
 def _until_signal() -> threading.Event:
     """Logs to stderr from here on; returns an event that SIGTERM or Ctrl-C sets."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    log_to_stderr()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

@@ -37,7 +37,7 @@ def is_watched() -> bool:
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
     """Prints rows, with ``-`` for None. Plain text begins with an empty line, as Kafka's does."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else storage.printable(str(cell)) for cell in row] for row in rows]
     if is_watched():
         _print_for_people(columns, cells)
         return
@@ -98,7 +98,7 @@ class Failures:
     def end(self) -> None:
         """Prints the errors, after all partitions were shown. Exits with 3 if a log is damaged, 1 for other errors."""
         for message in dict.fromkeys(map(str, self.errors)):
-            typer.echo(f"commitlog: {message}", err=True)
+            typer.echo(f"commitlog: {_in_lines(message)}", err=True)
         if self.errors:
             is_damaged = any(isinstance(error, storage.CorruptionError) for error in self.errors)
             raise typer.Exit(storage.EXIT_DAMAGED if is_damaged else 1)
@@ -106,7 +106,7 @@ class Failures:
 
 def fail(message: str) -> NoReturn:
     """Prints one line with the reason and exits with 1."""
-    typer.echo(f"commitlog: {message}", err=True)
+    typer.echo(f"commitlog: {_in_lines(message)}", err=True)
     raise typer.Exit(1)
 
 
@@ -114,3 +114,8 @@ def nearest_or_all(name: str, known: Iterable[str], what: str) -> str:
     """Returns the end of an error about an unknown name: the most similar known name, or all known names."""
     names = list(known)
     return storage.did_you_mean(name, names) or f"; there are {', '.join(names) or f'no {what}'}"
+
+
+def _in_lines(message: str) -> str:
+    """Returns a message with its lines, and without other control characters."""
+    return "\n".join(map(storage.printable, message.split("\n")))

@@ -12,7 +12,6 @@ partition is damaged, 2: wrong usage, 1: anything else; a partition that fails d
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 
 from pyspark import SparkConf, SparkContext
@@ -20,13 +19,20 @@ from pyspark import SparkConf, SparkContext
 from pyspark_commitlog.pipeline.job import Parser, errors_apart
 from pyspark_commitlog.pipeline.maintenance import SparkTasks, show
 from pyspark_commitlog.pipeline.read import local_directory
-from pyspark_commitlog.storage import LogConfig, LogStoreError, UpgradeRun, parse_pairs, upgrade_partitions
+from pyspark_commitlog.storage import (
+    LogConfig,
+    LogStoreError,
+    UpgradeRun,
+    log_to_stderr,
+    parse_pairs,
+    upgrade_partitions,
+)
 
 NAME = "upgrade"
 
 
 def main() -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr()
     with errors_apart():
         options = _parser().parse_args()
         try:

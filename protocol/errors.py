@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .. import storage
 from .bodies import ErrorCode
 
@@ -31,6 +33,7 @@ _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidTopicError: ErrorCode.invalid_topic_exception,
     storage.PolicyViolationError: ErrorCode.policy_violation,
     storage.LogDirLockedError: ErrorCode.kafka_storage_error,
+    storage.NotALogDirError: ErrorCode.kafka_storage_error,
     storage.LockHeldError: ErrorCode.request_timed_out,
     OSError: ErrorCode.kafka_storage_error,
 }
@@ -60,13 +63,36 @@ def is_fault(error: Exception) -> bool:
     return isinstance(error, _FAULTS) or code_of(error) is ErrorCode.unknown_server_error
 
 
+# Errors about what a client sent; their texts name no file. All others are about the server's files.
+ABOUT_REQUESTS = (
+    RequestError,
+    storage.InvalidConfigError,
+    storage.AppendError,
+    storage.UnsupportedCompressionTypeError,
+    storage.InvalidTopicError,
+    storage.PolicyViolationError,
+)
+_OF_BATCHES = (storage.CorruptRecordError, storage.InvalidRecordError)
+_MESSAGES = {  # where the text of the error would show names or paths
+    ErrorCode.unknown_topic_or_partition: "there is no such topic or partition",
+    ErrorCode.topic_already_exists: "the topic exists",
+    ErrorCode.kafka_storage_error: "the node could not read or write its files",
+    ErrorCode.request_timed_out: "another process on the node holds a lock; is it paused? Try again",
+    ErrorCode.offset_out_of_range: "the log does not have this offset",
+    ErrorCode.corrupt_message: "the log is damaged: `commitlog verify` on the node shows where",
+}
+
+
 def message_of(error: Exception) -> str | None:
     """Returns the message about an error for a client; None for unexpected errors, of which it gets only the code.
 
-    A long text is truncated, because it may contain data that the client sent. Of an error of the disk, the message has
-    no path.
+    It never shows a path of the server, or a name that the client did not give: only errors about the request keep
+    their text, truncated, because it may contain data that the client sent. Others get a text of their code.
     """
-    if isinstance(error, OSError):
-        return error.strerror
-    told = str(error)[:MESSAGE_CHARACTERS_MAX]
-    return told or None if isinstance(error, (RequestError, storage.LogStoreError)) else None
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    if isinstance(error, _OF_BATCHES) and error.path is None:  # one that the client sent; in a file, it has the path
+        return error.reason[:MESSAGE_CHARACTERS_MAX] or None
+    if isinstance(error, ABOUT_REQUESTS):
+        return str(error)[:MESSAGE_CHARACTERS_MAX] or None
+    return _MESSAGES.get(code_of(error))

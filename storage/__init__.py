@@ -217,6 +217,7 @@ if TYPE_CHECKING:
     )
     from .kernels import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
+    from .log_lines import LineFormatter as LineFormatter, log_to_stderr as log_to_stderr
     from .maintenance import (
         ConfigOverrides as ConfigOverrides,
         MaintenanceRun as MaintenanceRun,
@@ -278,6 +279,7 @@ if TYPE_CHECKING:
         parse_instant as parse_instant,
         parse_names as parse_names,
         parse_pairs as parse_pairs,
+        printable as printable,
     )
     from .transactions import (
         PREPARED as PREPARED,
@@ -546,6 +548,7 @@ else:
                 "offsets_without_log",
             ],
             "kernels.murmur2": ["partitions_of"],
+            "log_lines": ["LineFormatter", "log_to_stderr"],
             "maintenance": [
                 "ConfigOverrides",
                 "MaintenanceRun",
@@ -607,6 +610,7 @@ else:
                 "parse_instant",
                 "parse_names",
                 "parse_pairs",
+                "printable",
             ],
             "transactions": [
                 "HoldingTransaction",

@@ -13,6 +13,9 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _SECRET_PAIR = re.compile(rf"([\w.-]*(?:{_SECRET})[\w.-]*(?:\s*[=:]\s*|\s+))(?!--).*?(?=\s--|$)", re.IGNORECASE | re.M)
 _USER_INFO = re.compile(r"://[^\s/]*@")
 
+# Control characters, ends of lines, those that change the direction of what follows, and halves of characters.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 _UNITS_MS = {
     "millisecond": 1,
     "second": 1000,
@@ -27,6 +30,15 @@ TIME_FORMS = "a time: ISO 8601, such as 2026-11-21T06:00, or milliseconds since 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG_MAX = 2**63 - 1
 EPOCH_MS_MIN = 100_000_000_000  # in 1973: fewer digits are a date without dashes, or seconds
+
+
+def printable(text: str) -> str:
+    """Returns a text with its control characters escaped, so that it stays in its line and cannot steer a terminal."""
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def parse_instant(text: str, *, least_ms: int = EPOCH_MS_MIN) -> int:

@@ -37,7 +37,7 @@ FLOORS = {
         reading verify
         recovery
         segment dump kafka_0_7 topic_rules
-        format
+        format log_lines
         config filesystem prefetch text paths classes
         kernels errors clock verdicts
         """,

@@ -59,7 +59,7 @@ def show_list(groups: Iterable[storage.GroupDescription], *, with_type: bool, wi
         print_table(columns, [_listed(each, with_type=with_type, with_state=with_state) for each in groups])
     else:
         for each in groups:
-            typer.echo(each.name)
+            typer.echo(storage.printable(each.name))
 
 
 def _listed_json(group: storage.GroupDescription, *, with_type: bool) -> dict[str, Any]:

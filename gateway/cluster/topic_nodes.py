@@ -136,7 +136,7 @@ class TopicNodes(DiskWorker[LogManager]):
                 if name in manager.topics():
                     delete_topic(manager, name)
             except (LogStoreError, OSError) as error:
-                logger.error("topic %s could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
+                logger.error("topic %r could not be deleted, as %s/%s asks: %s", name, DELETED, name, error)
             self._forget(name)
         for name in self._unknown(manager.topics()):
             path = kafka_nodes.topic_path(name)
@@ -147,7 +147,7 @@ class TopicNodes(DiskWorker[LogManager]):
                 partitions = len(kafka_nodes.decode_topic(path, found.data))
                 manager.create_topic(name, partitions=partitions, configs=self._configs(name))
             except (LogStoreError, OSError) as error:
-                logger.error("topic %s could not be created, as %s asks: %s", name, path, error)
+                logger.error("topic %r could not be created, as %s asks: %s", name, path, error)
 
     def _unknown(self, topics: Mapping[str, TopicDescription]) -> set[str]:
         """Returns the topics that the registry has, and the directory does not."""

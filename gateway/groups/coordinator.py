@@ -282,7 +282,7 @@ class GroupCoordinator:
             return
         if is_here:
             self._groups.forget(group)
-        logger.info("group %s: deleted", group.name)
+        logger.info("group %r: deleted", group.name)
         done(ErrorCode.none)
 
 

@@ -136,7 +136,7 @@ class Membership:
             group.has_new_member = True
         group.add(member, join.protocol_type)
         self.rebalancing.expect(group, member, NEW_MEMBER_TIMEOUT_MS)
-        self.rebalancing.maybe_prepare(group, f"new member {member_id}; the client says: {join.reason}")
+        self.rebalancing.maybe_prepare(group, f"new member {member_id!r}; the client says: {join.reason!r}")
 
     def _join_again(self, group: Group, join: Join, done: JoinDone) -> None:
         error = self._refuse(group, join)
@@ -160,7 +160,7 @@ class Membership:
         else:  # a leader that joins asks for a new assignment: topics may have changed
             group.update(member, join.protocols, join.rebalance_timeout_ms, join.session_timeout_ms)
             member.join_done = done
-            self.rebalancing.maybe_prepare(group, f"{member.id} joined again; the client says: {join.reason}")
+            self.rebalancing.maybe_prepare(group, f"{member.id!r} joined again; the client says: {join.reason!r}")
 
     def _replace_static(self, group: Group, join: Join, member_id: str, done: JoinDone) -> None:
         """Handles a static member that joins again under a new id; if the group is stable, it keeps its assignment."""
@@ -172,9 +172,11 @@ class Membership:
         member.join_done = done
         self.rebalancing.expect(group, member)
         if group.state is State.COMPLETING_REBALANCE:  # the leader may assign to the old id
-            self.rebalancing.prepare(group, f"static member {join.instance_id} joined again")
+            self.rebalancing.prepare(group, f"static member {join.instance_id!r} joined again")
         elif group.state is State.STABLE and group.select_protocol() != group.protocol:
-            self.rebalancing.maybe_prepare(group, f"static member {join.instance_id} joined again with other protocols")
+            self.rebalancing.maybe_prepare(
+                group, f"static member {join.instance_id!r} joined again with other protocols"
+            )
         elif group.state is State.STABLE:
             self._store_replaced(group, join, member, old_id, old_leader, before)
 
@@ -201,7 +203,7 @@ class Membership:
                 if group.state is State.STABLE:
                     member.answer_join(group.joined(member, leader=leader, skip_assignment=skips and is_leader))
                 return
-            logger.warning("group %s: static member %s could not be stored: %s", group.name, instance_id, error)
+            logger.warning("group %r: static member %r could not be stored: %s", group.name, instance_id, error)
             answer, member.join_done = member.join_done, None
             refused = replace(group.joined(member, leader=old_leader or ""), member_id="", members=())
             group.update(member, *before)
@@ -300,6 +302,6 @@ class Membership:
             error = group.check_member(member_id, leaving.instance_id)
             if error:
                 return error
-        logger.info("group %s: member %s leaves", group.name, member_id)
+        logger.info("group %r: member %r leaves", group.name, member_id)
         self.rebalancing.remove_member(group, group.members[member_id])
         return ErrorCode.none

@@ -294,8 +294,8 @@ class Offsets:
             if group is not None and group.state is State.EMPTY and len(expired) == len(offsets):
                 changes.extend(self._forget(group, contents))
             if changes:
-                logger.info("group %s: %d offsets have expired", name, len(expired))
-                self._groups.store.write(changes, partial(_log_failure, f"group {name}"))
+                logger.info("group %r: %d offsets have expired", name, len(expired))
+                self._groups.store.write(changes, partial(_log_failure, f"group {name!r}"))
 
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
         """Marks a group as deleted; returns the tombstone of its record."""

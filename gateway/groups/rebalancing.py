@@ -113,7 +113,7 @@ class Groups:
             return group
         if GroupMetadataKey(name) in records:
             return group
-        logger.info("group %s was deleted by another process", name)
+        logger.info("group %r was deleted by another process", name)
         self.forget(group)
         return None
 
@@ -165,7 +165,7 @@ class Rebalancing:
 
     def _on_silence(self, group: Group, member: Member) -> None:
         if group.state is not State.DEAD and group.members.get(member.id) is member and member.is_expected:
-            logger.info("group %s: member %s is removed, because it sent nothing in time", group.name, member.id)
+            logger.info("group %r: member %r is removed, because it sent nothing in time", group.name, member.id)
             self.remove_member(group, member)
 
     def drop_pending(self, group: Group, member_id: str) -> None:
@@ -183,7 +183,7 @@ class Rebalancing:
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.id)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare(group, f"member {member.id} left")
+            self.prepare(group, f"member {member.id!r} left")
         self.try_complete(group)
 
     # All join
@@ -206,7 +206,7 @@ class Rebalancing:
         self._end_sync_wait(group)
         was_empty = group.state is State.EMPTY
         group.enter(State.PREPARING_REBALANCE)
-        logger.info("group %s, generation %d: rebalance: %s", group.name, group.generation, reason)
+        logger.info("group %r, generation %d: rebalance: %s", group.name, group.generation, reason)
         if was_empty:
             delay_ms = self._groups.config.group_initial_rebalance_delay_ms
             self._gather(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -244,10 +244,10 @@ class Rebalancing:
         if group.state is not State.PREPARING_REBALANCE:
             return
         for each in [each for each in group.members.values() if each.join_done is None and each.instance_id is None]:
-            logger.info("group %s: member %s is removed, because it did not join again", group.name, each.id)
+            logger.info("group %r: member %r is removed, because it did not join again", group.name, each.id)
             group.remove(each.id)
         if group.members and not group.elect_joined():
-            logger.error("group %s: the rebalance cannot end, because no member joined", group.name)
+            logger.error("group %r: the rebalance cannot end, because no member joined", group.name)
             self._wait_for_joins_again(group)
             return
         group.begin_generation()
@@ -266,7 +266,7 @@ class Rebalancing:
             self.expect(group, member)
             member.is_new = False
             group.unsynced.add(member.id)
-        logger.info("group %s, generation %d: %d members", group.name, group.generation, len(group.members))
+        logger.info("group %r, generation %d: %d members", group.name, group.generation, len(group.members))
         group.sync_timer = self._later(
             group.rebalance_timeout_ms, partial(self._on_sync_timeout, group, group.generation)
         )
@@ -274,11 +274,11 @@ class Rebalancing:
     def _store_empty(self, group: Group) -> None:
         def done(error: Exception | None) -> None:
             if error is not None:  # after a crash its last generation is there again, whose members time out
-                logger.warning("group %s: could not store that the group is empty: %s", group.name, error)
+                logger.warning("group %r: could not store that the group is empty: %s", group.name, error)
             if group.state is State.EMPTY:
                 self._groups.let_go(group)
 
-        logger.info("group %s, generation %d: empty", group.name, group.generation)
+        logger.info("group %r, generation %d: empty", group.name, group.generation)
         self._groups.write_record(group, group.stored({}), done)
 
     # All sync

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
@@ -20,6 +21,7 @@ from ...storage import (
 from ..context import Context, ManagerWorker
 from ..partitions import LedPartition, TopicInfo
 from ..request import Request
+from .access import may_describe
 from .brokers import check_replicas
 from .configs import described_topic_configs
 from .metadata import is_legal
@@ -57,37 +59,80 @@ def _create_all(manager: LogManager, request: Request, context: Context) -> Sequ
     times = Counter(each.name for each in body.topics)
     if _count(body.topics) > PARTITIONS_MAX:
         return [_not_created(name, _too_many()) for name in times]
+    creating = _Creating(manager, request, context)
     return [
-        _create(manager, context, asked, is_dry=getattr(body, "validate_only", False), is_twice=times[name] > 1)
-        for name, asked in {each.name: each for each in body.topics}.items()
+        creating.create(asked, is_twice=times[name] > 1) for name, asked in {e.name: e for e in body.topics}.items()
     ]
 
 
-def _create(manager: LogManager, context: Context, asked: Any, *, is_dry: bool, is_twice: bool) -> Mapping[str, Any]:
-    try:
-        if is_twice:
-            raise RequestError(ErrorCode.invalid_request, _TWICE)
-        partitions, configs = _checked(manager, context, asked)
-        topic_id = None
-        if not is_dry:
-            manager.create_topic(asked.name, partitions=partitions, configs=configs)
-            found = context.topics.find(asked.name)
-            topic_id = None if found is None else found.id
-    except Exception as error:
-        return _not_created(asked.name, error)
-    return {
-        "name": asked.name,
-        "topic_id": topic_id,
-        "num_partitions": partitions,
-        "replication_factor": 1,
-        "configs": described_topic_configs(configs, manager.broker_settings()),
-    }
+class _Creating:
+    """Creates the topics of one request."""
+
+    def __init__(self, manager: LogManager, request: Request, context: Context) -> None:
+        self._manager, self._request, self._context = manager, request, context
+        self._is_dry = getattr(request.body, "validate_only", False)
+        self._named_as = {_in_metrics(name): name for name in context.topics.all()}
+
+    def create(self, asked: Any, *, is_twice: bool) -> Mapping[str, Any]:
+        """Creates a topic, and returns the answer for it."""
+        try:
+            if is_twice:
+                raise RequestError(ErrorCode.invalid_request, _TWICE)
+            partitions, configs = self._checked(asked)
+            topic_id = None if self._is_dry else self._make(asked.name, partitions, configs)
+        except Exception as error:
+            return _not_created(asked.name, error)
+        return {
+            "name": asked.name,
+            "topic_id": topic_id,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": described_topic_configs(configs, self._manager.broker_settings()),
+        }
+
+    def _make(self, name: str, partitions: int, configs: Mapping[str, str]) -> UUID | None:
+        try:
+            self._manager.create_topic(name, partitions=partitions, configs=configs)
+        except TopicExistsError:  # another process was faster
+            raise self._exists(name) from None
+        found = self._context.topics.find(name)
+        self._named_as[_in_metrics(name)] = name
+        return None if found is None else found.id
+
+    def _checked(self, asked: Any) -> tuple[int, Mapping[str, str]]:
+        """Returns the number of partitions and the configs of a new topic. Raises an error if it may not be created."""
+        if not is_legal(asked.name):
+            raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {asked.name!r}")
+        if _in_metrics(asked.name) in self._named_as:
+            raise self._exists(asked.name)
+        configs = {each.name: each.value for each in asked.configs}
+        if any(value is None for value in configs.values()):
+            raise InvalidConfigError("a config has no value: leave the config out to use its default")
+        self._manager.check_configs(configs)
+        return _partitions(self._context, asked), configs
+
+    def _exists(self, name: str) -> RequestError:
+        """Returns the error for a topic that exists, or whose name Kafka's metrics cannot tell from that of another.
+
+        The other topic is named only to a client that may describe it.
+        """
+        other = self._named_as.get(_in_metrics(name), name)
+        if other == name or self._context.topics.find(name) is not None:
+            return RequestError(ErrorCode.topic_already_exists, f"topic {name!r} exists")
+        which = f"topic {other!r}" if may_describe(self._request, self._context, other) else "a topic"
+        why = f"{which} exists, and {name!r} would have the same name in Kafka's metrics; choose another"
+        return RequestError(ErrorCode.invalid_topic_exception, why)
+
+
+def _in_metrics(topic: str) -> str:
+    """Returns the name of a topic in Kafka's metrics."""
+    return topic.replace(".", "_")
 
 
 def _not_created(name: str, error: Exception) -> Mapping[str, Any]:
     return {
         "name": name,
-        "error_code": _create_code(name, error),
+        "error_code": code_of(error),
         "error_message": message_of(error),
         "num_partitions": -1,
         "replication_factor": -1,
@@ -99,27 +144,6 @@ def _too_many() -> RequestError:
     return RequestError(
         ErrorCode.policy_violation, f"a request creates at most {PARTITIONS_MAX} partitions: send several"
     )
-
-
-def _create_code(name: str, error: Exception) -> ErrorCode:
-    """Returns the code: it differs for a topic of this name, and for one whose name differs only in ``.`` and ``_``."""
-    if isinstance(error, TopicExistsError) and f"topic {name!r} exists" not in str(error):
-        return ErrorCode.invalid_topic_exception
-    return code_of(error)
-
-
-def _checked(manager: LogManager, context: Context, asked: Any) -> tuple[int, Mapping[str, str]]:
-    """Returns the number of partitions and the configs of a new topic. Raises an error if it may not be created."""
-    if not is_legal(asked.name):
-        raise RequestError(ErrorCode.invalid_topic_exception, f"a topic cannot be named {asked.name!r}")
-    clash = [name for name in context.topics.all() if name.replace(".", "_") == asked.name.replace(".", "_")]
-    if clash:
-        raise TopicExistsError(f"topic {clash[0]!r} exists, so {asked.name!r} cannot be created")
-    configs = {each.name: each.value for each in asked.configs}
-    if any(value is None for value in configs.values()):
-        raise InvalidConfigError("a config has no value: leave the config out to use its default")
-    manager.check_configs(configs)
-    return _partitions(context, asked), configs
 
 
 def _partitions(context: Context, asked: Any) -> int:
@@ -197,7 +221,11 @@ def _after_closing(context: Context, topics: Sequence[str], then: Callable[[], N
 
 
 def _deleted(manager: LogManager, request: Request, context: Context, asked: Sequence[_Named]) -> Mapping[str, Any]:
-    return {"responses": [_delete(manager, request, context, each) for each in asked]}
+    answers = [_delete(manager, request, context, each) for each in asked]
+    deleted = {each["name"] for each in answers if "error_code" not in each}
+    if deleted:
+        context.groups.run(lambda coordinator: coordinator.offsets.delete_topics(deleted))
+    return {"responses": answers}
 
 
 def _delete(manager: LogManager, request: Request, context: Context, asked: _Named) -> Mapping[str, Any]:
@@ -219,7 +247,6 @@ def _delete(manager: LogManager, request: Request, context: Context, asked: _Nam
     finally:
         if topic is not None:
             context.partitions.reopen_topic(topic.name)
-    context.groups.run(lambda coordinator: coordinator.offsets.delete_topics({topic.name}))
     return {**given, "topic_id": topic.id}
 
 

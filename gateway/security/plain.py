@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from .scram import OTHER_ID, Finding, LoginError, has_password, made_credential
+from .scram import OTHER_ID, Finding, LoginError, has_password
 
 WRONG = "Authentication failed: Invalid username or password"
 _MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-_NOBODY = made_credential(_MECHANISMS[0], "")  # compared for a user that does not exist, which then takes as long
 
 
 class PlainExchange:
@@ -32,9 +31,7 @@ class PlainExchange:
         return b""
 
     def _is_right(self, user: str, password: str) -> bool:
-        for mechanism in _MECHANISMS:
-            credential = self._find(user, mechanism)
-            if credential is not None:
-                return has_password(mechanism, credential, password)
-        has_password(_MECHANISMS[0], _NOBODY, password)
-        return False
+        found = [(each, self._find(user, each)) for each in _MECHANISMS]
+        stored = [(mechanism, credential) for mechanism, credential in found if not credential.is_decoy]
+        mechanism, credential = (stored or found)[0]  # a decoy is compared, too, which takes as long
+        return has_password(mechanism, credential, password)

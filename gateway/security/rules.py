@@ -19,6 +19,9 @@ from ...storage import InvalidConfigError, did_you_mean
 
 LOOK_S = 1.0  # how often the file is checked for changes
 REMEMBERED_MAX = 10_000
+_REMEMBERED_CHARACTERS_MAX = (
+    249  # of a name: the longest of a topic; the client chooses the others, and they take memory
+)
 USER = "User:"
 
 logger = logging.getLogger(__name__)
@@ -96,9 +99,11 @@ class Rules:
         asked = principal, operation, resource, name
         known = self._known.get(asked)
         if known is None:
+            known = principal in self.super_users or self._decide(*asked)
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
-            known = self._known[asked] = principal in self.super_users or self._decide(*asked)
+            if name is None or len(name) <= _REMEMBERED_CHARACTERS_MAX:
+                self._known[asked] = known
         return known
 
     def _decide(self, principal: str, operation: Operation, resource: Resource, name: str | None) -> bool:

@@ -36,12 +36,13 @@ class Credential:
     iterations: int
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
+    is_decoy: bool = False  # of a user that does not exist: no password fits it
 
 
 class Finding(Protocol):
-    """A function that finds the stored credential of a user for a mechanism; None if there is none."""
+    """A function that returns the stored credential of a user for a mechanism; a decoy if there is none."""
 
-    def __call__(self, user: str, mechanism: str) -> Credential | None: ...
+    def __call__(self, user: str, mechanism: str) -> Credential: ...
 
 
 def made_credential(mechanism: str, password: str, iterations: int = ITERATIONS) -> Credential:
@@ -88,9 +89,7 @@ class ScramExchange:
         self._name = _unescaped(found["name"])
         if found["authzid"] not in (None, found["name"]):
             raise LoginError(OTHER_ID)
-        credential = self._find(self._name, self._mechanism)
-        if credential is None:
-            raise self._refused()
+        credential = self._find(self._name, self._mechanism)  # a decoy is refused by the proof, as a wrong password is
         self._head, self._nonce = found["head"], found["nonce"] + secrets.token_urlsafe(NONCE_BYTES)
         salt = base64.b64encode(credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={credential.iterations}"

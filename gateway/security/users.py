@@ -6,12 +6,14 @@ import base64
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from ...storage import InvalidConfigError
+from .decoys import SECRET_BYTES, Decoys
 from .scram import HASHES, ITERATIONS, ITERATIONS_MIN, Credential, made_credential
 
 VERSION = 1
@@ -30,32 +32,41 @@ class UsersFile:
         self.path = path
         self._lock = Lock()
         self._users: Users = {}
+        self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
+        self._decoys = Decoys(self._own_secret, {})
         self._seen: object = None  # what the file was when it was read
 
-    def find(self, user: str, mechanism: str) -> Credential | None:
-        """Returns the stored credential; None if there is no such user. Raises what :meth:`read` raises."""
+    def find(self, user: str, mechanism: str) -> Credential:
+        """Returns the stored credential; a decoy if there is no such user. Raises what :meth:`read` raises."""
         with self._lock:
             found = os.stat(self.path)
             seen = found.st_ino, found.st_mtime_ns, found.st_size
             if seen != self._seen:
-                self._users, self._seen = self.read(), seen
-            return self._users.get(user, {}).get(mechanism)
+                self._users, secret = self._load()
+                self._decoys, self._seen = Decoys(secret or self._own_secret, self._users), seen
+            decoy = self._decoys.credential(user, mechanism)  # in any case, for it takes time
+            return self._users.get(user, {}).get(mechanism, decoy)
 
     def read(self) -> Users:
         """Returns all users.
 
         Raises OSError if the file is missing, and InvalidConfigError if it is not a file of users.
         """
+        return self._load()[0]
+
+    def _load(self) -> tuple[Users, bytes]:
+        """Returns all users, and the secret for decoys; none in a file that was written before there were any."""
         with open(self.path, encoding="utf-8") as file:
             text = file.read()
         try:
             document = json.loads(text)
             if document["version"] != VERSION:
                 raise ValueError
-            return {
+            users = {
                 user: {mechanism: _read(each) for mechanism, each in of_user.items() if mechanism in HASHES}
                 for user, of_user in document["users"].items()
             }
+            return users, base64.b64decode(document.get("secret", ""), validate=True)
         except (ValueError, TypeError, KeyError, AttributeError):  # the text of the error could have a part of the file
             raise InvalidConfigError(f"{self.path}: not a file of users, as `commitlog users` writes it") from None
 
@@ -87,11 +98,13 @@ class UsersFile:
         """Yields the users for changes, then replaces the file, which is complete and synced at every moment."""
         with open(self.path + ".lock", "a", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            users = dict(self.read()) if os.path.exists(self.path) else {}
+            found, secret = self._load() if os.path.exists(self.path) else ({}, b"")
+            users = dict(found)
             yield users
+            kept = base64.b64encode(secret or secrets.token_bytes(SECRET_BYTES)).decode()
             temporary = self.path + ".tmp"
             with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-                json.dump({"version": VERSION, "users": _document(users)}, file, indent=1)
+                json.dump({"version": VERSION, "secret": kept, "users": _document(users)}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)

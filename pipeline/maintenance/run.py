@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import signal
 import sys
 import threading
@@ -21,6 +20,7 @@ from ...storage import (
     PartitionOutcome,
     Selection,
     Tally,
+    log_to_stderr,
     select_partitions,
     when_due,
 )
@@ -36,7 +36,7 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
     With ``--every``, again and again until it is stopped. Returns the exit code of the last run: 0 if all went well, 3
     if a log is damaged, 1 for any other problem.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr()
     try:
         if options.every is not None and options.as_of is not None:
             raise InvalidConfigError("--every and --as-of cannot be used together")

@@ -59,9 +59,7 @@ def alter_broker_settings(
     PolicyViolationError for a log on an object store, where topics have settings only.
     """
     if manager.bucket is not None:
-        raise PolicyViolationError(
-            f"{manager.directory}: a log on an object store has no settings for all topics; set them for each topic"
-        )
+        raise PolicyViolationError("a log on an object store has no settings for all topics; set them for each topic")
     if dry_run:
         return _altered(manager, changes)
     manager.check_writable()

@@ -22,7 +22,7 @@ from ..errors import (
     UnknownTopicOrPartitionError,
     did_you_mean,
 )
-from ..filesystem import FileSystem, not_a_link, remove_tree, write_atomically
+from ..filesystem import FileSystem, make_own_directory, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import Checkpoints, LogReader, LogWatcher
@@ -174,7 +174,7 @@ class LogManager(LogDirectory):
             yield None
             return
         folder = self.path(names.marked_directory(topic.name, 0, "delete", uuid4().hex))
-        self.filesystem.make_directory(folder)
+        make_own_directory(self.filesystem, folder)
         try:
             for partition in partitions:
                 self._make_directory(folder, topic, partition)
@@ -204,12 +204,12 @@ class LogManager(LogDirectory):
         assert topic.topic_id is not None
         metadata = checkpoints.encode_partition_metadata(checkpoints.decode_id(topic.topic_id))
         directory = names.join(parent, names.partition_directory(topic.name, partition))
-        self.filesystem.make_directory(directory)
+        make_own_directory(self.filesystem, directory)
         write_atomically(self.filesystem, names.join(directory, names.PARTITION_METADATA_FILE), metadata)
 
     def _is_moved(self, staged: str, name: str) -> bool:
         """Moves a directory to its place; False if a crash left another there, or a deletion removed this one."""
-        if self.filesystem.status(self.path(name)) is not None:
+        if self.filesystem.status(not_a_link(self.filesystem, self.path(name))) is not None:
             return False
         with suppress(FileNotFoundError):
             self.filesystem.rename(names.join(staged, name), self.path(name))

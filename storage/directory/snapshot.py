@@ -29,6 +29,8 @@ from ..filesystem import (
     FileSystem,
     LocalFileSystem,
     make_directory_durably,
+    make_own_directory,
+    not_a_link,
     parent_of,
     read_file,
     remove_tree,
@@ -214,13 +216,13 @@ def _context(manager: LogManager, partition: TopicPartition) -> LogContext:
 
 def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
     """Links or copies all files of the log directory to ``folder``; yields each with its path below ``folder``."""
-    manager.filesystem.make_directory(folder)
+    make_own_directory(manager.filesystem, folder)
     for name in manager.filesystem.list(manager.directory):
         if not name.startswith(".") and not name.endswith(file_names.TMP) and not _is_directory(manager, name):
             yield name, _take(manager.filesystem, manager.path(name), file_names.join(folder, name), may_link=False)
     for partition in partitions:
         context, directory = _context(manager, partition), file_names.partition_directory(*partition)
-        manager.filesystem.make_directory(file_names.join(folder, directory))
+        make_own_directory(manager.filesystem, file_names.join(folder, directory))
         found = _segment_files(context)
         newest = max((name for name in found if name.endswith(file_names.LOG)), default=None)
         for name, current in found.items():
@@ -292,7 +294,7 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
     if status is not None and (not status.is_directory or filesystem.list(target)):
         raise SnapshotError(f"{target}: this is not an empty directory; give one that is missing or empty")
     building = target.rstrip("/") + UNFINISHED
-    make_directory_durably(filesystem, building)
+    make_directory_durably(filesystem, not_a_link(filesystem, building))
     lock = filesystem.lock(file_names.join(building, BUILDING_LOCK_FILE), wait=False)
     if lock is None:
         raise SnapshotError(f"{building}: another process is creating {target}; wait until it has ended")

@@ -37,6 +37,15 @@ def not_a_link(filesystem: FileSystem, directory: str) -> str:
     return directory
 
 
+def make_own_directory(filesystem: FileSystem, path: str) -> None:
+    """Create a directory inside a log directory, if it is missing; its name is durable after a sync of the parent.
+
+    Everything that is written below a log directory is in directories that this function made or accepted. Raises
+    NotALogDirError for a link, also one to nothing: what is written there would be outside of the log directory.
+    """
+    filesystem.make_directory(not_a_link(filesystem, path))
+
+
 def make_directory_durably(filesystem: FileSystem, path: str) -> None:
     """Create a directory and its missing parents, and sync their names; no-op if the directory exists."""
     missing = []
@@ -50,8 +59,11 @@ def make_directory_durably(filesystem: FileSystem, path: str) -> None:
 
 
 def remove_tree(filesystem: FileSystem, path: str) -> None:
-    """Remove a file, or a directory with everything in it; no error if it does not exist. Syncs nothing."""
-    status = filesystem.status(path)
+    """Remove a file, or a directory with everything in it; no error if it does not exist. Syncs nothing.
+
+    Of a link, removes only the link.
+    """
+    status = None if filesystem.is_link(path) else filesystem.status(path)
     if status is not None and status.is_directory:
         for name in filesystem.list(path):
             remove_tree(filesystem, f"{path}/{name}")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..clock import Clock
 from ..errors import StorageError
-from ..filesystem import FileSystem, make_directory_durably
+from ..filesystem import FileSystem, make_directory_durably, not_a_link
 from .entries import checked_set
 from .last_file import recover, warn_of_bad_end
 from .names import segment_name
@@ -69,7 +69,7 @@ class PositionLog:
         self.synced_ms = clock.now_ms()
 
     def _opened(self, recovers: bool) -> Iterator[Segment]:
-        make_directory_durably(self._filesystem, self.directory)
+        make_directory_durably(self._filesystem, not_a_link(self._filesystem, self.directory))
         *closed, last = open_segments(self._filesystem, self.directory) or [self._created(0)]
         yield from closed
         file = self._filesystem.open(last.path, "write")

@@ -79,11 +79,11 @@ class Log(CheckedAppends):
         return AppendInfo(self._log_end_offset, self._log_end_offset - 1, NO_TIMESTAMP, NO_TIMESTAMP, 0)
 
     def _check_set_size(self, size: int) -> None:
-        limit = self.context.config.segment_bytes
+        limit, partition = self.context.config.segment_bytes, self.context.directory.rpartition("/")[2]
         if size > limit:
             raise RecordBatchTooLargeError(
-                f"{self.context.directory}: an append has {size} bytes, but segment.bytes allows {limit}: append less "
-                "at a time or raise that setting"
+                f"an append to {partition} has {size} bytes, but segment.bytes allows {limit}: append less at a time "
+                "or raise that setting"
             )
 
     def _check_sizes(self, headers: BatchHeaders) -> None:

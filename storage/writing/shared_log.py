@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from ..errors import CorruptionError, LockHeldError, StorageError
-from ..filesystem import FileStatus, make_directory_durably
+from ..filesystem import FileStatus, make_directory_durably, not_a_link
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
 from ..reading import Checkpoints, Marks
@@ -38,7 +38,7 @@ class SharedLog(SyncedLog):
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._is_locked = False  # by the user of this object
         self._kept_lock = KeptLock(context)
-        make_directory_durably(context.filesystem, context.directory)
+        make_directory_durably(context.filesystem, not_a_link(context.filesystem, context.directory))
         super().__init__(context, checkpoints)
 
     def _load(self) -> LoadedLog:

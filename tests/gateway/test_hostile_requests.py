@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from tests.support.gateway import WireClient, produce_fields, serving
+from tests.support.gateway import WireClient, produce_fields, serving, set_config
 from tests.support.logs.building import batch
 
 POLICY_VIOLATION, INVALID_TOPIC = 44, 17
@@ -82,3 +83,64 @@ def test_an_internal_topic_is_not_deleted_from_under_its_coordinator_not_even_em
             assert client.ask(9, 5, group_id="g", topics=None).error_code == 0
             assert client.ask(22, 1, transactional_id="x", transaction_timeout=1000).error_code == 0
             assert client.ask(20, 4, topic_names=(name,)).responses[0].error_code == POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("version", [8, 11])
+def test_errors_of_produce_show_no_path_of_the_server(
+    gateway: Gateway, client: WireClient, topic: str, log_dir: Path, version: int
+) -> None:
+    set_config(client, topic, "segment.bytes", "2000")
+    set_config(client, topic, "max.message.bytes", "9000")
+    too_large = client.ask(0, version, **produce_fields(topic, batch(b"v" * 3000).tobytes()))
+    (log_dir / f"{topic}-1").rename(log_dir / "away")
+    lost = client.ask(0, version, **produce_fields(topic, batch(b"v").tobytes(), partition=1))
+    (log_dir / "away").rename(log_dir / f"{topic}-1")
+    for answer, code in ((too_large, 18), (lost, 2)):
+        partition = answer.responses[0].partition_responses[0]
+        assert partition.error_code == code
+        assert partition.error_message
+        assert str(log_dir) not in partition.error_message
+
+
+def test_errors_of_administration_show_no_path_and_no_other_topic(
+    client: WireClient, topic: str, log_dir: Path
+) -> None:
+    missing, new = f"{topic}-x", {"num_partitions": 1, "replication_factor": 1}
+    (log_dir / "linked-0").symlink_to(log_dir / f"{topic}-0")
+    resource = {"resource_type": 2, "resource_name": missing, "configs": []}
+    answers = (
+        client.ask(19, 7, topics=[{"name": "linked", **new}], timeout=1000).topics[0],
+        client.ask(32, 4, resources=[resource]).results[0],
+        client.ask(33, 2, resources=[resource], validate_only=False).responses[0],
+        client.ask(44, 1, resources=[resource], validate_only=False).responses[0],
+        client.ask(37, 3, topics=[{"name": missing, "count": 3, "assignments": None}], timeout=1000).results[0],
+        client.ask(61, 0, topics=[{"name": missing, "partition_indexes": (0,)}]).topics[0].partitions[0],
+    )
+    (log_dir / "linked-0").unlink()
+    for answer in answers:
+        assert answer.error_code
+        assert str(log_dir) not in answer.error_message
+        assert repr(topic) not in answer.error_message
+
+
+FORGED = "\n2026-01-01 00:00:00,000 ERROR forged\x1b[31m"
+
+
+def test_names_in_requests_of_members_are_quoted_in_the_log(
+    gateway: Gateway, client: WireClient, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    group = {"group_id": f"{topic}{FORGED}"}
+    times = {"session_timeout": 6000, "rebalance_timeout": 6000, "protocol_type": "x"}
+    joined = []
+    for instance, protocol in ((f"i{FORGED}", b""), (f"j{FORGED}", b""), (f"i{FORGED}", b"other")):
+        own = {"member_id": "", "group_instance_id": instance, "reason": f"r{FORGED}"}
+        protocols = [{"name": f"p{FORGED}", "metadata": protocol}]
+        with WireClient(gateway) as member:
+            joined.append(member.send(11, 9, **group, **own, **times, protocols=protocols))
+    members = [{"member_id": "", "group_instance_id": f"i{FORGED}", "reason": f"r{FORGED}"}]
+    client.ask(13, 5, **group, members=members)
+    client.ask(42, 2, groups_names=(group["group_id"],))
+    said = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+    assert said
+    assert [each for each in said if "\n" in each or "\x1b" in each] == []

@@ -7,14 +7,21 @@ import os
 
 import pytest
 
+from pyspark_commitlog import storage
 from pyspark_commitlog.protocol import ErrorCode, RequestError, code_of, message_of
-from pyspark_commitlog.storage import LockHeldError, UnknownTopicOrPartitionError
+from pyspark_commitlog.protocol.errors import ABOUT_REQUESTS
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/secret/path")
+UNKNOWN = "there is no such topic or partition"
+HELD = "another process on the node holds a lock; is it paused? Try again"
 ERRORS = [
     (FULL, ErrorCode.kafka_storage_error, "No space left on device"),
-    (LockHeldError("held"), ErrorCode.request_timed_out, "held"),
-    (UnknownTopicOrPartitionError(""), ErrorCode.unknown_topic_or_partition, None),
+    (storage.LockHeldError("/a/lock is held"), ErrorCode.request_timed_out, HELD),
+    (
+        storage.UnknownTopicOrPartitionError(""),
+        ErrorCode.unknown_topic_or_partition,
+        "there is no such topic or partition",
+    ),
     (RequestError(ErrorCode.invalid_request, "why"), ErrorCode.invalid_request, "why"),
     (ValueError("of ours"), ErrorCode.unknown_server_error, None),
 ]
@@ -23,3 +30,33 @@ ERRORS = [
 @pytest.mark.parametrize(("error", "code", "message"), ERRORS)
 def test_a_client_gets_a_code_and_what_it_may_know(error: Exception, code: ErrorCode, message: str | None) -> None:
     assert (code_of(error), message_of(error)) == (code, message)
+
+
+def errors_of_storage() -> list[type[Exception]]:
+    """All kinds of errors of the engine, and some of Python's."""
+    found, seen = [storage.LogStoreError], set()
+    while found:
+        kind = found.pop()
+        seen.add(kind)
+        found += kind.__subclasses__()
+    return sorted({*seen, OSError, FileNotFoundError, ValueError, KeyError}, key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", [each for each in errors_of_storage() if not issubclass(each, ABOUT_REQUESTS)])
+def test_no_error_shows_a_path_or_the_names_of_others(kind: type[Exception]) -> None:
+    path = "/srv/the log/t-0/00000000000000000000.log"
+    text = f"{path}: no topic 'x' in /srv/the log (did you mean 'secret'?)"
+    made = kind(text, path=path, position=3) if issubclass(kind, storage.CorruptionError) else kind(text)
+    shown = message_of(made) or ""
+    assert "/srv" not in shown
+    assert "secret" not in shown
+
+
+def test_an_error_of_the_disk_shows_what_it_was() -> None:
+    assert message_of(OSError(errno.ENOSPC, "write: /srv/log is full", "/srv/log/t-0")) == "No space left on device"
+
+
+def test_what_a_client_sent_is_explained_to_it() -> None:
+    assert message_of(storage.RecordTooLargeError("the batch has 9 bytes")) == "the batch has 9 bytes"
+    assert message_of(storage.CorruptRecordError("the checksum is wrong", position=0)) == "the checksum is wrong"
+    assert message_of(storage.InvalidConfigError("x" * 9000)) == "x" * 8000

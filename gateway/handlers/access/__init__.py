@@ -17,13 +17,14 @@ if TYPE_CHECKING:
         check_topic as check_topic,
         check_transactional_id as check_transactional_id,
         guard as guard,
+        may_describe as may_describe,
     )
     from .operations import NOT_ASKED as NOT_ASKED, authorized_operations as authorized_operations
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "guards": ["GUARDS", "check_topic", "check_transactional_id", "guard"],
+            "guards": ["GUARDS", "check_topic", "check_transactional_id", "guard", "may_describe"],
             "operations": ["NOT_ASKED", "authorized_operations"],
         },
     )

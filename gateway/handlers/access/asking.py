@@ -39,18 +39,38 @@ class Asking:
         """Replaces fields of the request's body before the handler gets it."""
         self.request.body = replace(self.request.body, **fields)
 
+    def change_answer(self, change: Callable[[Body], Body]) -> None:
+        """Passes the handler's answer through ``change``, after the changes that were given before."""
+        before = self.request.amend
+        self.request.amend = change if before is None else lambda body: change(before(body))
+
     def add(self, field: str, items: Sequence[Body]) -> None:
         """Adds items to an array of the answer."""
         if items:
-            self.request.amend = lambda body: {**body, field: [*body.get(field, ()), *items]}
+            self.change_answer(lambda body: {**body, field: [*body.get(field, ()), *items]})
 
     def keep(self, field: str, is_allowed: Callable[[Body], bool]) -> None:
         """Removes the items from an array of the answer that are not allowed."""
-        self.request.amend = lambda body: {**body, field: [each for each in body.get(field, ()) if is_allowed(each)]}
+        self.change_answer(lambda body: {**body, field: _kept(body.get(field, ()), is_allowed)})
+
+    def keep_within(self, field: str, inner: str, is_allowed: Callable[[Body], bool]) -> None:
+        """Removes the items that are not allowed from the array ``inner`` of each item of an array of the answer."""
+        self.change_answer(
+            lambda body: {
+                **body,
+                field: [{**each, inner: _kept(each.get(inner, ()), is_allowed)} for each in body.get(field, ())],
+            }
+        )
+
+
+def _kept(items: Iterable[Body], is_allowed: Callable[[Body], bool]) -> list[Body]:
+    return [each for each in items if is_allowed(each)]
 
 
 def parted(items: Iterable[Any], is_allowed: Callable[[Any], bool]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns two lists: the allowed items, and the others."""
-    every = tuple(items)
-    allowed = tuple(each for each in every if is_allowed(each))
-    return allowed, tuple(each for each in every if each not in allowed)
+    """Returns two tuples: the allowed items, and the others."""
+    allowed: list[Any] = []
+    denied: list[Any] = []
+    for each in items:
+        (allowed if is_allowed(each) else denied).append(each)
+    return tuple(allowed), tuple(denied)

@@ -45,19 +45,17 @@ def fetch_offsets(asking: Asking) -> Body | None:
     if asking.request.version < _SEVERAL_GROUPS:
         return _fetch_offsets_of_one(asking)
     allowed, denied = parted(body.groups, lambda each: asking.may(Operation.DESCRIBE, Resource.GROUP, each.group_id))
-    hidden = {each.group_id: parted(each.topics or (), partial(_may_describe, asking)) for each in allowed}
+    shown = {each.group_id: parted(each.topics or (), partial(_may_describe, asking)) for each in allowed}
     asking.narrow(
-        groups=tuple(
-            each if each.topics is None else replace(each, topics=hidden[each.group_id][0]) for each in allowed
-        )
+        groups=tuple(each if each.topics is None else replace(each, topics=shown[each.group_id][0]) for each in allowed)
     )
+    refused = [{"group_id": each.group_id, "topics": (), "error_code": DENIED[Resource.GROUP]} for each in denied]
 
     def amended(answer: Body) -> Body:
-        shown = [{**each, "topics": _shown(asking, each, hidden[each["group_id"]][1])} for each in answer["groups"]]
-        refused = [{"group_id": each.group_id, "topics": (), "error_code": DENIED[Resource.GROUP]} for each in denied]
-        return {**answer, "groups": [*shown, *refused]}
+        groups = [{**each, "topics": _shown(asking, each, shown[each["group_id"]][1])} for each in answer["groups"]]
+        return {**answer, "groups": [*groups, *refused]}
 
-    asking.request.amend = amended
+    asking.change_answer(amended)
     return None
 
 
@@ -69,7 +67,7 @@ def _fetch_offsets_of_one(asking: Asking) -> Body | None:
     allowed, denied = parted(body.topics or (), partial(_may_describe, asking))
     if body.topics is not None:
         asking.narrow(topics=allowed)
-    asking.request.amend = lambda answer: {**answer, "topics": _shown(asking, answer, denied)}
+    asking.change_answer(lambda answer: {**answer, "topics": _shown(asking, answer, denied)})
     return None
 
 

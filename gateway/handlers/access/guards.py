@@ -46,6 +46,12 @@ def check_transactional_id(request: Request, context: Context, transactional_id:
     _check(request, context, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
 
+def may_describe(request: Request, context: Context, topic: str) -> bool:
+    """Whether the client may see that the topic exists."""
+    rules = context.rules
+    return rules is None or rules.current().allow(request.principal, Operation.DESCRIBE, Resource.TOPIC, topic)
+
+
 def _check(request: Request, context: Context, operation: Operation, resource: Resource, name: str) -> None:
     rules = context.rules
     if rules is not None and not rules.current().allow(request.principal, operation, resource, name):

@@ -64,7 +64,7 @@ def metadata(asking: Asking) -> Body | None:
     ]
     if request.version == 0 and not allowed:  # an empty list would ask for all
         asking.narrow(topics=None)
-        request.amend = lambda body: {**body, "topics": refused}
+        asking.change_answer(lambda body: {**body, "topics": refused})
         return None
     asking.narrow(topics=allowed)
     asking.add("topics", refused)

@@ -33,7 +33,7 @@ def add_partitions(asking: Asking) -> Body | None:
         return {"error_code": DENIED[Resource.CLUSTER]}
     topics = body.v3_and_below_topics
     is_allowed = _may_transact(asking, body.v3_and_below_transactional_id)
-    denied = [each.name for each in topics if not asking.may_topic(Operation.WRITE, each.name)]
+    denied = {each.name for each in topics if not asking.may_topic(Operation.WRITE, each.name)}
     if is_allowed and not denied:
         return None
 
@@ -99,7 +99,8 @@ def write_markers(asking: Asking) -> Body | None:
 
 
 def describe_transactions(asking: Asking) -> Body | None:
-    """Checks transactional ids."""
+    """Checks transactional ids, and hides the topics of their transactions that the client may not describe."""
+    asking.keep_within("transaction_states", "topics", lambda each: asking.may_topic(Operation.DESCRIBE, each["topic"]))
     ids = asking.request.body.transactional_ids
     allowed, denied = parted(ids, lambda each: asking.may(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each))
     asking.narrow(transactional_ids=allowed)

@@ -686,3 +686,17 @@ def test_choosing_types_or_states_with_describe_is_wrong_use(broker: Path) -> No
 def test_flags_that_exclude_each_other_are_wrong_use(arguments: list[str], said: str, broker: Path) -> None:
     done = commitlog("groups", "--log-dir", broker, *arguments)
     assert (done.code, said in " ".join(done.stderr.split())) == (2, True)
+
+
+@pytest.mark.parametrize("shown", [["--list"], ["--list", "--state"], ["--describe", "--all-groups"]])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_name_of_a_group_cannot_steer_a_terminal_or_look_like_another_line(
+    tmp_path: Path, shown: list[str], terminal: bool
+) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        GroupOffsets(manager).commit("g\n\x1b[31mshop", {("t", 0): CommittedOffset(0)})
+    done = commitlog("groups", "--log-dir", tmp_path / "log", *shown, terminal=terminal)
+    assert done.code == 0
+    assert "g\\n\\x1b[31mshop" in done.stdout
+    assert "[31mshop" not in done.stdout.replace("g\\n\\x1b[31mshop", "")

@@ -9,6 +9,7 @@ import hmac
 import pytest
 
 from pyspark_commitlog.gateway.security import scram
+from pyspark_commitlog.gateway.security.decoys import Decoys
 from pyspark_commitlog.gateway.security.scram import Credential, LoginError, ScramExchange, has_password
 
 SHA_256 = "SCRAM-SHA-256"
@@ -19,8 +20,12 @@ def exchange_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> ScramExchange:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     credential = Credential(salt, 4096, *scram._keys(SHA_256, "pencil", salt, 4096))
     monkeypatch.setattr(scram.secrets, "token_urlsafe", lambda _: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    decoys = Decoys(b"secret", {})
     return ScramExchange(
-        SHA_256, lambda user, mechanism: credential if (user, mechanism) == ("user", SHA_256) else None
+        SHA_256,
+        lambda user, mechanism: (
+            credential if (user, mechanism) == ("user", SHA_256) else decoys.credential(user, mechanism)
+        ),
     )
 
 
@@ -59,9 +64,7 @@ def test_a_wrong_final_message_is_refused_with_kafkas_words(monkeypatch: pytest.
     assert exchange.user is None
 
 
-@pytest.mark.parametrize(
-    "first", [b"n,,n=nobody,r=abc", b"p=tls-unique,,n=user,r=abc", b"n,,r=abc", b"n,,n=user,r=", b"", b"\0\xff", FINAL]
-)
+@pytest.mark.parametrize("first", [b"p=tls-unique,,n=user,r=abc", b"n,,r=abc", b"n,,n=user,r=", b"", b"\0\xff", FINAL])
 def test_a_wrong_first_message_is_refused_with_kafkas_words(monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
     with pytest.raises(LoginError, match=r"due to invalid credentials with SASL mechanism SCRAM-SHA-256$"):
         exchange_of_rfc_7677(monkeypatch).answer(first)
@@ -85,10 +88,24 @@ def test_a_replayed_proof_is_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_names_with_commas_and_equal_signs_are_escaped() -> None:
     asked: list[str] = []
-    exchange = ScramExchange(SHA_256, lambda user, mechanism: asked.append(user))
-    with pytest.raises(LoginError):
-        exchange.answer(b"n,,n=a=2Cb=3D2C,r=abc")
+
+    def find(user: str, mechanism: str) -> Credential:
+        asked.append(user)
+        return Decoys(b"secret", {}).credential(user, mechanism)
+
+    ScramExchange(SHA_256, find).answer(b"n,,n=a=2Cb=3D2C,r=abc")
     assert asked == ["a,b=2C"]
+
+
+def test_a_user_that_does_not_exist_is_refused_as_late_as_one_with_another_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exchange = exchange_of_rfc_7677(monkeypatch)
+    answer = exchange.answer(FIRST.replace(b"n=user", b"n=nobody")).decode()
+    assert answer.startswith("r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=")
+    assert answer.endswith(",i=4096")
+    with pytest.raises(LoginError, match=r"due to invalid credentials with SASL mechanism SCRAM-SHA-256$"):
+        exchange.answer(FINAL)
 
 
 @pytest.mark.parametrize("mechanism", sorted(scram.HASHES))

@@ -17,16 +17,16 @@ def test_a_user_is_found_with_the_last_password(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
     writer, reader = UsersFile(str(path)), UsersFile(str(path))
     assert writer.add("alice", "first")
-    assert reader.find("bob", "SCRAM-SHA-256") is None
+    assert reader.find("bob", "SCRAM-SHA-256").is_decoy
     assert not writer.add("alice", "second")
     assert writer.add("bob", "third")
     for mechanism in HASHES:
         for user, password in (("alice", "second"), ("bob", "third")):
             credential = reader.find(user, mechanism)
-            assert credential is not None
+            assert not credential.is_decoy
             assert has_password(mechanism, credential, password)
     writer.remove("alice")
-    assert reader.find("alice", "SCRAM-SHA-256") is None
+    assert reader.find("alice", "SCRAM-SHA-256").is_decoy
     assert list(reader.read()) == ["bob"]
 
 
@@ -38,6 +38,37 @@ def test_the_file_has_no_password_and_is_its_owners(tmp_path: Path) -> None:
     found = json.loads(path.read_text())["users"]["alice"]
     assert set(found) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert set(found["SCRAM-SHA-256"]) == {"salt", "iterations", "stored_key", "server_key"}
+
+
+@pytest.mark.parametrize("mechanism", sorted(HASHES))
+def test_a_user_that_does_not_exist_looks_like_one_that_does(tmp_path: Path, mechanism: str) -> None:
+    path = str(tmp_path / "users.json")
+    users = UsersFile(path)
+    users.add("alice", "a", iterations=9000)
+    users.add("bob", "b", iterations=9000)
+    users.add("carol", "c", iterations=5000)
+    nobody, alice = users.find("nobody", mechanism), users.find("alice", mechanism)
+    assert [len(each) for each in (nobody.salt, nobody.stored_key, nobody.server_key)] == [
+        len(each) for each in (alice.salt, alice.stored_key, alice.server_key)
+    ]
+    assert nobody.iterations == 9000  # as most have
+    assert nobody.salt != users.find("noone", mechanism).salt
+
+    users.add("alice", "another")  # and another process, such as a gateway that is started again
+    assert UsersFile(path).find("nobody", mechanism) == nobody
+
+
+def test_a_file_from_before_there_were_decoys_gets_their_secret_with_the_next_change(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    users = UsersFile(str(path))
+    users.add("alice", "a")
+    document = json.loads(path.read_text())
+    del document["secret"]
+    path.write_text(json.dumps(document))
+    old = UsersFile(str(path))
+    assert old.find("nobody", "SCRAM-SHA-256") == old.find("nobody", "SCRAM-SHA-256")
+    users.add("bob", "b")
+    assert users.find("nobody", "SCRAM-SHA-256") == UsersFile(str(path)).find("nobody", "SCRAM-SHA-256")
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ topics = ["open*"]
 groups = ["open*"]
 transactional_ids = ["open*"]
 
+[[allow]]
+users = ["carol"]
+operations = ["create"]
+topics = ["see_*"]
+
 [[deny]]
 users = ["alice"]
 operations = ["all"]
@@ -37,7 +42,7 @@ def ruled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder = tmp_path_factory.mktemp("ruled")
     (folder / "rules.toml").write_text(RULES)
     users = UsersFile(str(folder / "users.json"))
-    for user in ("alice", "root"):
+    for user in ("alice", "carol", "root"):
         users.add(user, user)
     settings: dict[str, Any] = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -236,6 +241,61 @@ def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient)
     markers = [{**marker, "topics": [{"name": "open", "partition_indexes": (0,)}]}]
     written = alice.ask(27, 1, markers=markers).markers[0].topics[0].partitions[0]
     assert written.error_code == CLUSTER_DENIED
+
+
+def test_no_answer_shows_a_name_that_its_client_may_not_describe(alice: WireClient, root: WireClient) -> None:
+    """``shut`` topics, groups and transactional ids are there, and some share an ``open`` name's answer."""
+    own = {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
+    for name in ("open-t", "shut-t"):
+        started = root.ask(22, 4, transactional_id=name, **own)
+        added = root.ask(
+            24,
+            3,
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=started.producer_id,
+            v3_and_below_producer_epoch=started.producer_epoch,
+            v3_and_below_topics=[{"name": topic, "partitions": (0,)} for topic in ("open", "shut")],
+        )
+        assert not added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    for group in ("open-s", "shut-s"):
+        topics = [{"name": name, "partitions": [offset]} for name in ("open", "shut")]
+        root.ask(8, 7, group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+    new = {"num_partitions": 1, "replication_factor": 1}
+    assert not root.ask(19, 7, topics=[{"name": "shut_a.b", **new}], timeout=1000).topics[0].error_code
+
+    answers = (
+        alice.ask(3, 12, topics=None),
+        alice.ask(9, 7, group_id="open-s", topics=None),
+        alice.ask(9, 8, groups=[{"group_id": "open-s", "topics": None}], require_stable=False),
+        alice.ask(15, 5, groups=("open-s",), include_authorized_operations=False),
+        alice.ask(16, 4, states_filter=()),
+        alice.ask(32, 4, resources=[{"resource_type": 2, "resource_name": "open-missing"}]),  # the error names no other
+        alice.ask(35, 4, topics=None),
+        alice.ask(43, 2, topic_partitions=None),
+        alice.ask(46, 0, topics=None),
+        alice.ask(60, 1, endpoint_type=1),
+        alice.ask(65, 0, transactional_ids=("open-t",)),
+        alice.ask(66, 0),
+    )
+    assert [each for each in map(repr, answers) if "shut" in each] == []
+    described = alice.ask(65, 0, transactional_ids=("open-t",)).transaction_states[0]
+    assert [each.topic for each in described.topics] == ["open"]
+    assert {each.topic for each in root.ask(65, 0, transactional_ids=("open-t",)).transaction_states[0].topics} == {
+        "open",
+        "shut",
+    }
+
+
+def test_a_topic_is_not_created_beside_one_that_its_client_may_not_see(ruled: Gateway, root: WireClient) -> None:
+    new = {"num_partitions": 1, "replication_factor": 1}
+    root.ask(19, 7, topics=[{"name": "see.me", **new}], timeout=1000)
+    with connected(ruled, "carol") as carol:
+        refused = carol.ask(19, 7, topics=[{"name": "see_me", **new}], timeout=1000).topics[0]
+    shown = root.ask(19, 7, topics=[{"name": "see_me", **new}], timeout=1000).topics[0]
+    assert refused.error_code == shown.error_code == 17
+    assert "see.me" in shown.error_message
+    assert "see.me" not in refused.error_message
 
 
 def test_administration_of_the_cluster(alice: WireClient, root: WireClient) -> None:
