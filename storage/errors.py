@@ -8,6 +8,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
     ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
     │   ├── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+    │   ├── LogReplacedError                  another log, or an older copy, is where this process opened its log
     │   └── ObjectStoreError                  an object store refused or did not answer: what was asked may be done
     │       ├── ObjectExistsError             the store says that an object of that name exists
     │       ├── ObjectMissingError            the store says that there is no such object
@@ -76,6 +77,13 @@ class StorageError(LogStoreError):
 
 class SegmentRemovedError(StorageError, FileNotFoundError):
     """Retention, compaction or a person removed a segment of an open log: a reader lists the directory again."""
+
+
+class LogReplacedError(StorageError):
+    """The log that this process opened is not there any more: it was deleted, replaced by another one, or set back.
+
+    Nothing is written there. A process that is started again opens what is there now.
+    """
 
 
 class ObjectStoreError(StorageError):

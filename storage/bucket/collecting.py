@@ -126,6 +126,7 @@ def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: boo
         doomed = candidates.doomed(log.state) if dry_run else _give_up(log, candidates)
         objects = [facts for each in doomed for facts in candidates.objects[each]]
         if not dry_run:
+            log.check_current()  # another log may need them
             _delete(store, [facts.key for facts in objects])
         total = _added(total, candidates, doomed, objects)
     return total

@@ -7,6 +7,8 @@ Rules that keep a commit from being lost or doubled:
   number again: an earlier put may still arrive, but it has the same bytes.
 - If another writer's commit has the number, ours can never get it. Then the proposal is called again, on the state
   with that commit, and its result gets new bytes.
+- Before each put, the commit that it follows is read. Where that is missing or another one, the log was deleted, made
+  again, or set back to an older copy, and nothing is put: it would be in another log, or behind missing commits.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from threading import RLock, Thread
 from ..clock import Clock, SystemClock
 from ..errors import (
     CorruptionError,
+    LogReplacedError,
     ObjectExistsError,
     ObjectStoreError,
     OutcomeUnknownError,
@@ -34,7 +37,7 @@ from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoin
 from .commits.codec import decode_commit, encode_commit
 from .commits.commit import Change, Commit, commit_key
 from .commits.state import State
-from .loading import load_state, read_commit, read_identity
+from .loading import IDENTITY, load_state, read_commit, read_identity
 from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 
@@ -114,8 +117,12 @@ class CommitLog:
                 self._state.forget_unnamed()  # or the memory of a process that only reads would grow for ever
 
     def _apply(self, commit: Commit) -> None:
-        with self._moving:
-            apply(self._state, commit)
+        try:
+            with self._moving:
+                apply(self._state, commit)
+        except CorruptionError:
+            self.check_current()  # is it a commit of another log?
+            raise
 
     def is_current(self) -> bool:
         """Whether the store has the same log as before: not another one in its place, and not an older copy of it.
@@ -123,19 +130,38 @@ class CommitLog:
         Looks at the state's last commit, or at what names the log if there is no commit yet. One request. Raises as
         :meth:`catch_up`.
         """
+        try:
+            self.check_current()
+        except LogReplacedError:
+            return False
+        return True
+
+    def check_current(self) -> None:
+        """Raises LogReplacedError unless the store :meth:`is_current`."""
         with self._lock:
-            number, uid = self._state.number, self._state.uid
-            if number == 0:
-                found = read_identity(self.store, self.attempts())
-                return found is not None and found.log_id == self._state.log_id
-            commit = self._read(number)
-            return commit is not None and commit.uid == uid
+            self._check_current(self.attempts())
+
+    def _check_current(self, attempts: Attempts) -> None:
+        number = self._state.number
+        if number:
+            commit = read_commit(self.store, number, attempts)
+            key, found = commit_key(number), None if commit is None else commit.uid
+        else:
+            identity = read_identity(self.store, attempts)
+            key, found = IDENTITY, None if identity is None else identity.log_id
+        if found != self._state.uid:
+            raise LogReplacedError(
+                f"{self.store.url}/{key}: {'is missing' if found is None else 'is of another log'}: the log was "
+                "deleted, made again, or set back to an older copy since this process opened it; nothing is written. "
+                "Restore it, or start this process again to use the log that is there now"
+            )
 
     def commit(self, propose: Proposal) -> Commit | None:
         """Adds a commit with the change that ``propose`` returns; returns it when all readers can see it, or None.
 
-        Raises what ``propose`` raises, with nothing written; OutcomeUnknownError if the store did not answer until the
-        deadline, so that the commit may be there or come later; StorageError if others' commits came first until then.
+        Raises what ``propose`` raises, with nothing written; LogReplacedError unless the log :meth:`is_current`, which
+        takes one request; OutcomeUnknownError if the store did not answer until the deadline, so that the commit may be
+        there or come later; StorageError if others' commits came first until then.
         """
         with self._lock:
             attempts = self.attempts()
@@ -201,6 +227,7 @@ class CommitLog:
     def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
         """Puts the commit once; returns the commit that has the number, or an error if that is unknown."""
         try:
+            self._check_current(self._once())
             self.store.put_new(commit_key(commit.number), data)
             return commit
         except ObjectStoreError as error:

@@ -137,8 +137,7 @@ def opened(url: str, before_creating: Callable[[], None] | None = None) -> Commi
     """
     with _OPENING:
         log = _OPEN_LOGS.get(url)
-        if log is not None and log.is_current():
-            log.catch_up()
+        if log is not None and log.catch_up_if_current():
             return log
         _OPEN_LOGS.pop(url, None)
         try:

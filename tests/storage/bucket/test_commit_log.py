@@ -53,13 +53,13 @@ def keys(store: MemoryStore) -> list[str]:
     return [one.key.split("/")[1] for one in commit_log(store).state.slices(TOPIC_ID, 0)]
 
 
-def test_a_commit_is_one_request(store: MemoryStore) -> None:
+def test_a_commit_is_a_read_of_the_last_one_and_a_put(store: MemoryStore) -> None:
     log = commit_log(store)
     store.requests.clear()
     commit = log.commit(add(1))
     assert commit is not None
     assert (commit.number, commit.uid) == (2, log.state.uid)
-    assert store.requests == {"put_new": 1}
+    assert store.requests == {"get": 1, "put_new": 1}
 
 
 def test_a_proposal_of_nothing_writes_nothing(store: MemoryStore) -> None:

@@ -38,6 +38,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 )
 from pyspark_commitlog.storage.bucket.commits.state import Slice, State
 from pyspark_commitlog.storage.bucket.proposals import Claim
+from pyspark_commitlog.storage.bucket.stores.patience import Attempts
 from pyspark_commitlog.storage.bucket.upkeep import Part, parts_of, raise_log_start, replace_parts
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
@@ -278,6 +279,8 @@ class Unchecked(CommitLog):
 
 class NextNumber(CommitLog):
     """Takes an absent commit for one that failed, and the next number for a free one."""
+
+    def _check_current(self, attempts: Attempts) -> None: ...
 
     def _put(self, commit: Commit, data: bytes) -> Commit | ObjectStoreError:
         found = super()._put(commit, data)

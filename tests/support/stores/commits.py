@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from random import Random
 
@@ -19,6 +20,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     TopicChange,
 )
 from pyspark_commitlog.storage.bucket.commits.state import State
+from pyspark_commitlog.storage.bucket.loading import FORMAT, IDENTITY
 from pyspark_commitlog.storage.bucket.stores.patience import Patience
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
 from tests.support.clock import ManualClock
@@ -68,6 +70,9 @@ def state_of(*changes: Change) -> State:
 def commit_log(
     store: ObjectStore, seed: int = 0, kind: type[CommitLog] = CommitLog, deadline_ms: int = 120_000
 ) -> CommitLog:
+    """Returns the log in a store; names it if nothing does, without a request."""
+    inner = getattr(store, "inner", store)
+    inner.objects.setdefault(IDENTITY, json.dumps({"format": FORMAT, "logId": LOG_ID, "createdMs": 1}).encode())
     return kind(
         store,
         LOG_ID,

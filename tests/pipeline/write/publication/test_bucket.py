@@ -19,6 +19,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import VoidChange
 from pyspark_commitlog.storage.errors import (
     CorruptionError,
     InvalidConfigError,
+    LogReplacedError,
     LogStoreError,
     ObjectStoreError,
     OutcomeUnknownError,
@@ -64,7 +65,7 @@ def test_a_batch_takes_few_requests(store: MemoryStore) -> None:
     before = dict(store.requests)
     driver.write(1)
     asked = {name: count - before.get(name, 0) for name, count in store.requests.items()}
-    assert {name: count for name, count in asked.items() if count} == {"get": 2, "put_new": TASKS + 1}
+    assert {name: count for name, count in asked.items() if count} == {"get": 3, "put_new": TASKS + 1}
 
 
 def test_batches_come_again_in_any_order_and_are_skipped(store: MemoryStore) -> None:
@@ -385,6 +386,31 @@ def test_a_log_that_was_replaced_under_a_running_query_is_noticed(store: MemoryS
         driver.write(2)
     assert isinstance(raised.value, ProgressMismatchError | CorruptionError)
     assert content_of(store) == expected(1)
+
+
+def test_a_log_that_was_set_back_while_tasks_write_gets_no_commit(store: MemoryStore) -> None:
+    driver = BucketDriver(store)
+    driver.write(0)
+    older = dict(store.objects)
+    driver.write(1)
+
+    class SetBack(DeadlyStore):
+        """Is set back when the tasks have put their objects."""
+
+        def get(self, key: str, *, limit: int) -> bytes:
+            self.gets += 1
+            if self.gets == 3:  # after the last commit and the next one, which the driver reads first
+                store.objects = {**older, **{key: store.objects[key] for key in store.objects if "staged" in key}}
+            return super().get(key, limit=limit)
+
+        gets = 0
+
+    driver.store = SetBack(store, "none", 0, "")
+    for log in driver.logs.values():
+        log.store = driver.store
+    with pytest.raises(LogReplacedError):
+        driver.write(2)
+    assert sorted(key for key in store.objects if "commits" in key) == sorted(key for key in older if "commits" in key)
 
 
 def test_another_error_of_the_store_than_a_missing_log_makes_none(store: MemoryStore) -> None:
