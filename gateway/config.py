@@ -24,7 +24,16 @@ from ..storage import (
     did_you_mean,
     keys_of,
 )
-from .listeners import EVERYWHERE, Address, Listener, check_ports, is_loopback, parse_listeners, parse_protocols
+from .listeners import (
+    EVERYWHERE,
+    Address,
+    Listener,
+    check_ports,
+    is_loopback,
+    parse_address_limits,
+    parse_listeners,
+    parse_protocols,
+)
 
 INT32_MAX = 2**31 - 1
 SECRETS = ("ssl.key.password",)  # shown to nobody
@@ -79,6 +88,14 @@ class GatewayConfig:
         "How clients may log in, for SASL_SSL and SASL_PLAINTEXT.")
     sasl_server_max_receive_size: int = _key("sasl.server.max.receive.size", INT, 524_288, ANYTHING,
         "The largest request of a client that has not logged in yet.")
+    commitlog_login_timeout_ms: int = _key("commitlog.login.timeout.ms", INT, 30_000, Between(1),
+        "How long a client may take for TLS's handshake and its login; then its connection is closed.")
+    commitlog_login_max_connections: int = _key("commitlog.login.max.connections", INT, 1_000, Between(1),
+        "Connections that may be without a login, or amid TLS's handshake; a further one closes the first of them.")
+    commitlog_login_queued_max_request_bytes: int = _key("commitlog.login.queued.max.request.bytes", INT, 16 << 20,
+        Between(1), "Bytes that requests before a login may have together; those up to 4 KB are not counted.")
+    commitlog_login_queued_max_requests: int = _key("commitlog.login.queued.max.requests", INT, 500, Between(1),
+        "Passwords that may wait to be checked; then the oldest one of the user with the most fails.")
     connection_failed_authentication_delay_ms: int = _key("connection.failed.authentication.delay.ms", INT, 100,
         Between(0), "How long the answer to a failed login is delayed.")
     commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
@@ -102,13 +119,26 @@ class GatewayConfig:
     socket_listen_backlog_size: int = _key("socket.listen.backlog.size", INT, 50, Between(1),
         "Connections that may wait to be accepted.")
     queued_max_requests: int = _key("queued.max.requests", INT, 500, Between(1),
-        "Requests that may be in progress; at this number, no more are read until some are answered.")
+        "Requests of one sort that may be in progress; at this number, no more of it are served until some are "
+        "answered.")
     queued_max_request_bytes: int = _key("queued.max.request.bytes", LONG, 1 << 30, ANYTHING,
-        "Bytes that large requests in progress may have; then no more are read. Negative: no limit, as in Kafka.")
+        "Bytes that requests above 64 KB may have together, counted as they arrive; then no more are read. Negative: "
+        "no limit, as in Kafka.")
+    commitlog_request_min_bytes_per_second: int = _key("commitlog.request.min.bytes.per.second", INT, 16 << 10,
+        Between(0), "The least rate at which a request must arrive; the connection of a slower one is closed.")
+    commitlog_request_grace_ms: int = _key("commitlog.request.grace.ms", INT, 10_000, Between(1),
+        "How long a request that is arriving may pause.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),
-        "The most connections at once; further ones are closed as soon as they are accepted.")
+        "The most connections at once; further ones are closed as soon as they are accepted. They never take more than "
+        "three quarters of the files that the process may open.")
+    max_connections_per_ip: int = _key("max.connections.per.ip", INT, INT32_MAX, Between(0),
+        "The most connections at once from one address.")
+    max_connections_per_ip_overrides: str = _key("max.connections.per.ip.overrides", STRING, "", ANYTHING,
+        "Other limits for some addresses or names, such as log.example.com:1000,127.0.0.1:2000.")
+    max_connection_creation_rate: int = _key("max.connection.creation.rate", INT, INT32_MAX, Between(1),
+        "The most connections that are accepted per second; more wait.")
     auto_create_topics_enable: bool = _key("auto.create.topics.enable", BOOLEAN, True, ANYTHING,
         "Whether a topic is created when a client asks for its metadata.")
     delete_topic_enable: bool = _key("delete.topic.enable", BOOLEAN, True, ANYTHING,
@@ -162,6 +192,7 @@ class GatewayConfig:
         self._check_advertised()
         for each in self.all_listeners:
             self._check_security(each)
+        parse_address_limits("max.connections.per.ip.overrides", self.max_connections_per_ip_overrides)
         check_kafka_version("inter.broker.protocol.version", self.inter_broker_protocol_version)
 
     def _check_advertised(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -99,6 +100,27 @@ def parse_address(key: str, given: str) -> Address:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def parse_address_limits(key: str, given: str) -> dict[str, int]:
+    """Parses limits by addresses or names, such as ``127.0.0.1:200,log.example.com:100``. Raises InvalidConfigError."""
+    found: dict[str, int] = {}
+    for pair in filter(None, map(str.strip, given.split(","))):
+        host, colon, limit = pair.rpartition(":")
+        host = host.strip().removeprefix("[").removesuffix("]")
+        if not colon or not host or not (limit.strip().isascii() and limit.strip().isdigit()):
+            raise InvalidConfigError(f"{key} = {given!r}: must have pairs like 127.0.0.1:200, separated by commas")
+        found[host] = int(limit)
+    return found
+
+
+def limits_of_addresses(limits: Mapping[str, int]) -> dict[str, int]:
+    """Returns the limits by address, for those that are given by name. Raises OSError for a name without an address."""
+    return {
+        str(address[0]): limit
+        for host, limit in limits.items()
+        for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    }
 
 
 def is_loopback(host: str) -> bool:

@@ -19,10 +19,22 @@ from .config import GatewayConfig
 from .context import Context, Handler
 from .figures import Figures
 from .handlers import HANDLERS, check_login, guard, take_raw_token
-from .listeners import Address, Listener
-from .network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
+from .listeners import Address, Listener, limits_of_addresses, parse_address_limits
+from .network import (
+    Acceptor,
+    Admission,
+    AdmissionLimits,
+    Exchange,
+    LeastRate,
+    Limits,
+    Processor,
+    RequestMemory,
+    Terms,
+    listening,
+)
 from .partitions import NotOpenError
 from .parts import Parts
+from .places import Places
 from .request import Request
 from .security import Security, Stage, made_security
 
@@ -101,14 +113,15 @@ class Gateway:
         self._context = context = parts.start(starting, listening_on, self._security.rules)
         if self.config.commitlog_maintenance_enable and not context.is_remote:
             self._maintain(starting, context.registry)
-        processors = self._processors()
+        admission = _admission(self.config)
+        processors = self._processors(admission)
         for processor in processors:
             processor.start()
             starting.callback(processor.stop)
         starting.callback(context.groups.give_up)  # so that members whose requests wait get an answer
         starting.callback(context.transactions.give_up)
         for each, listener in bound.items():
-            acceptor = Acceptor(listener, self._terms(each), processors, connections_max=self.config.max_connections)
+            acceptor = Acceptor(listener, self._terms(each), processors, admission)
             acceptor.start()
             starting.callback(acceptor.stop)
         self._join(starting, context)
@@ -160,13 +173,23 @@ class Gateway:
         maintenance.start()
         starting.callback(maintenance.stop)
 
-    def _processors(self) -> list[Processor]:
-        config, idle_ms = self.config, self.config.connections_max_idle_ms
+    def _processors(self, admission: Admission) -> list[Processor]:
+        config, idle_ms, bytes_max = (
+            self.config,
+            self.config.connections_max_idle_ms,
+            self.config.queued_max_request_bytes,
+        )
         limits = Limits(
             request_bytes_max=config.socket_request_max_bytes,
+            places_of=Places(config.queued_max_requests).of,
+            memory=RequestMemory(INT64_MAX if bytes_max < 0 else bytes_max),
+            login_memory=RequestMemory(config.commitlog_login_queued_max_request_bytes),
+            admission=admission,
+            least_rate=LeastRate(
+                config.commitlog_request_min_bytes_per_second, config.commitlog_request_grace_ms / 1000
+            ),
             idle_s=None if idle_ms < 0 else idle_ms / 1000,
-            quota=Quota(config.queued_max_requests),
-            memory=Quota(INT64_MAX if config.queued_max_request_bytes < 0 else config.queued_max_request_bytes),
+            login_s=config.commitlog_login_timeout_ms / 1000,
         )
         return [
             Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
@@ -236,6 +259,19 @@ class Gateway:
             request.exchange.close()
         except Exception as error:
             request.fail(error)
+
+
+def _admission(config: GatewayConfig) -> Admission:
+    of_addresses = parse_address_limits("max.connections.per.ip.overrides", config.max_connections_per_ip_overrides)
+    return Admission(
+        AdmissionLimits(
+            most=config.max_connections,
+            per_address=config.max_connections_per_ip,
+            of_addresses=limits_of_addresses(of_addresses),
+            per_second=config.max_connection_creation_rate,
+            before_login=config.commitlog_login_max_connections,
+        )
+    )
 
 
 def _bound(config: GatewayConfig, listener: Listener, starting: ExitStack) -> socket.socket:

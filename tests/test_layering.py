@@ -54,7 +54,7 @@ FLOORS = {
         handlers parts
         context
         transactions
-        request producer_ids
+        request producer_ids places
         partitions groups
         cluster
         network security

@@ -11,7 +11,19 @@ from ...protocol.kafka_0_7 import MalformedFrameError
 from ...registry import Registry, open_registry
 from ...storage import Clock, LogStoreError, PositionLogDirectory
 from ..listeners import Address
-from ..network import Acceptor, Exchange, Limits, Processor, Quota, Terms, listening
+from ..network import (
+    Acceptor,
+    Admission,
+    AdmissionLimits,
+    Exchange,
+    LeastRate,
+    Limits,
+    Processor,
+    Quota,
+    RequestMemory,
+    Terms,
+    listening,
+)
 from ..threads import Worker
 from .answers import Answers
 from .config import PositionGatewayConfig
@@ -21,6 +33,7 @@ from .registrations import LOOK_S, Registrations
 REQUESTS_MAX = 500  # in progress together
 MEMORY_MAX = 1 << 30  # bytes of larger requests that are being read or in progress
 CONNECTIONS_MAX = 2**31 - 1
+LEAST_RATE = LeastRate(bytes_per_s=16 << 10, grace_s=10.0)  # at which a request arrives
 BACKLOG = 50  # connections that may wait to be accepted
 FIRST_CLEANUP_S = 60.0
 
@@ -62,11 +75,12 @@ class PositionGateway:
             self.address = Address(config.hostname, listener.getsockname()[1])
             self._start_upkeep(starting)
             registrations = self._registrations(starting)
-            processors = self._processors()
+            admission = Admission(AdmissionLimits(most=CONNECTIONS_MAX))
+            processors = self._processors(admission)
             for processor in processors:
                 processor.start()
                 starting.callback(processor.stop)
-            acceptor = Acceptor(listener, Terms("0.7"), processors, connections_max=CONNECTIONS_MAX)
+            acceptor = Acceptor(listener, Terms("0.7"), processors, admission)
             acceptor.start()
             starting.callback(acceptor.stop)
             if registrations is not None:
@@ -74,12 +88,15 @@ class PositionGateway:
                 _started(starting, "gateway-registrations").repeat(LOOK_S, registrations.look)
             self._stopping = starting.pop_all()
 
-    def _processors(self) -> list[Processor]:
+    def _processors(self, admission: Admission) -> list[Processor]:
+        memory, places = RequestMemory(MEMORY_MAX), Quota(REQUESTS_MAX)
         limits = Limits(
             request_bytes_max=self.config.request_bytes_max,
-            idle_s=None,
-            quota=Quota(REQUESTS_MAX),
-            memory=Quota(MEMORY_MAX),
+            places_of=lambda *_: places,
+            memory=memory,
+            login_memory=memory,
+            admission=admission,
+            least_rate=LEAST_RATE,
         )
         return [
             Processor(f"gateway-network-{number}", self._serve, lambda _: False, limits)

@@ -13,10 +13,13 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .acceptor import Acceptor as Acceptor, listening as listening
+    from .admission import Admission as Admission, AdmissionLimits as AdmissionLimits
     from .connection import Connection as Connection
     from .exchange import Exchange as Exchange
     from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
+    from .memory import RequestMemory as RequestMemory
+    from .pace import LeastRate as LeastRate
     from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms, Timer as Timer
     from .quota import Quota as Quota
 else:
@@ -24,10 +27,13 @@ else:
         __name__,
         submod_attrs={
             "acceptor": ["Acceptor", "listening"],
+            "admission": ["Admission", "AdmissionLimits"],
             "connection": ["Connection"],
             "exchange": ["Exchange"],
             "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
+            "memory": ["RequestMemory"],
+            "pace": ["LeastRate"],
             "processor": ["Limits", "Processor", "Serve", "Terms", "Timer"],
             "quota": ["Quota"],
         },

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from threading import Event, Thread
 
+from .admission import Admission
 from .processor import Processor, Terms
 
 RETRY_S = 0.1  # after an error, such as too many open files
@@ -19,12 +20,12 @@ class Acceptor:
     """Listens on one address."""
 
     def __init__(
-        self, listener: socket.socket, terms: Terms, processors: Sequence[Processor], *, connections_max: int
+        self, listener: socket.socket, terms: Terms, processors: Sequence[Processor], admission: Admission
     ) -> None:
-        """``listener``: listening already; :meth:`stop` closes it. ``connections_max``: limit for all listeners."""
+        """``listener``: listening already; :meth:`stop` closes it. ``admission``: that of all listeners."""
         self._listener, self._terms = listener, terms
         self._processors = processors
-        self._connections_max = connections_max
+        self._admission = admission
         self._stopped = Event()
         self._thread = Thread(target=self._run, name=f"gateway-acceptor-{terms.listener}", daemon=True)
 
@@ -49,13 +50,16 @@ class Acceptor:
                 logger.warning("a connection was not accepted: %s", error)
                 self._stopped.wait(RETRY_S)
                 continue
-            if sum(each.connections for each in self._processors) >= self._connections_max:
-                logger.warning("%s: closed, because the limit max.connections is reached", address[0])
+            self._stopped.wait(self._admission.delay_s())
+            host = str(address[0])
+            limit = self._admission.refuses(host)
+            if limit is not None:
+                logger.warning("%s: closed, because the limit %s is reached", host, limit)
                 client.close()
                 continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            processor.adopt(client, str(address[0]), self._terms)
+            processor.adopt(client, host, self._terms)
 
 
 def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:

@@ -7,26 +7,46 @@ not read, so a client that does not read its answers takes the memory of only on
 
 from __future__ import annotations
 
+import array
+import fcntl
 import socket
 import ssl
+import termios
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from math import ceil
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .exchange import Exchange
 from .file_slice import FileSlice, Part, release
 from .frames import FrameError, FrameReader
+from .pace import LeastRate, Pace
 from .tls_socket import TlsSocket
 
 if TYPE_CHECKING:
     from .processor import Processor, Terms
+    from .quota import Quota
 
-FRAMES_A_TURN = 16  # then the other connections of the thread have theirs
+FRAMES_A_TURN = 16  # at most; then the other connections of the thread have theirs
+NEWCOMERS_FREE_BYTES = 4 << 10  # of a request before a login, which are not counted
 BUFFERS_A_CALL = 64  # of one sendmsg
 MORE: int = getattr(socket, "MSG_MORE", 0)  # the head of an answer goes into one packet with what follows from a file
 OVERLAPPING_MAX = 64  # requests of one connection in progress together
+
+
+class _Room(NamedTuple):
+    """The memory for the larger requests of a connection, which changes when it logs in."""
+
+    connection: Connection
+
+    def may_read(self, missing: int) -> bool:
+        return self.connection.may_read_on(missing)
+
+    def take(self, amount: int) -> None:
+        self.connection.memory.take(amount)
 
 
 class Connection:
@@ -38,17 +58,19 @@ class Connection:
         self.socket = self._tls or client
         self.client_host = host
         self.session: Any = None  # what the server keeps with the connection
-        self.quota, self.memory = processor.limits.quota, processor.limits.memory
-        self.last_active_s = processor.now_s()
+        limits, needs_login = processor.limits, terms.login_bytes_max is not None
+        self.memory = limits.login_memory if needs_login else limits.memory
+        self.is_newcomer = needs_login or terms.tls is not None  # it has not logged in, or not ended its handshake
+        self.came_s = self.last_active_s = processor.now_s()
         self.is_closed = False
-        self._reader = FrameReader(processor.limits.request_bytes_max, admit=self._admit, gives_all=self._tls is None)
+        self._reader = FrameReader(limits.request_bytes_max, room=_Room(self), gives_all=self._tls is None)
         if terms.login_bytes_max is not None:
-            self._reader.raise_limit(terms.login_bytes_max, "sasl.server.max.receive.size")
+            self._reader.change_limit(terms.login_bytes_max, "sasl.server.max.receive.size", NEWCOMERS_FREE_BYTES)
+        self.pace = Pace()
         self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
-        self._held = 0  # memory that the frame which waits has taken
-        self._pauses, self._received = 0, 0  # looks without new bytes, and how many bytes there were at the last look
+        self._held = 0  # bytes of the frame which waits that the memory counts
         self._reads_on = False  # a call that reads what TLS has decrypted is on its way
         self._is_flushed_soon = False
         self._ends = False  # closes once everything is sent
@@ -64,8 +86,25 @@ class Connection:
         return self.is_busy or self._waiting is not None
 
     def trust(self) -> None:
-        """Raises the request limit after the client has logged in. Only between two frames."""
-        self._reader.raise_limit(self.processor.limits.request_bytes_max)
+        """Gives a client that has logged in the limits of those that have. Only between two frames."""
+        limits = self.processor.limits
+        self._reader.change_limit(limits.request_bytes_max, "socket.request.max.bytes")
+        self.memory = limits.memory
+        self._be_known()
+
+    def _be_known(self) -> None:
+        self.is_newcomer = False
+        self.processor.limits.admission.is_known(self)
+
+    def send_away(self, why: str) -> None:
+        """Closes the connection and logs why. For any thread."""
+        self.processor.call_soon(lambda: self.fail(PermissionError(why)))
+
+    def fail(self, error: Exception) -> None:
+        """Closes the connection and logs why, unless it is closed."""
+        if not self.is_closed:
+            self.processor.log_hostile(self, error)
+            self.close()
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
@@ -79,31 +118,36 @@ class Connection:
 
     # In
 
-    def on_readable(self) -> None:
+    def on_readable(self, frames_max: int = FRAMES_A_TURN) -> None:
         """Serves what has arrived. Closes the connection if the client closed it or sent an invalid frame."""
         self.last_active_s = self.processor.now_s()
         try:
-            for _ in range(FRAMES_A_TURN):
-                if not self.may_read:
-                    return
-                frame = self._reader.read(self.socket)
-                if frame is None:
-                    if self._reader.waits_for_room or self._tls is not None:  # a handshake may wait to write
-                        self.processor.watch(self)
-                    return
-                self._waiting = frame, self.processor.may_overlap(frame)
-                self._held, self._reader.held = self._reader.held, 0
-                self._serve_waiting()
-                if self._reader.is_drained:
+            for _ in range(frames_max):
+                if not self.may_read or not self._read_frame():
                     return
         except ssl.SSLError as error:
-            self.processor.log_hostile(self, OSError(f"TLS: {error.reason or error}"))
-            self.close()
+            self.fail(OSError(f"TLS: {error.reason or error}"))
+        except FrameError as error:
+            self.fail(error)
         except (EOFError, OSError):
             self.close()
-        except FrameError as error:
-            self.processor.log_hostile(self, error)
-            self.close()
+
+    def _read_frame(self) -> bool:
+        """Reads, and serves a whole frame; returns whether there may be more."""
+        frame = self._reader.read(self.socket)
+        if self.is_newcomer and self.terms.login_bytes_max is None and self._reader.received:
+            self._be_known()  # the handshake is complete
+        if frame is None:
+            if self._reader.waits_for_room or self._tls is not None:  # a handshake may wait to write
+                self.processor.watch(self)
+                self._read_on()
+            return False
+        self._waiting = frame, self.processor.may_overlap(frame)
+        self._held, self._reader.held = self._reader.held, 0
+        if self._held:
+            self.memory.leave(self._when_room)
+        self._serve_waiting()
+        return not self._reader.is_drained
 
     @property
     def may_read(self) -> bool:
@@ -111,15 +155,31 @@ class Connection:
         waits = self._waiting is not None or self._reader.waits_for_room
         return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
 
-    def count_pause(self) -> int:
-        """Returns how many calls of this in a row have found no new bytes, amid a larger request that holds memory."""
-        before, self._received = self._received, self._reader.received
-        is_paused = self._reader.held and before == self._received
-        self._pauses = self._pauses + 1 if is_paused else 0
-        return self._pauses
+    # The memory of what arrives
 
-    def _admit(self, size: int) -> bool:
-        return self.memory.take(self._when_room, size)
+    def may_read_on(self, missing: int) -> bool:
+        """Whether a larger request may be read on now."""
+        return self.memory.may_read(self._when_room, missing)
+
+    @property
+    def held(self) -> int:
+        """The bytes of a request that is arriving which the memory counts."""
+        return self._reader.held
+
+    def look(self, least: LeastRate) -> None:
+        """Updates the pace of the request that is arriving."""
+        missing, received = self._reader.missing, self._reader.received
+        if not missing or not (self.may_read or self._reader.waits_for_room):
+            self.pace.rest(received)
+            return
+        pending = self._pending() if self._reader.waits_for_room else 0
+        self.pace.look(received, ceil(least.bytes_per_look) if pending >= missing else pending, least)
+
+    def _pending(self) -> int:
+        """Returns the number of bytes that have arrived and were not read, because there was no room."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
+        return count[0]
 
     def _when_room(self) -> None:
         self.processor.call_soon(self._on_room)
@@ -148,9 +208,9 @@ class Connection:
         frame, overlaps = self._waiting
         if self.is_busy and not (overlaps and self._may_join()):
             self.processor.watch(self)
-        elif self.quota.take(self._when_free):
+        elif (places := self.processor.limits.places_of(frame, self)).take(partial(self._when_free, places)):
             self._waiting = None
-            exchange = Exchange(self, frame, overlaps=overlaps, held=self._held)
+            exchange = Exchange(self, frame, places, overlaps=overlaps, held=self._held)
             self._held = 0
             self._exchanges.append(exchange)
             self.processor.watch(self)
@@ -166,8 +226,12 @@ class Connection:
             and all(each.overlaps for each in self._exchanges)
         )
 
-    def _when_free(self) -> None:
-        self.processor.call_soon(self._serve_waiting)
+    def _when_free(self, places: Quota) -> None:
+        self.processor.call_soon(lambda: self._on_place(places))
+
+    def _on_place(self, places: Quota) -> None:
+        self._serve_waiting()
+        places.wake()
 
     # Out
 
@@ -244,8 +308,10 @@ class Connection:
         self.processor.forget(self)
         with suppress(OSError):
             self.socket.close()
-        self.memory.forget(self._when_room)
+        self.processor.limits.admission.is_known(self)
+        self.processor.limits.admission.left(self.client_host)
         self.memory.give(self._held + self._reader.held)
+        self.memory.leave(self._when_room)
         self._held = 0
         self._reader = FrameReader(0)  # the last one has part of a request, perhaps, and refers to this connection
         for exchange in self._exchanges:

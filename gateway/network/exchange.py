@@ -10,22 +10,25 @@ from .file_slice import Part, release
 if TYPE_CHECKING:
     from .connection import Connection
     from .processor import Processor, Timer
+    from .quota import Quota
 
 
 class Exchange:
     """A request in progress. Any thread may answer it, once; the answer is sent after all earlier ones."""
 
-    __slots__ = ("_has_place", "_held", "connection", "frame", "is_last", "overlaps", "parts")
+    __slots__ = ("_has_place", "_held", "_memory", "_places", "connection", "frame", "is_last", "overlaps", "parts")
 
-    def __init__(self, connection: Connection, frame: memoryview, *, overlaps: bool, held: int = 0) -> None:
-        """``held``: the bytes that the frame uses of the memory for large requests (``queued.max.request.bytes``)."""
+    def __init__(
+        self, connection: Connection, frame: memoryview, places: Quota, *, overlaps: bool, held: int = 0
+    ) -> None:
+        """``places``: which counts the request. ``held``: the bytes of it that the connection's memory counts."""
         self.connection = connection
         self.frame = frame  # without its length
         self.overlaps = overlaps  # whether requests of this kind may be in progress together
         self.parts: Sequence[Part] | None = None  # None: not answered yet
         self.is_last = False  # the connection ends with its answer
-        self._held = held
-        self._has_place = True  # in the quota of requests in progress
+        self._held, self._memory = held, connection.memory
+        self._has_place, self._places = True, places  # among the requests in progress
 
     @property
     def processor(self) -> Processor:
@@ -50,7 +53,7 @@ class Exchange:
         self.park()
         held, self._held = self._held, 0
         if held:
-            self.connection.memory.give(held)
+            self._memory.give(held)
 
     def drop(self) -> None:
         """Releases the files of an answer that will not be sent. Only for the thread of the connection."""
@@ -71,7 +74,7 @@ class Exchange:
         """Stops counting this request in ``queued.max.requests``, because it may wait long for other requests."""
         if self._has_place:
             self._has_place = False
-            self.connection.quota.give()
+            self._places.give()
 
     def later(self, delay_s: float, task: Callable[[], None]) -> Timer:
         """Calls ``task`` in the thread of the connection after ``delay_s``. Only for calls from that thread."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
 LENGTH_BYTES = 4
-FIRST_BYTES = 64 << 10  # a larger frame must be admitted
+FREE_BYTES = 64 << 10  # the bytes of a larger frame are counted
 ROOM_BYTES = 1 << 20  # reserved for a frame at once; more is reserved only as bytes arrive, whatever the length claims
+READ_BYTES = 4 << 20  # read in one turn; then other connections of the thread have theirs
 
 
 class FrameError(Exception):
@@ -20,6 +20,26 @@ class Source(Protocol):
     """A source of bytes, such as a socket that does not block."""
 
     def recv_into(self, buffer: memoryview) -> int: ...
+
+
+class Room(Protocol):
+    """Decides about the memory for the larger frames of one source."""
+
+    def may_read(self, missing: int) -> bool:
+        """Whether a frame that lacks ``missing`` bytes may be read on; if not, :meth:`FrameReader.go_on` follows."""
+        ...
+
+    def take(self, amount: int) -> None:
+        """Counts bytes that have arrived."""
+        ...
+
+
+class _Unlimited:
+    def may_read(self, missing: int) -> bool:
+        return True
+
+    def take(self, amount: int) -> None:
+        pass
 
 
 class FrameReader:
@@ -34,17 +54,18 @@ class FrameReader:
         max_bytes: int,
         setting: str = "socket.request.max.bytes",
         *,
-        admit: Callable[[int], bool] = lambda _: True,
+        room: Room | None = None,
+        free_bytes: int = FREE_BYTES,
         gives_all: bool = False,
     ) -> None:
         """``setting``: the limit's name, for errors.
 
-        ``admit`` returns whether a large frame of this size may be read now. ``gives_all``: the source gives all that
-        has arrived, up to the room for it; then a source that gave less is not asked again in the same turn.
+        ``room`` counts the bytes of frames above ``free_bytes``, as they arrive. ``gives_all``: the source gives all
+        that has arrived, up to the room for it; then a source that gave less is not asked again in the same turn.
         """
         self._max_bytes, self._setting = max_bytes, setting
-        self._admit, self._gives_all = admit, gives_all
-        self.held = 0  # bytes that were admitted for the frame that is being read, or was read last
+        self._shared, self._free_bytes, self._gives_all = room or _Unlimited(), free_bytes, gives_all
+        self.held = 0  # bytes that were counted of the frame that is being read, or was read last
         self.waits_for_room = False  # until :meth:`go_on` succeeds
         self.received = 0  # bytes so far, of all frames
         self.is_drained = False  # whether the source has no more bytes now, as far as is known
@@ -54,14 +75,15 @@ class FrameReader:
         self._have = 0  # bytes read of the length or of the frame
 
     def read(self, source: Source) -> memoryview | None:
-        """Reads from ``source`` until a frame is complete, and returns it; None if the source has no more bytes now.
+        """Reads from ``source`` until a frame is complete, and returns it.
 
-        Raises EOFError if the source has ended, and FrameError for a length below 0 or above the limit.
+        None if the source has no more bytes now, if there is no room for more, or after many bytes in this turn. Raises
+        EOFError if the source has ended, and FrameError for a length below 0 or above the limit.
         """
-        self.is_drained = False
+        self.is_drained, stop_at = False, self.received + READ_BYTES
         try:
             while (room := self._room) is None or self._have < self._size:
-                if self.is_drained:
+                if self.is_drained or self.received >= stop_at:
                     return None
                 if room is None:
                     self._read_length(source)
@@ -71,14 +93,23 @@ class FrameReader:
             return None
         return self._cut(room)
 
-    def raise_limit(self, max_bytes: int, setting: str = "socket.request.max.bytes") -> None:
-        """Changes the limit for the frames that follow."""
-        self._max_bytes, self._setting = max_bytes, setting
+    @property
+    def missing(self) -> int:
+        """The bytes that the frame lacks which is being read; 0: none is."""
+        return LENGTH_BYTES - self._have if self._room is None and self._have else max(self._size - self._have, 0)
+
+    def change_limit(self, max_bytes: int, setting: str, free_bytes: int = FREE_BYTES) -> None:
+        """Changes the limits for the frames that follow."""
+        self._max_bytes, self._setting, self._free_bytes = max_bytes, setting, free_bytes
+
+    def go_on(self) -> None:
+        """Reads on, as there may be room now."""
+        self.waits_for_room = False
 
     def _cut(self, room: memoryview) -> memoryview:
         """Returns the frame in ``room``; what follows it belongs to the next length."""
         size, end = self._size, self._have
-        self._room, self._have = None, end - size
+        self._room, self._have, self._size = None, end - size, 0
         self._length[: end - size] = room[size:end]
         return room[:size]
 
@@ -93,24 +124,22 @@ class FrameReader:
             raise FrameError(
                 f"a request states a length of {self._size} bytes, but {self._setting} is {self._max_bytes}"
             )
-        self.go_on()
-        if self.waits_for_room:
-            raise BlockingIOError
-
-    def go_on(self) -> None:
-        """Starts reading the frame whose length was read, if it is small or admitted."""
-        is_large = self._size > FIRST_BYTES
-        self.waits_for_room = is_large and not self._admit(self._size)
-        if not self.waits_for_room:
-            self.held = self._size if is_large else 0
-            self._room = _room_for(min(self._size + LENGTH_BYTES, ROOM_BYTES))
+        self._room = _room_for(min(self._size + LENGTH_BYTES, ROOM_BYTES))
 
     def _read_body(self, source: Source, room: memoryview) -> None:
+        is_counted = self._size > self._free_bytes
+        if is_counted and not self._shared.may_read(self._size - self._have):
+            self.waits_for_room = True
+            raise BlockingIOError
         if self._have == len(room):
             self._room = _room_for(min(self._size + LENGTH_BYTES, 2 * len(room)))
             self._room[: self._have] = room
             room = self._room
-        self._take(source, room[self._have :])
+        before = self._have
+        self._take(source, room[before:])
+        if is_counted:
+            self.held += self._have - before
+            self._shared.take(self._have - before)
 
     def _take(self, source: Source, into: memoryview) -> None:
         count = source.recv_into(into)

@@ -9,32 +9,43 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
+from math import inf
 from threading import Thread, get_ident
 from typing import NamedTuple
 
-from .connection import Connection
+from .admission import Admission
+from .connection import FRAMES_A_TURN, Connection
 from .exchange import Exchange
+from .memory import RequestMemory
+from .pace import LOOK_S, LeastRate
 from .quota import Quota
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
-IDLE_LOOK_S = 1.0
 PASSES_A_TURN = 3  # through the calls: appends are done, then sent, and then what waited for them
-STALL_LOOKS = 10  # a large request that pauses for so many looks makes room for others
+CROWD = 64  # connections; if more have something to say, they have it in several turns
+TURN_S = 0.05  # of a crowd
+NEWCOMERS_S = 0.02  # of a crowd that has not logged in
+FREED_SHARE = 16  # of the memory; if nothing frees it, the slowest requests make room for so much
 STOP_S = 10.0  # how long a stop waits for answers that are owed
 
 logger = logging.getLogger(__name__)
 
 
 class Limits(NamedTuple):
-    """The limits of one client."""
+    """The limits of clients; one object counts for all threads."""
 
     request_bytes_max: int
-    idle_s: float | None  # None: no limit
-    quota: Quota  # of requests in progress
-    memory: Quota  # of bytes of larger requests, which are being read or in progress
+    places_of: Callable[[memoryview, Connection], Quota]  # where a request has its place while it is in progress
+    memory: RequestMemory  # for larger requests
+    login_memory: RequestMemory  # the same, before a login
+    admission: Admission
+    least_rate: LeastRate  # of requests that arrive
+    idle_s: float | None = None  # None: no limit
+    login_s: float | None = None  # for handshake and login; None: no limit
 
 
 class Terms(NamedTuple):
@@ -111,11 +122,6 @@ class Processor:
         self.call_soon(self._begin_stop)
         self._thread.join()
 
-    @property
-    def connections(self) -> int:
-        """The number of connections. For any thread."""
-        return len(self._events)
-
     # In its thread
 
     def now_s(self) -> float:
@@ -156,9 +162,17 @@ class Processor:
     def _adopt(self, client: socket.socket, host: str, terms: Terms) -> None:
         if self.is_stopping:
             client.close()
+            self.limits.admission.left(host)
             return
-        connection = Connection(self, client, host, terms)
+        try:
+            connection = Connection(self, client, host, terms)
+        except OSError:  # the client has left
+            client.close()
+            self.limits.admission.left(host)
+            return
         self._events[connection] = 0
+        if connection.is_newcomer:
+            self.limits.admission.came(connection)
         self.watch(connection)
 
     def _begin_stop(self) -> None:
@@ -169,16 +183,37 @@ class Processor:
 
     def _run(self) -> None:
         while not self._is_done():
-            for key, events in self._selector.select(self._timeout_s()):
-                if key.data is None:
-                    self._on_wake()
-                else:
-                    self._guarded(lambda ready=key.data, events=events: _on_event(ready, events))  # type: ignore[misc]
+            self._serve_ready(self._selector.select(self._timeout_s()))
             for _ in range(PASSES_A_TURN):
                 for _ in range(len(self._calls)):  # not those that come in between, without end from many threads
                     self._guarded(self._calls.popleft())
             self._run_timers()
         self._end()
+
+    def _serve_ready(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
+        """Reads and writes what can be, for connections that have logged in first."""
+        known, newcomers = list[tuple[Connection, int]](), list[tuple[Connection, int]]()
+        for key, events in ready:
+            if key.data is None:
+                self._on_wake()
+            else:
+                (newcomers if key.data.is_newcomer else known).append((key.data, events))
+        self._serve_in_turn(known, TURN_S)
+        self._serve_in_turn(newcomers, NEWCOMERS_S)
+
+    def _serve_in_turn(self, ready: list[tuple[Connection, int]], crowd_s: float) -> None:
+        """Serves connections; of a crowd, those that have waited longest, for a short time, and the others later.
+
+        In between, answers of other threads are sent.
+        """
+        frames_max, until_s = FRAMES_A_TURN, inf
+        if len(ready) > CROWD:
+            frames_max, until_s = 1, self.now_s() + crowd_s
+            ready.sort(key=lambda each: each[0].last_active_s)
+        for connection, events in ready:
+            self._guarded(partial(_on_event, connection, events, frames_max))
+            if until_s < inf and self.now_s() > until_s:
+                return
 
     def _is_done(self) -> bool:
         if not self.is_stopping:
@@ -191,8 +226,8 @@ class Processor:
             return 0
         while self._timers and self._timers[0][2].task is None:  # this thread need not wake for it
             heapq.heappop(self._timers)
-        due_s = self._timers[0][0] - self.now_s() if self._timers else IDLE_LOOK_S
-        return max(0.0, min(due_s, IDLE_LOOK_S))
+        due_s = self._timers[0][0] - self.now_s() if self._timers else LOOK_S
+        return max(0.0, min(due_s, LOOK_S))
 
     def _on_wake(self) -> None:
         with suppress(BlockingIOError):
@@ -215,26 +250,36 @@ class Processor:
             if task is not None:
                 self._guarded(task)
         if now_s >= self._look_at_s:
-            self._look_at_s = now_s + IDLE_LOOK_S
-            self._close_stalled()
-            if self.limits.idle_s is not None:
-                self._close_idle(now_s - self.limits.idle_s)
+            self._look_at_s = now_s + LOOK_S
+            self._look(now_s)
 
-    def _close_stalled(self) -> None:
-        """Closes the connection that holds memory which others wait for, and has sent nothing for the longest time.
+    def _look(self, now_s: float) -> None:
+        """Closes connections that were idle for too long, do not log in, or send a request too slowly."""
+        limits = self.limits
+        idle_before_s = -inf if limits.idle_s is None else now_s - limits.idle_s
+        came_before_s = -inf if limits.login_s is None else now_s - limits.login_s
+        for each in list(self._events):
+            each.look(limits.least_rate)
+            if each.last_active_s < idle_before_s and not each.owes:
+                each.close()
+            elif each.is_newcomer and each.came_s < came_before_s:
+                each.fail(TimeoutError("the client has not logged in for too long"))
+            elif each.pace.behind > limits.least_rate.behind_max:
+                each.fail(TimeoutError("a request arrives too slowly"))
+            elif each.held and each.memory.is_waited_for and each.pace.behind > limits.least_rate.pressed_behind_max:
+                each.fail(TimeoutError("a large request stopped arriving, and others wait for its memory"))
+        self._make_room()
 
-        One a look, as the others may be enough then. Looks are counted, not seconds: while this thread gets no time,
-        clients may get none either, and what they sent was not read.
-        """
-        pauses = {connection: connection.count_pause() for connection in self._events}
-        longest = max(pauses, key=pauses.__getitem__, default=None)
-        if longest is not None and pauses[longest] >= STALL_LOOKS and self.limits.memory.is_waited_for:
-            self.log_hostile(longest, TimeoutError("a large request stopped arriving, and others wait for its memory"))
-            longest.close()
-
-    def _close_idle(self, before_s: float) -> None:
-        for connection in [each for each in self._events if each.last_active_s < before_s and not each.owes]:
-            connection.close()
+    def _make_room(self) -> None:
+        """If requests still wait for memory, closes the slowest of those that have been arriving for long."""
+        found = [each for each in self._events if each.held and each.memory.is_waited_for]
+        slow = [each for each in found if each.pace.speed is not None]
+        freed = 0
+        for each in sorted(slow, key=lambda each: each.pace.speed or 0.0):
+            if freed > each.memory.limit // FREED_SHARE:
+                return
+            freed += each.held
+            each.fail(TimeoutError("a large request arrives slowly, and others wait for its memory"))
 
     def _end(self) -> None:
         for connection in list(self._events):
@@ -244,8 +289,8 @@ class Processor:
         self._wake_out.close()
 
 
-def _on_event(connection: Connection, events: int) -> None:
+def _on_event(connection: Connection, events: int, frames_max: int) -> None:
     if events & selectors.EVENT_WRITE:
         connection.on_writable()
     if events & selectors.EVENT_READ and connection.may_read:
-        connection.on_readable()
+        connection.on_readable(frames_max)

@@ -1,47 +1,43 @@
-"""Quota: limits the requests in progress, or the bytes that they have together."""
+"""Quota: limits the requests in progress."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
 
 
 class Quota:
-    """Counts what is in use; calls back those that it refused when there is room again."""
+    """Counts the places in use; calls those that it refused, in their order, when there are places again."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: deque[Callable[[], None]] = deque()
         self._lock = Lock()
 
-    def take(self, when_free: Callable[[], None], amount: int = 1) -> bool:
-        """Takes ``amount`` and returns True.
+    def take(self, when_free: Callable[[], None]) -> bool:
+        """Takes a place and returns True.
 
-        At the limit returns False and later calls ``when_free`` once, from any thread. The amount that reaches the
-        limit may exceed it, so no amount is too large.
+        If there is none, returns False and later calls ``when_free`` once, from any thread. The caller then tries
+        again, and calls :meth:`wake`, as it may not need the place any longer.
         """
         with self._lock:
             if self._taken < self._limit:
-                self._taken += amount
+                self._taken += 1
                 return True
             self._waiting.append(when_free)
             return False
 
-    def forget(self, when_free: Callable[[], None]) -> None:
-        """Drops the call of one who was refused and waits no longer."""
+    def give(self) -> None:
+        """Gives a place back."""
         with self._lock:
-            self._waiting = [each for each in self._waiting if each != when_free]
+            self._taken -= 1
+        self.wake()
 
-    def give(self, amount: int = 1) -> None:
-        """Gives back what was taken."""
+    def wake(self) -> None:
+        """Calls the next of those that wait, if there is a place."""
         with self._lock:
-            self._taken -= amount
-            waiting, self._waiting = self._waiting, []
-        for when_free in waiting:
+            when_free = self._waiting.popleft() if self._waiting and self._taken < self._limit else None
+        if when_free is not None:
             when_free()
-
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether a refused caller waits."""
-        return bool(self._waiting)

@@ -55,6 +55,11 @@ NAMED = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, in:PLAINTEXT, O
         ({"listeners": f"{LOCAL},OUT://0.0.0.0:9093", **NAMED}, "'OUT://0.0.0.0:9093': needs a certificate"),
         ({"listener.security.protocol.map": "IN:TLS"}, "must have pairs like OUTSIDE:SASL_SSL"),
         ({"listener.security.protocol.map": "IN:SSL,in:SSL"}, "one per name"),
+        (
+            {"max.connections.per.ip.overrides": "127.0.0.1"},
+            r"per\.ip\.overrides = '127\.0\.0\.1': must have pairs like",
+        ),
+        ({"max.connections.per.ip.overrides": "127.0.0.1:-1"}, "must have pairs like 127.0.0.1:200"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_right(given: dict[str, object], said: str) -> None:

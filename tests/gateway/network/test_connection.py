@@ -6,12 +6,12 @@ import socket
 import struct
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.network import processor
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head, serving
 from tests.support.logs.building import batch, open_files
 
@@ -121,17 +121,51 @@ def test_larger_requests_take_turns_if_their_memory_is_limited(tmp_path: Path) -
         assert gateway.context.partitions.all()[0].high_watermark == 4
 
 
-def test_a_large_request_that_stops_makes_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "STALL_LOOKS", 1)
-    with serving(tmp_path, queued_max_request_bytes=1) as gateway, WireClient(gateway) as client:
-        client.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
-        with WireClient(gateway) as stalled:
-            stalled.socket.sendall(struct.pack(">i", 90 << 20) + b"only the beginning")
-            time.sleep(0.2)  # so that it comes first
-            assert client.ask(18, 0).error_code == 0
-            asked = client.send(0, 8, **produce_fields("t", batch(b"x" * 500_000).tobytes()))
-            assert stalled.is_closed()
-            assert not client.answer(0, 8, asked).responses[0].partition_responses[0].error_code
+def stalled(gateway: Gateway, claimed: int, sent: int) -> WireClient:
+    """A client that stops amid a request."""
+    client = WireClient(gateway)
+    client.socket.sendall(struct.pack(">i", claimed) + bytes(sent))
+    return client
+
+
+def produces(client: WireClient, size: int) -> bool:
+    client.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
+    answer = client.ask(0, 8, **produce_fields("t", batch(b"x" * size).tobytes()))
+    return not answer.responses[0].partition_responses[0].error_code
+
+
+def test_large_requests_that_are_claimed_take_no_memory_from_others(tmp_path: Path) -> None:
+    with serving(tmp_path, queued_max_request_bytes=1 << 20) as gateway, ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(stalled(gateway, 90 << 20, 1000))
+        assert produces(stack.enter_context(WireClient(gateway)), 500_000)
+
+
+def test_large_requests_that_stop_make_room_for_others(tmp_path: Path) -> None:
+    with serving(tmp_path, queued_max_request_bytes=1 << 20) as gateway, ExitStack() as stack:
+        hostile = [stack.enter_context(stalled(gateway, 90 << 20, 100_000)) for _ in range(20)]
+        assert produces(stack.enter_context(WireClient(gateway)), 500_000)
+        assert all(each.is_closed() for each in hostile)
+
+
+def test_a_request_that_pauses_for_too_long_is_closed(tmp_path: Path) -> None:
+    with serving(tmp_path, commitlog_request_grace_ms=1) as gateway:
+        for claimed, sent in ((90 << 20, 100_000), (1000, 10)):
+            with stalled(gateway, claimed, sent) as hostile:
+                assert hostile.is_closed()
+
+
+def test_slow_requests_of_one_sort_keep_no_place_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr("pyspark_commitlog.gateway.handlers.topics.is_legal", lambda _: goes_on.wait(60) and False)
+    asked = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    with serving(tmp_path, queued_max_requests=2) as gateway, ExitStack() as stack:
+        slow = [stack.enter_context(WireClient(gateway)) for _ in range(5)]
+        sent = [each.send(19, 4, topics=[asked], timeout=1000) for each in slow]
+        assert stack.enter_context(WireClient(gateway)).ask(18, 0).error_code == 0
+        goes_on.set()
+        for client, each in zip(slow, sent, strict=True):
+            assert client.answer(19, 4, each).topics[0].error_code
 
 
 def test_connections_above_the_limit_are_closed(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_source_that_gave_all_is_not_asked_again_in_the_same_turn(size: int) -
 def test_a_limit_that_is_raised_between_two_frames_loses_no_bytes() -> None:
     source, reader = Pieces([framed(b"login") + framed(b"a larger request")]), FrameReader(5)
     assert reader.read(source) == b"login"
-    reader.raise_limit(100)
+    reader.change_limit(100, "another.limit")
     assert reader.read(source) == b"a larger request"
 
 

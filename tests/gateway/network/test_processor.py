@@ -11,16 +11,35 @@ from functools import partial
 
 import pytest
 
-from pyspark_commitlog.gateway.network import Limits, Processor, Quota, Terms, processor as module
+from pyspark_commitlog.gateway.network import (
+    Admission,
+    AdmissionLimits,
+    LeastRate,
+    Limits,
+    Processor,
+    Quota,
+    RequestMemory,
+    Terms,
+    processor as module,
+)
+from pyspark_commitlog.gateway.network.pace import LOOK_S, PRESSED_LOOKS, SLOW_LOOKS
 
 TIMEOUT_S = 20.0
+PLAIN = Terms("PLAINTEXT")
+RATE = LeastRate(bytes_per_s=1000, grace_s=10.0)
+GRACE_LOOKS = int(RATE.grace_s / LOOK_S)
+
+
+def limits(memory_bytes: int = 1000, **more: float) -> Limits:
+    places, memory = Quota(10), RequestMemory(memory_bytes)
+    return Limits(1 << 20, lambda *_: places, memory, memory, Admission(AdmissionLimits()), RATE, **more)
 
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processor]:
     """A processor that wakes only when it is woken."""
-    monkeypatch.setattr(module, "IDLE_LOOK_S", 3600.0)
-    made = Processor("test", lambda _: None, lambda _: False, Limits(100, None, Quota(10), Quota(1000)))
+    monkeypatch.setattr(module, "LOOK_S", 3600.0)
+    made = Processor("test", lambda _: None, lambda _: False, limits())
     made.start()
     yield made
     made.stop()
@@ -99,30 +118,41 @@ def test_an_error_in_a_call_does_not_end_the_thread(processor: Processor) -> Non
 
 
 class Crowded:
-    """A processor that has no thread, with a connection amid a large request, and a memory that is full."""
+    """A processor that has no thread, with a connection amid a large request."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, memory_bytes: int) -> None:
         self.now_s = 0.0
         monkeypatch.setattr(Processor, "now_s", lambda _: self.now_s)
-        self.processor = Processor("test", lambda _: None, lambda _: False, Limits(1 << 20, None, Quota(10), Quota(1)))
+        self.processor = Processor("test", lambda _: None, lambda _: False, limits(memory_bytes, login_s=60.0))
         self.large = self.connect()
         self.send(self.large, struct.pack(">i", 1 << 20) + b"a part")
         self.connection = next(iter(self.processor._events))
 
-    def connect(self) -> socket.socket:
+    def connect(self, terms: Terms = PLAIN) -> socket.socket:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        self.processor._adopt(ours, "here", Terms("PLAINTEXT"))
+        self.processor._adopt(ours, "here", terms)
         return theirs
 
     def send(self, client: socket.socket, data: bytes) -> None:
         client.sendall(data)
         for each in list(self.processor._events):
-            each.on_readable()
+            if each.may_read:
+                each.on_readable()
 
-    def look(self, times: int = 1, *, after_s: float = module.IDLE_LOOK_S) -> bool:
+    def others_wait(self) -> socket.socket:
+        """Fills the memory with others' requests, which keep arriving."""
+        first, second = self.connect(), self.connect()
+        for each in (first, second):
+            self.send(each, struct.pack(">i", 1 << 19) + bytes(1000))
+        assert self.processor.limits.memory.is_waited_for
+        return first
+
+    def look(self, times: int = 1, *, after_s: float = LOOK_S, sends: bytes = b"") -> bool:
         """Looks; returns whether the connection is still there."""
         for _ in range(times):
+            if sends and not self.connection.is_closed:
+                self.send(self.large, sends)
             self.now_s += after_s
             self.processor._run_timers()
         return not self.connection.is_closed
@@ -130,25 +160,71 @@ class Crowded:
 
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowded]:
-    made = Crowded(monkeypatch)
+    made = Crowded(monkeypatch, memory_bytes=1)
     yield made
     made.processor._end()
 
 
-def test_a_thread_that_got_no_time_takes_no_client_for_one_that_stopped(crowded: Crowded) -> None:
-    crowded.send(crowded.connect(), struct.pack(">i", 1 << 20))
-    assert crowded.look(after_s=3600.0)
-    assert crowded.look(module.STALL_LOOKS - 1)
-    crowded.send(crowded.large, b"more")
-    assert crowded.look(module.STALL_LOOKS)
-    assert not crowded.look(module.STALL_LOOKS)
+@pytest.fixture
+def roomy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowded]:
+    made = Crowded(monkeypatch, memory_bytes=1 << 20)
+    yield made
+    made.processor._end()
 
 
-def test_a_large_request_may_pause_while_nobody_waits_for_its_memory(crowded: Crowded) -> None:
-    assert crowded.look(10 * module.STALL_LOOKS)
-    with crowded.connect() as other:
-        crowded.send(other, struct.pack(">i", 1 << 20))
-    waiting = [each for each in crowded.processor._events if each is not crowded.connection]
-    for each in waiting:
-        each.close()
-    assert crowded.look(10 * module.STALL_LOOKS)
+def test_a_request_that_arrives_too_slowly_is_closed_though_nobody_waits(roomy: Crowded) -> None:
+    assert roomy.look(GRACE_LOOKS, sends=b"x")
+    assert not roomy.look(GRACE_LOOKS, sends=b"x")
+
+
+def test_a_small_request_that_does_not_end_is_closed_too(roomy: Crowded) -> None:
+    client = roomy.connect()
+    roomy.send(client, struct.pack(">i", 100)[:3])
+    roomy.look(GRACE_LOOKS + 1)
+    assert not roomy.processor._events
+
+
+def test_a_request_at_the_least_rate_is_read_on(roomy: Crowded) -> None:
+    assert roomy.look(3 * GRACE_LOOKS, sends=bytes(250))
+
+
+def test_a_client_that_asks_nothing_is_not_too_slow(roomy: Crowded) -> None:
+    idle = roomy.connect()
+    roomy.look(3 * GRACE_LOOKS, sends=bytes(250))
+    assert len(roomy.processor._events) == 2
+    idle.close()
+
+
+def test_a_thread_that_got_no_time_takes_no_client_for_one_that_stopped(roomy: Crowded) -> None:
+    assert roomy.look(GRACE_LOOKS, after_s=3600.0)
+
+
+def test_a_large_request_that_stops_makes_room_for_others_soon(crowded: Crowded) -> None:
+    assert crowded.look(PRESSED_LOOKS - 1)
+    crowded.others_wait()
+    assert not crowded.look()
+
+
+def test_a_large_request_that_goes_on_is_read_while_others_wait(crowded: Crowded) -> None:
+    crowded.others_wait()
+    assert crowded.look(SLOW_LOOKS - 1, sends=bytes(1000))
+
+
+def test_the_slowest_large_request_makes_room_if_nothing_else_does(crowded: Crowded) -> None:
+    crowded.others_wait()
+    assert not crowded.look(SLOW_LOOKS + 1, sends=bytes(1000))
+
+
+def test_requests_that_wait_for_memory_are_not_slow(crowded: Crowded) -> None:
+    crowded.others_wait()
+    crowded.look(3 * SLOW_LOOKS, sends=bytes(1000))
+    assert len(crowded.processor._events) == 2  # the others
+
+
+def test_a_connection_without_a_login_is_closed_after_a_time(roomy: Crowded) -> None:
+    newcomer = roomy.connect(Terms("SASL", login_bytes_max=1000))
+    roomy.look(int(59 / LOOK_S), sends=bytes(250))
+    assert len(roomy.processor._events) == 2
+    roomy.look(int(2 / LOOK_S), sends=bytes(250))
+    assert len(roomy.processor._events) == 1
+    newcomer.close()

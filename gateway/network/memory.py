@@ -1,0 +1,89 @@
+"""RequestMemory: limits the bytes of the larger requests of all connections, which are counted as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+WhenRoom = Callable[[], None]
+
+
+class RequestMemory:
+    """Counts the bytes of requests that are being read or in progress. For any thread.
+
+    A request claims nothing: it is read on while there is room. At the limit all wait but one, which may be read to
+    its end, so that requests of which a part has arrived never wait for each other: the one with the fewest bytes
+    missing. So the limit is exceeded by one request at most, and by one read of each thread.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiting: dict[WhenRoom, int] = {}  # with the number of bytes that each request lacks
+        self._turn: WhenRoom | None = None  # the one that may exceed the limit
+        self._lock = Lock()
+
+    def may_read(self, when_room: WhenRoom, missing: int) -> bool:
+        """Whether a request that lacks ``missing`` bytes may be read on.
+
+        Otherwise calls ``when_room`` later, once, from any thread; the caller then asks again.
+        """
+        with self._lock:
+            if self._taken < self._limit or self._turn == when_room:
+                return True
+            self._waiting[when_room] = missing
+            called = self._next()
+        for each in called:
+            if each != when_room:
+                each()
+        return when_room in called
+
+    def take(self, amount: int) -> None:
+        """Counts bytes that have arrived."""
+        with self._lock:
+            self._taken += amount
+
+    def give(self, amount: int) -> None:
+        """Gives back what was taken."""
+        with self._lock:
+            self._taken -= amount
+            called = self._next()
+        for each in called:
+            each()
+
+    def leave(self, when_room: WhenRoom) -> None:
+        """Ends the turn and the waiting of a request that is whole, or will not be read on."""
+        with self._lock:
+            self._waiting.pop(when_room, None)
+            if self._turn == when_room:
+                self._turn = None
+            called = self._next()
+        for each in called:
+            each()
+
+    def _next(self) -> list[WhenRoom]:
+        """Returns those that wait no longer: as many as there is room for, but at least the one whose turn it is."""
+        if not self._waiting:
+            return []
+        room, called = self._limit - self._taken, list[WhenRoom]()
+        for each in sorted(self._waiting, key=self._waiting.__getitem__):
+            if room > 0:
+                room -= self._waiting[each]
+            elif self._turn is None:
+                self._turn = each
+            else:
+                break
+            called.append(each)
+        for each in called:
+            del self._waiting[each]
+        return called
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for room."""
+        return bool(self._waiting)
+
+    @property
+    def limit(self) -> int:
+        """The limit, in bytes."""
+        return self._limit
