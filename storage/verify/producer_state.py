@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CorruptIndexError, CorruptionError
-from ..filesystem import FileSystem, read_file
+from ..filesystem import FileSystem, is_made, read_file
 from ..format.files import checkpoints
 from ..format.files.checkpoints import ProducerEntry
 from ..format.files.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
@@ -33,7 +33,11 @@ class Snapshot(NamedTuple):
 
 
 def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Findings) -> Snapshot | None:
-    """Reads a snapshot. Returns None if it does not exist, and None with a finding if it is unreadable."""
+    """Reads a snapshot. Returns None if it does not exist, and None with a finding if it is unreadable.
+
+    Also returns None for one that is shown at the end of a log on an object store: it has the producers of the last
+    segment that was put, and commits have those that wrote since.
+    """
     status = filesystem.status(path)
     try:
         entries = checkpoints.decode_snapshot(read_file(filesystem, path, SNAPSHOT_BYTES_MAX))
@@ -41,6 +45,8 @@ def read_snapshot(filesystem: FileSystem, path: str, offset: int, findings: Find
         return None
     except CorruptionError as error:
         findings.add(Kind.BAD_SNAPSHOT, path, error.reason, position=error.position)
+        return None
+    if is_made(filesystem, path):
         return None
     return Snapshot(path, offset, 0 if status is None else status.modified_ms, tuple(entries))
 

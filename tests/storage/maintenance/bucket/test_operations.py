@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, Segment
+from pyspark_commitlog.storage.bucket import (
+    BucketFileSystem,
+    ClientBatch,
+    CommitLog,
+    Segment,
+    Slice,
+    append_batches,
+)
 from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange, TopicChange
 from pyspark_commitlog.storage.directory import LogManager, delete_records
 from pyspark_commitlog.storage.errors import InvalidConfigError, OffsetOutOfRangeError, PolicyViolationError
@@ -27,7 +34,9 @@ from pyspark_commitlog.storage.maintenance import (
 )
 from pyspark_commitlog.storage.maintenance.bucket import retain
 from pyspark_commitlog.storage.maintenance.partitions import Operation
+from pyspark_commitlog.storage.writing import check_batch
 from tests.support.clock import ManualClock
+from tests.support.logs.building import batch, config
 from tests.support.stores.commits import TOPIC_ID, commit_log
 from tests.support.stores.filled import place_of, read_rows, write_pairs
 from tests.support.stores.memory_store import MemoryStore
@@ -253,6 +262,25 @@ def test_indexes_that_are_wrong_or_missing_are_put_again(compacted: tuple[Memory
     assert again.uuid != last.uuid
     assert read_rows(log) == before
     sound(log)
+
+
+def test_a_log_of_idempotent_clients_is_sound_before_and_after_a_consolidation() -> None:
+    log = made(MemoryStore(), (), segment_bytes="300")
+    sequences = dict.fromkeys((7, 8), 0)
+
+    def send(producer: int) -> None:
+        sent = batch(b"x" * 60, producer_id=producer, base_sequence=sequences[producer]).data
+        append_batches(log, [ClientBatch(log.state.topic_ids["t"], 0, check_batch(sent, config()))])
+        sequences[producer] += 1
+
+    for producers in ([7] * 3, [8, 7, 8, 8, 7], [8]):
+        for producer in producers:
+            send(producer)
+        sound(log)
+        carry_out(compact_partitions, run_on(log))
+        sound(log)
+    assert any(isinstance(part, Segment) for part in place_of(log).parts)
+    assert isinstance(place_of(log).parts[-1], Slice)  # of a producer that the last segment does not know
 
 
 def test_damage_is_an_outcome_of_its_partition(compacted: tuple[MemoryStore, CommitLog]) -> None:
