@@ -42,6 +42,11 @@ COMMANDS = {  # command name to module
     "dump-log": ".reading.dump_log",
     "gateway": ".gateway",
     "users": ".admin.users",
+    "export": ".spark_jobs",
+    "mirror": ".spark_jobs",
+    "ingest": ".spark_jobs",
+    "upgrade": ".spark_jobs",
+    "conf": ".conf",
 }
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -65,8 +70,9 @@ class _Commands(Mapping[str, TyperCommand]):
         if name not in COMMANDS:
             raise KeyError(name)
         one = typer.Typer(add_completion=False, **_LOOKS)
-        function = getattr(import_module(COMMANDS[name], __name__), name.replace("-", "_"))
-        one.command(name, cls=KafkaCommand, context_settings=HELP)(function)
+        module = import_module(COMMANDS[name], __name__)
+        function = getattr(module, name.replace("-", "_"))
+        one.command(name, cls=getattr(module, "JobCommand", KafkaCommand), context_settings=HELP)(function)
         command = typer.main.get_command(one)
         assert isinstance(command, TyperCommand)
         return command
@@ -109,7 +115,8 @@ def _commands(
 def main() -> None:
     """Runs a command. Exit code: 0 success, 1 failure (one line on stderr), 2 wrong usage, 3 a damaged log."""
     try:
-        app()
+        with storage.needs_extra("this command"):
+            app()
     except storage.CorruptionError as error:
         _end(str(error), storage.EXIT_DAMAGED)
     except storage.LogStoreError as error:

@@ -86,10 +86,8 @@ def gateway(
             raise typer.BadParameter("--protocol 0.7 goes without --check, --user and --metrics-port")
         _serve_0_7(local_path(log_dir), _given(conf, config), listen, dry_run=dry_run)
         return
-    try:
-        from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
-    except ImportError as error:
-        fail(f"{error}: install the extra, pip install 'spark-commitlog[gateway]'")
+    from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
+
     if check:
         _check(settings(conf, listen, config), user)
         return

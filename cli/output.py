@@ -104,10 +104,10 @@ class Failures:
             raise typer.Exit(storage.EXIT_DAMAGED if is_damaged else 1)
 
 
-def fail(message: str) -> NoReturn:
-    """Prints one line with the reason and exits with 1."""
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Prints one line with the reason and exits with ``code``."""
     typer.echo(f"commitlog: {_in_lines(message)}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def nearest_or_all(name: str, known: Iterable[str], what: str) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,24 +43,37 @@ def pytest_load_initial_conftests() -> None:
     sys.meta_path.insert(0, _AsInstalled)
 
 
-@pytest.fixture
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the setting ``commitlog_gateway_scope``."""
+    described = "how long a gateway of tests lives: function, class, module or session"
+    parser.addini("commitlog_gateway_scope", described, default="function")
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:
+    return config.getini("commitlog_gateway_scope")
+
+
+@pytest.fixture(scope=_scope)
 def commitlog_gateway_settings() -> Mapping[str, str | int | bool]:
     """Extra settings for :func:`commitlog_gateway`, by Kafka's names; empty unless a test overrides this fixture."""
     return {}
 
 
-@pytest.fixture
-def commitlog_gateway(tmp_path: Path, commitlog_gateway_settings: Mapping[str, str | int | bool]) -> Iterator[Gateway]:
-    """A gateway over an empty directory, on a free port of this machine, for one test.
+@pytest.fixture(scope=_scope)
+def commitlog_gateway(
+    tmp_path_factory: pytest.TempPathFactory, commitlog_gateway_settings: Mapping[str, str | int | bool]
+) -> Iterator[Gateway]:
+    """A gateway over an empty directory, on a free port of this machine.
 
+    Each test has its own, unless the setting ``commitlog_gateway_scope`` of pytest says otherwise.
     ``commitlog_gateway.bootstrap_servers`` is for the settings of clients; ``commitlog_gateway.log_dir`` is the
     directory, for readers and writers without a client.
     """
-    try:
-        from .config import GatewayConfig  # noqa: PLC0415  tests without the fixture load nothing of ours
+    from ..storage import needs_extra  # noqa: PLC0415  tests without the fixture load nothing of ours
+
+    with needs_extra("commitlog_gateway"):
+        from .config import GatewayConfig  # noqa: PLC0415
         from .server import Gateway  # noqa: PLC0415
-    except ImportError as error:
-        pytest.fail(f"{error}: install the extra, pip install 'spark-commitlog[gateway]'")
     config = GatewayConfig.from_mapping({**SETTINGS, **commitlog_gateway_settings})
-    with Gateway(str(tmp_path / "commitlog"), config, create=True) as gateway:
+    with Gateway(str(tmp_path_factory.mktemp("commitlog") / "log"), config, create=True) as gateway:
         yield gateway

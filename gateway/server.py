@@ -48,12 +48,18 @@ logger = logging.getLogger(__name__)
 class Gateway:
     """Serves a log directory; a context manager that starts and stops the server."""
 
-    def __init__(self, log_dir: str, config: GatewayConfig | None = None, *, create: bool = False) -> None:
+    def __init__(
+        self, log_dir: str, config: GatewayConfig | None = None, *, create: bool = False, **settings: str | int | bool
+    ) -> None:
         """``log_dir``: may be the URL of a log on an object store. ``create``: makes the log if it is missing.
 
-        Nothing is opened or bound before :meth:`start`.
+        ``settings`` are those of ``config``, by Kafka's names with ``_`` for ``.``: ``offsets_topic_num_partitions=1``.
+        Nothing is opened or bound before :meth:`start`. Raises InvalidConfigError for an unknown or bad setting.
         """
-        self.config = config or GatewayConfig()
+        if config is not None and settings:
+            raise InvalidConfigError(f"give the settings in config or by name, not both: {', '.join(settings)}")
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = config or GatewayConfig.from_mapping(given)
         self._log_dir, self._create = log_dir, create
         self._handlers: Mapping[int, Handler] = HANDLERS
         self._stopping = ExitStack()

@@ -1,23 +1,32 @@
-"""Writes flights from CSV files to a topic, each file once: ``spark-submit jobs/ingest.py [--config conf/local.toml]``.
+"""Writes flights from CSV files to a topic, each file once: ``commitlog ingest [--config local.toml]``.
 
-Stop it at any time (Ctrl-C, SIGTERM): it finishes the current file, and resumes with the next one when started again.
+On a cluster: spark-submit jobs/ingest.py, with the same arguments. Stop it at any time (Ctrl-C, SIGTERM): it finishes
+the current file, and resumes with the next one when started again. ``commitlog conf local.toml`` prints a settings
+file.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from pyspark_commitlog.pipeline.demo import flights
-from pyspark_commitlog.pipeline.job import ProgressLines, Settings, run_available
-from pyspark_commitlog.pipeline.write import commitlog_sink
+from pyspark_commitlog.pipeline.job import Parser
+from pyspark_commitlog.storage import needs_extra
 
 
-def main() -> int:
-    options = _arguments()
+def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
+    options = _parser(prog).parse_args(arguments)
+    with needs_extra("ingest"):
+        return _ingest(options)
+
+
+def _ingest(options: argparse.Namespace) -> int:
+    from pyspark_commitlog.pipeline.demo import flights  # noqa: PLC0415  --help goes without Spark
+    from pyspark_commitlog.pipeline.job import ProgressLines, Settings, job_session, run_available  # noqa: PLC0415
+    from pyspark_commitlog.pipeline.write import commitlog_sink  # noqa: PLC0415
+
     settings = Settings.load(options.config)
     topic = settings.topic(options.topic)
     sink = commitlog_sink(
@@ -28,7 +37,7 @@ def main() -> int:
         configs=topic.configs,
         producer=topic.producer,
     )
-    spark = SparkSession.builder.appName(f"ingest {options.topic}").getOrCreate()
+    spark = job_session(f"ingest {options.topic}")
     records = flights.to_records(flights.read_stream(spark, options.input))
     finished = run_available(records, sink, f"{settings.checkpoints}/{options.topic}", ProgressLines())
     print("Every file is in the topic." if finished else "Stopped between two files; the next run resumes there.")
@@ -37,12 +46,12 @@ def main() -> int:
     return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def _parser(prog: str | None) -> argparse.ArgumentParser:
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default="conf/local.toml", help="the settings file (%(default)s)")
     parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the CSV files (%(default)s)")
     parser.add_argument("-t", "--topic", default="flights", help="the topic to write to (%(default)s)")
-    return parser.parse_args()
+    return parser
 
 
 if __name__ == "__main__":

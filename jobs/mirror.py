@@ -1,9 +1,11 @@
 """Mirrors topics between a running Kafka and a log directory, or between clusters: docs/mirroring.md.
 
-    spark-submit jobs/mirror.py from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
-    spark-submit jobs/mirror.py to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
-    python jobs/mirror.py between-clusters --consumer.config FILE --producer.config FILE --whitelist 'flights.*'
+    commitlog mirror from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
+    commitlog mirror to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
+    commitlog mirror between-clusters --consumer.config FILE --producer.config FILE --whitelist 'flights.*'
 
+The first two mirror one partition after the other; spark-submit jobs/mirror.py, with the same arguments, mirrors many
+at once.
 Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
 Exit code 0: all partitions are up to date, or between-clusters --follow was stopped by SIGTERM or Ctrl-C; 2: wrong
 usage, 1: anything else.
@@ -14,38 +16,41 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-
-from pyspark import SparkConf, SparkContext
+from collections.abc import Sequence
 
 from pyspark_commitlog.pipeline.job import errors_apart
-from pyspark_commitlog.pipeline.maintenance import SparkTasks
+from pyspark_commitlog.pipeline.maintenance import job_runner
 from pyspark_commitlog.pipeline.mirror import BETWEEN_CLUSTERS, ROUNDS, parser, run_between_clusters
-from pyspark_commitlog.storage import LogStoreError, parse_names
+from pyspark_commitlog.storage import LogStoreError, Runner, needs_extra, parse_names
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     with errors_apart():
-        options = parser(__doc__).parse_args()
+        options = parser(__doc__, prog).parse_args(arguments)
         try:
-            if options.direction == BETWEEN_CLUSTERS:
-                run_between_clusters(options)
-                return 0
-            with SparkContext.getOrCreate(SparkConf().setAppName(f"mirror {options.direction}")) as context:
-                tasks = SparkTasks(context, "mirror")
-                failed = _round(options, tasks)
-                while options.follow is not None and not failed:
-                    time.sleep(options.follow)
-                    failed = _round(options, tasks)
+            with needs_extra("mirroring", extra="kafka"):
+                return _mirror(options)
         except LogStoreError as error:
             print(f"mirror: {error}", file=sys.stderr)
             return 1
-        return int(failed)
 
 
-def _round(options: argparse.Namespace, tasks: SparkTasks) -> bool:
+def _mirror(options: argparse.Namespace) -> int:
+    if options.direction == BETWEEN_CLUSTERS:
+        run_between_clusters(options)
+        return 0
+    with job_runner("mirror", f"mirror {options.direction}") as runner:
+        failed = _round(options, runner)
+        while options.follow is not None and not failed:
+            time.sleep(options.follow)
+            failed = _round(options, runner)
+    return int(failed)
+
+
+def _round(options: argparse.Namespace, runner: Runner) -> bool:
     """Mirrors all topics once. Returns True if a partition could not be brought up to date."""
     failed = False
-    for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), tasks):
+    for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), runner):
         failed |= mirrored.error is not None
         print(mirrored, file=sys.stderr if mirrored.error else sys.stdout, flush=True)
     return failed

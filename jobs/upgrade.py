@@ -1,24 +1,24 @@
 """Makes a log directory of today out of one of Kafka 0.7: docs/kafka_0_7.md.
 
-    spark-submit jobs/upgrade.py --from /data/kafka-0.7 --log-dir data/log
-    spark-submit jobs/upgrade.py --from DIR --log-dir DIR --positions DIR --config compression.type=lz4
+    commitlog upgrade --from /data/kafka-0.7 --log-dir data/log
+    commitlog upgrade --from DIR --log-dir DIR --positions DIR --config compression.type=lz4
 
-Each message becomes a record, once, in the partition of the same number. The table from old positions to new offsets
-is a file TOPIC-PARTITION.csv for each partition. Stop it at any time and run it again: it goes on where it was. Run it
-again after the old broker has stopped, and it copies what was appended since. Exit code 0: everything was copied, 3: a
-partition is damaged, 2: wrong usage, 1: anything else; a partition that fails does not stop the others.
+For large directories: spark-submit jobs/upgrade.py, with the same arguments. Each message becomes a record, once, in
+the partition of the same number. The table from old positions to new offsets is a file TOPIC-PARTITION.csv for each
+partition. Stop it at any time and run it again: it goes on where it was. Run it again after the old broker has stopped,
+and it copies what was appended since. Exit code 0: everything was copied, 3: a partition is damaged, 2: wrong usage, 1:
+anything else; a partition that fails does not stop the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-
-from pyspark import SparkConf, SparkContext
+from collections.abc import Sequence
 
 from pyspark_commitlog.pipeline.job import Parser, errors_apart
-from pyspark_commitlog.pipeline.maintenance import SparkTasks, show
-from pyspark_commitlog.pipeline.read import local_directory
+from pyspark_commitlog.pipeline.locations import local_directory
+from pyspark_commitlog.pipeline.maintenance import job_runner, show
 from pyspark_commitlog.storage import (
     LogConfig,
     LogStoreError,
@@ -31,21 +31,21 @@ from pyspark_commitlog.storage import (
 NAME = "upgrade"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     log_to_stderr()
     with errors_apart():
-        options = _parser().parse_args()
+        options = _parser(prog).parse_args(arguments)
         try:
             run = _run(options)
-            with SparkContext.getOrCreate(SparkConf().setAppName(f"upgrade of {run.source}")) as context:
-                return show(NAME, upgrade_partitions(run, SparkTasks(context, NAME)), as_json=options.json)
+            with job_runner(NAME, f"upgrade of {run.source}") as runner:
+                return show(NAME, upgrade_partitions(run, runner), as_json=options.json)
         except (LogStoreError, OSError) as error:
             print(f"{NAME}: {error}", file=sys.stderr)
             return 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _parser(prog: str | None) -> argparse.ArgumentParser:
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--from", dest="source", required=True, metavar="DIR", help="the log directory of Kafka 0.7, which stays as is")
     add("--log-dir", required=True, metavar="DIR", help="the log directory to make, or to go on with")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from pyspark_commitlog.gateway import Gateway as Gateway
     from pyspark_commitlog.pipeline.datasource import (
         CommitLogDataSource as CommitLogDataSource,
         DefaultSource as DefaultSource,
@@ -47,6 +48,7 @@ else:
     _loaded, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "gateway": ["Gateway"],
             "pipeline.datasource": ["CommitLogDataSource", "DefaultSource"],
             "pipeline.delta": ["changes_to_records", "table_sink"],
             "pipeline.job": ["spark_session", "run_available"],
@@ -69,4 +71,7 @@ else:
             from importlib.metadata import version  # noqa: PLC0415  takes 20 ms
 
             return version("spark-commitlog")
-        return _loaded(name)
+        from pyspark_commitlog.storage import needs_extra  # noqa: PLC0415  after the first name, it is there
+
+        with needs_extra(f"{__name__}.{name}"):
+            return _loaded(name)

@@ -126,6 +126,7 @@ if TYPE_CHECKING:
         UnsupportedForMessageFormatError as UnsupportedForMessageFormatError,
         did_you_mean as did_you_mean,
     )
+    from .extras import MissingExtraError as MissingExtraError, needs_extra as needs_extra
     from .filesystem import (
         File as File,
         FileSystem as FileSystem,
@@ -432,6 +433,7 @@ else:
                 "topic_size",
             ],
             "dump": ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"],
+            "extras": ["MissingExtraError", "needs_extra"],
             "errors": [
                 "AppendError",
                 "CorruptRecordError",

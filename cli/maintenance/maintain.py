@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
@@ -15,7 +16,14 @@ from ..flags import AsJson
 from ..output import fail
 from .run import Asked, repeat, run_once
 
-Conf = Annotated[Path, typer.Option("--conf", help="The settings file: what to run, and how often.")]
+Conf = Annotated[
+    Path | None,
+    typer.Option(
+        "--conf",
+        help="The settings file: what to run, and how often. Default: conf/maintenance.toml, or what commitlog conf "
+        "maintenance.toml prints.",
+    ),
+]
 LogDir = Annotated[str | None, typer.Option(help="The log directory, instead of the one that the file names.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Run nothing; print what would be run, and how often.")]
 
@@ -35,7 +43,7 @@ class _Task(NamedTuple):
 
 def maintain(
     *,
-    conf: Conf = Path("conf/maintenance.toml"),
+    conf: Conf = None,
     log_dir: LogDir = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -45,7 +53,7 @@ def maintain(
     Each runs at the start, then at its interval, one after the other in this process. SIGTERM or Ctrl-C let the
     current run finish. The exit code is that of the last run.
     """
-    tasks = _tasks(conf, log_dir, as_json=as_json)
+    tasks = _tasks(conf or _default(), log_dir, as_json=as_json)
     if dry_run:
         for name, task in tasks.items():
             typer.echo(f"would run {name} every {task.every} on {task.asked.log_dir}")
@@ -54,6 +62,12 @@ def maintain(
     code = repeat(intervals_ms, lambda name: run_once(name, tasks[name].asked, tasks[name].operation))
     if code:
         raise typer.Exit(code)
+
+
+def _default() -> Path:
+    """Returns the file in the working directory, or the one that comes with the package."""
+    here = Path("conf/maintenance.toml")
+    return here if here.exists() else Path(str(files(__package__.partition(".")[0]) / here))
 
 
 def _tasks(conf: Path, log_dir: str | None, *, as_json: bool) -> dict[str, _Task]:

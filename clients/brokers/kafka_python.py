@@ -5,7 +5,9 @@ Its consumer and producer handle records. Mirrors need whole record batches, so 
 
 from __future__ import annotations
 
-try:
+from ...storage import needs_extra
+
+with needs_extra("mirroring", extra="kafka"):
     from kafka import KafkaAdminClient
     from kafka.admin import (
         ConfigFilterType,
@@ -32,8 +34,6 @@ try:
         InitProducerIdRequest,
         ProduceRequest,
     )
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("mirroring needs kafka-python: pip install 'spark-commitlog[kafka]'") from missing
 
 __all__ = [
     "AddPartitionsToTxnRequest",

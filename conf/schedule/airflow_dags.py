@@ -1,6 +1,6 @@
 """Maintenance with Airflow: set the paths to yours, and put this file into Airflow's dags folder.
 
-A task fails if its job's exit code is 3 (a log is damaged), 2 (wrong usage) or 1 (any other problem); the task's
+A task fails if its command's exit code is 3 (a log is damaged), 2 (wrong usage) or 1 (any other problem); the task's
 log has the report.
 """
 
@@ -13,17 +13,16 @@ try:
 except ImportError:
     from airflow.operators.bash import BashOperator
 
-HOME = "/opt/spark-commitlog"
+COMMITLOG = "/opt/spark-commitlog/.venv/bin/commitlog"
 LOG_DIR = "/data/log"
-SUBMIT = ".venv/bin/spark-submit"
 
-JOBS = {  # by DAG: the schedule, the job and its options
-    "commitlog_retain": ("7 * * * *", "retain.py", "--wait --config log.retention.check.interval.ms=3600000"),
-    "commitlog_compact": ("27 2 * * *", "compact.py", "--wait"),
-    "commitlog_verify": ("47 3 * * 0", "verify.py", ""),
+COMMANDS = {  # by DAG: the schedule, the command and its options
+    "commitlog_retain": ("7 * * * *", "retain", "--wait --config log.retention.check.interval.ms=3600000"),
+    "commitlog_compact": ("27 2 * * *", "compact", "--wait"),
+    "commitlog_verify": ("47 3 * * 0", "verify", ""),
 }
 
-for name, (schedule, job, options) in JOBS.items():
+for name, (schedule, command, options) in COMMANDS.items():
     with DAG(
         dag_id=name,
         schedule=schedule,
@@ -33,10 +32,5 @@ for name, (schedule, job, options) in JOBS.items():
         default_args={"retries": 1, "retry_delay": timedelta(minutes=10)},
         tags=["commitlog"],
     ) as dag:
-        BashOperator(
-            task_id=job.removesuffix(".py"),
-            bash_command=f"cd {HOME} && {SUBMIT} jobs/{job} --log-dir {LOG_DIR} {options}",
-            env={"SPARK_CONF_DIR": f"{HOME}/conf", "PYSPARK_PYTHON": f"{HOME}/.venv/bin/python"},
-            append_env=True,
-        )
+        BashOperator(task_id=command, bash_command=f"{COMMITLOG} {command} --log-dir {LOG_DIR} {options}")
     globals()[name] = dag

@@ -18,8 +18,7 @@ from ...storage import (
     parse_instant,
 )
 from ..rows import EARLIEST, LATEST, AtEnd, AtOffsets, bound_at_offsets
-
-FROM_TIME, FROM_OFFSETS = "--from-time", "--from-offsets"
+from .command.words import FROM_OFFSETS, FROM_TIME
 
 Points = Mapping[int, int]  # the first offset to load again, by partition
 

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...storage import InvalidConfigError, Isolation, LogManager, TopicPartition
 from ..rows import offsets_to_nested
+from .command.words import TableMode
 from .points import Points, Wanted, at_or_above, check_log_reaches, find_points, sql_at_or_above
 from .table_ends import check_same_log, last_rows
-from .tables import Mode, TableSink
+from .tables import TableSink
 
 
 def load_again(
@@ -30,7 +31,7 @@ def load_again(
     Raises InvalidConfigError for a table of mode upsert, the errors of ``find_points``, and ProgressMismatchError if
     the rows below the points did not come from this log.
     """
-    if sink.mode is Mode.UPSERT:
+    if sink.mode is TableMode.UPSERT:
         raise InvalidConfigError(
             "--mode upsert takes no --from-time and no --from-offsets: such a table has only the newest record of each "
             "key, so the rows from before the point are not known. Export to another table, from earliest"

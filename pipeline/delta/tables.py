@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
@@ -23,6 +22,7 @@ from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_m
 from ..rows import EARLIEST, Offsets, offsets_to_nested
 from ..values import Serde, encoded
 from ..write import Run
+from .command.words import TableMode
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
 from .table_rows import COORDINATES, DELETED, differ, in_table, nullable, to_rows
@@ -31,13 +31,6 @@ from .upserts import merge, newest_of_each_key
 
 _MODE_PROPERTY = "commitlog.mode"
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of a table's change feed
-
-
-class Mode(Enum):
-    """Which records of a topic a table has."""
-
-    APPEND = "append"  # one row per record
-    UPSERT = "upsert"  # the newest record of each key, unless that is a tombstone
 
 
 def table_sink(
@@ -64,7 +57,7 @@ def table_sink(
     lack or have with another type, and for a ``txnAppId`` of another query; and ProgressMismatchError for a checkpoint
     that was set back.
     """
-    modes = [each.value for each in Mode]
+    modes = [each.value for each in TableMode]
     if mode not in modes:
         hint = did_you_mean(mode, modes)
         raise InvalidConfigError(f"mode = {mode!r}{hint}; a table is written with {' or '.join(modes)}")
@@ -75,7 +68,7 @@ def table_sink(
     bad = None if badRecords is None else absolute(badRecords)
     if bad == absolute(path):
         raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another table")
-    return TableSink(absolute(path), Mode(mode), serde, txnAppId, bad)
+    return TableSink(absolute(path), TableMode(mode), serde, txnAppId, bad)
 
 
 def absolute(path: str) -> str:
@@ -88,7 +81,7 @@ class TableSink:
     """The function that :func:`table_sink` returns: call it with records and a batch id."""
 
     path: str
-    mode: Mode
+    mode: TableMode
     serde: Serde | None
     app_id: str | None
     bad_records: str | None = None
@@ -153,7 +146,7 @@ class TableSink:
         if self.bad_records is None:
             yield records
             return
-        with_reason = with_reasons(records, self.serde, by_key=self.mode is Mode.UPSERT).persist()
+        with_reason = with_reasons(records, self.serde, by_key=self.mode is TableMode.UPSERT).persist()
         try:
             keep_bad(with_reason, self.bad_records, version)
             yield with_reason.where(F.col(REASON).isNull())
@@ -161,14 +154,14 @@ class TableSink:
             with_reason.unpersist()
 
     def _rows(self, records: DataFrame) -> DataFrame:
-        if self.mode is Mode.APPEND:
+        if self.mode is TableMode.APPEND:
             return to_rows(records, self.serde)
         return to_rows(newest_of_each_key(records), self.serde, DELETED)
 
     def _write(self, rows: DataFrame, run: Run, batch_id: int) -> None:
         progress, properties = self._prepare(rows, run, batch_id)
         rows = in_table(rows.sparkSession, self.path, rows)
-        if self.mode is Mode.UPSERT:
+        if self.mode is TableMode.UPSERT:
             merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id)
         elif progress.is_there:
             progress.check_there(rows)
@@ -198,7 +191,7 @@ def _other(wanted: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str
     return {name: value for name, value in wanted.items() if found.get(name) != value}
 
 
-def check_mode(path: str, properties: Mapping[str, str], mode: Mode) -> None:
+def check_mode(path: str, properties: Mapping[str, str], mode: TableMode) -> None:
     """Raises InvalidConfigError if the table at ``path`` was created with another mode, by its properties."""
     if properties.get(_MODE_PROPERTY, mode.value) != mode.value:
         raise InvalidConfigError(

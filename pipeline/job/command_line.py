@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
-from ..read import log_location
+from ..locations import log_location
 
 # What to do instead of a flag of Kafka's tools about brokers.
 _ANSWERS = {

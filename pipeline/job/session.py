@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from ...storage import InvalidConfigError
 from .delta_jars import DELTA_SETTINGS, delta_jars
 from .pythons import run_this_python, warn_of_another_python
+from .stderr import is_submitted
 
 # Saves half the time of a short query with Python (docs/decisions/worker_daemon.md).
 WORKER_SETTINGS = {
@@ -55,6 +56,11 @@ def spark_session(
     for key, value in (SETTINGS | (_with_delta(own) if delta else own)).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def job_session(name: str, *, delta: bool = False) -> SparkSession:
+    """Returns the session of a job: under spark-submit with its settings, else :func:`spark_session`."""
+    return SparkSession.builder.appName(name).getOrCreate() if is_submitted() else spark_session(name, delta=delta)
 
 
 def _with_delta(own: Mapping[str, str]) -> dict[str, str]:

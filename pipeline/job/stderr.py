@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
-from pyspark.java_gateway import launch_gateway
+
+def is_submitted() -> bool:
+    """Whether this program runs under spark-submit, which has made a JVM and its settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager
@@ -18,9 +21,11 @@ def errors_apart() -> Iterator[None]:
     What a Python program under spark-submit writes to its own stderr appears on the JVM's stdout, between the results,
     because Spark's PythonRunner merges the two streams. So this writes to the JVM's stderr, through py4j.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set by spark-submit
+    if not is_submitted():
         yield
         return
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  only spark-submit needs it
+
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     with redirect_stderr(_JvmErrors(gateway.jvm.System.err)):
         yield

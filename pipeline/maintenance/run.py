@@ -7,10 +7,10 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
-
-from pyspark import SparkConf, SparkContext
+from typing import TYPE_CHECKING
 
 from ...storage import (
     InvalidConfigError,
@@ -18,14 +18,19 @@ from ...storage import (
     MaintenanceRun,
     Operation,
     PartitionOutcome,
+    Runner,
     Selection,
     Tally,
+    in_this_process,
     log_to_stderr,
+    needs_extra,
     select_partitions,
     when_due,
 )
-from ..job import on_jvm_shutdown, to_run
-from .spark_tasks import SparkTasks
+from ..job import is_submitted, to_run
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 RUN_TIMEOUT_S = 300  # how long a run may take to finish after a signal
 
@@ -41,13 +46,38 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
         if options.every is not None and options.as_of is not None:
             raise InvalidConfigError("--every and --as-of cannot be used together")
         ready = _prepare(name, options)  # before Spark starts, which takes seconds
-        with SparkContext.getOrCreate(SparkConf().setAppName(f"{name} of {ready[0].directory}")) as context:
+        with spark_context(f"{name} of {ready[0].directory}") as context:
             if options.every is None:
-                return show(name, operation(*ready, SparkTasks(context, name)), as_json=options.json)
+                return show(name, operation(*ready, _tasks(context, name)), as_json=options.json)
             return _repeat(name, options, operation, context)
     except (LogStoreError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def spark_context(name: str) -> Iterator[SparkContext]:
+    """The context of Spark, which is stopped at the block's end. Raises MissingExtraError without Spark."""
+    with needs_extra("this job"):
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  --help goes without
+    with SparkContext.getOrCreate(SparkConf().setAppName(name)) as context:
+        yield context
+
+
+@contextmanager
+def job_runner(name: str, app_name: str) -> Iterator[Runner]:
+    """What runs the tasks of a job: Spark under spark-submit, else this process, one task after the other."""
+    if not is_submitted():
+        yield in_this_process
+        return
+    with spark_context(app_name) as context:
+        yield _tasks(context, name)
+
+
+def _tasks(context: SparkContext, name: str) -> Runner:
+    from .spark_tasks import SparkTasks  # noqa: PLC0415  imports Spark
+
+    return SparkTasks(context, name)
 
 
 def _prepare(name: str, options: argparse.Namespace) -> tuple[MaintenanceRun, Selection]:
@@ -58,13 +88,15 @@ def _prepare(name: str, options: argparse.Namespace) -> tuple[MaintenanceRun, Se
 
 def _repeat(name: str, options: argparse.Namespace, operation: Operation, context: SparkContext) -> int:
     """Runs the operation whenever it is due, until a signal stops it, which lets the current run finish."""
+    from ..job import on_jvm_shutdown  # noqa: PLC0415  imports Spark
+
     over, code = threading.Event(), 0
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: over.set())
     on_jvm_shutdown(context, partial(_end_with_the_run, over))
     for _ in when_due({name: options.every}, over):
         try:
-            code = show(name, operation(*_prepare(name, options), SparkTasks(context, name)), as_json=options.json)
+            code = show(name, operation(*_prepare(name, options), _tasks(context, name)), as_json=options.json)
         except (LogStoreError, OSError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             code = 1

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
-from ...clients.topic_filters import Blacklist, Whitelist
 from ...storage import InvalidConfigError, parse_pairs
 from ..job import properties
+
+if TYPE_CHECKING:
+    from ...clients.mirror import Mirror, TopicChoice
 
 BETWEEN_CLUSTERS = "between-clusters"
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -78,6 +79,8 @@ def run_between_clusters(options: argparse.Namespace) -> None:
 
 
 def _mirror(options: argparse.Namespace) -> Mirror:
+    from ...clients.mirror import Mirror, SourceSettings, TargetSettings  # noqa: PLC0415  needs the extra
+
     sources = [SourceSettings.parse(properties("--consumer.config", file)) for file in options.consumer_configs]
     target = TargetSettings.parse(properties("--producer.config", options.producer_config))
     return Mirror(
@@ -92,6 +95,9 @@ def _mirror(options: argparse.Namespace) -> Mirror:
 
 
 def _choice(options: argparse.Namespace) -> TopicChoice:
+    from ...clients.mirror import TopicChoice  # noqa: PLC0415
+    from ...clients.topic_filters import Blacklist, Whitelist  # noqa: PLC0415
+
     if (options.whitelist is None) == (options.blacklist is None):
         raise InvalidConfigError("exactly one of --whitelist and --blacklist says which topics are mirrored")
     chosen = Blacklist(options.blacklist) if options.whitelist is None else Whitelist(options.whitelist)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from ...clients.brokers import Cluster
 from ...storage import InvalidConfigError, Runner, parse_pairs
 from ..job import Parser, properties
-from ..read import local_directory, log_location
-from ..write import ProducerSettings
+from ..locations import local_directory, log_location
 from .between_clusters import add_between_clusters
-from .from_kafka import Following, follow
 from .mirrored import Mirrored
-from .to_kafka import Sending, send
+
+if TYPE_CHECKING:
+    from ...clients.brokers import Cluster
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None, prog: str | None = None) -> argparse.ArgumentParser:
     """Returns a parser with the commands ``from-kafka``, ``to-kafka`` and ``between-clusters``."""
-    whole = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    whole = Parser(prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = whole.add_subparsers(dest="direction", required=True, metavar="DIRECTION")
     from_kafka = commands.add_parser("from-kafka", help="copy new records of topics in Kafka to a log directory")
     to_kafka = commands.add_parser("to-kafka", help="copy new records of topics in a log directory to Kafka")
@@ -67,11 +67,16 @@ def _add_common(command: argparse.ArgumentParser) -> None:
 
 
 def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    from .from_kafka import Following, follow  # noqa: PLC0415  needs the extra
+
     following = Following(_cluster(options), local_directory(options.log_dir), options.allow_data_loss)
     return follow(following, topics, runner, configs=parse_pairs("--config", options.config))
 
 
 def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
+    from ..write import ProducerSettings  # noqa: PLC0415
+    from .to_kafka import Sending, send  # noqa: PLC0415  needs the extra
+
     if options.target is not None and len(topics) != 1:
         raise InvalidConfigError(
             f"--target {options.target} is for a single topic, but --topics names {', '.join(topics)}: run the job "
@@ -89,5 +94,7 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
+    from ...clients.brokers import Cluster  # noqa: PLC0415  needs the extra
+
     settings = properties("--client-config", options.client_config) | parse_pairs("--client", options.client)
     return Cluster.parse(options.bootstrap_servers, settings)

@@ -16,11 +16,8 @@ if TYPE_CHECKING:
         INT_MAX as INT_MAX,
         Columns as Columns,
         Given as Given,
-        Mode as Mode,
         ReadOptions as ReadOptions,
         Use as Use,
-        local_directory as local_directory,
-        log_location as log_location,
     )
     from .positions import PositionBatchReader as PositionBatchReader, refused_stream as refused_stream
     from .stream import RefusedStreamReader as RefusedStreamReader, StreamReader as StreamReader
@@ -35,7 +32,7 @@ else:
         __name__,
         submod_attrs={
             "batch": ["batch_reader"],
-            "options": ["Columns", "Given", "INT_MAX", "Mode", "ReadOptions", "Use", "local_directory", "log_location"],
+            "options": ["Columns", "Given", "INT_MAX", "ReadOptions", "Use"],
             "positions": ["PositionBatchReader", "refused_stream"],
             "stream": ["RefusedStreamReader", "StreamReader"],
             "table": ["chosen_partitions", "isolation_of", "read_table", "tail"],

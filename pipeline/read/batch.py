@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...storage import LogManager, TopicPartition, one_ahead, remote_offsets
-from ..rows import Ends, Logs, check_start_before_end, warn_of_remote
+from ..rows import Ends, Logs, ReadMode, check_start_before_end, warn_of_remote
 from ..workers import freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
-from .options import Mode, ReadOptions
+from .options import ReadOptions
 from .pushdown import Wanted, push
 from .task import batches_of, offset_at, readable_end
 from .task_ranges import OffsetRange, plan
@@ -56,10 +56,10 @@ class BatchReader(DataSourceReader):
         starts, stops = options.starting.resolve(known), options.ending.resolve(known)
         warn_of_remote(starts, ends)
         check_start_before_end(options.starting, options.ending, starts, stops)
-        for each, log in logs.items() if options.mode is not Mode.DROP_MALFORMED else ():
+        for each, log in logs.items() if options.mode is not ReadMode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)
         # In a damaged log that is read nevertheless, a time may not be found; tasks then check batches one by one.
-        ask = (lambda *_: 0) if options.mode is Mode.DROP_MALFORMED else at
+        ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else at
         return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,6 @@ the isolation level: the default is ``read_committed``, which is safe; Spark's s
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,11 +21,9 @@ from ...storage import (
     Isolation,
     LogConfig,
     did_you_mean,
-    is_store_url,
-    local_path,
     parse_instant,
-    store_url,
 )
+from ..locations import log_location
 from ..rows import (
     BROKERS,
     EARLIEST,
@@ -40,6 +37,7 @@ from ..rows import (
     AtTimestamps,
     Bound,
     DataLoss,
+    ReadMode,
     arrow_schema,
     bound_at_offsets,
     check_names,
@@ -119,14 +117,6 @@ class Use(Enum):
     STREAM = "streaming"
 
 
-class Mode(Enum):
-    """What to do with a corrupt batch, or a time that does not fit Spark's timestamps: values of option ``mode``."""
-
-    FAIL_FAST = "failfast"  # raise for both
-    DROP_MALFORMED = "dropmalformed"  # skip corrupt batches; raise for a time
-    PERMISSIVE = "permissive"  # raise for corrupt batches; read a time as null
-
-
 class Columns(NamedTuple):
     """The columns of a read, by the options ``includeHeaders``, ``columns`` and ``decode``."""
 
@@ -191,7 +181,7 @@ class ReadOptions:
     isolation: Isolation
     group_id: str | None  # from option kafka.group.id: the group for which a stream commits its progress
     push_filters: bool
-    mode: Mode
+    mode: ReadMode
     overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
     notices: tuple[str, ...] = ()  # texts about options that have no effect
     is_kafka_0_7: bool = False  # from option layout
@@ -220,7 +210,7 @@ class ReadOptions:
             isolation=_isolation(given),
             group_id=_group_id(given),
             push_filters=given.flag("pushFilters", False),
-            mode=given.choice("mode", Mode.FAIL_FAST, {each.value: each for each in Mode}),
+            mode=given.choice("mode", ReadMode.FAIL_FAST, {each.value: each for each in ReadMode}),
             overrides=_overrides(given),
             notices=tuple(_notices(given, use)),
             is_kafka_0_7=given.choice("layout", False, {"kafka": False, "kafka-0.7": True}),
@@ -288,19 +278,6 @@ class Given:
         if text.lower() not in values:
             raise InvalidConfigError(f"option {option} is {text!r}; it must be {' or '.join(values)}")
         return values[text.lower()]
-
-
-def local_directory(path: str) -> str:
-    """Returns ``path`` as an absolute local path, since workers may have another working directory.
-
-    Raises InvalidConfigError for a path on another file system, such as ``s3a://…`` (``storage.local_path``).
-    """
-    return os.path.abspath(local_path(path))
-
-
-def log_location(path: str) -> str:
-    """Returns the URL of a log on an object store, or else :func:`local_directory`. Raises InvalidConfigError."""
-    return store_url(path) if is_store_url(path) else local_directory(path)
 
 
 def time_string_ms(text: str, option: str) -> int:

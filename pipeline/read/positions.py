@@ -14,9 +14,19 @@ from ...storage import (
     PositionTopics,
     TopicPartition,
 )
-from ..rows import IN_RECORDS, AtTimestamp, AtTimestamps, Ends, Logs, check_nulls, check_start_before_end, to_batch
+from ..rows import (
+    IN_RECORDS,
+    AtTimestamp,
+    AtTimestamps,
+    Ends,
+    Logs,
+    ReadMode,
+    check_nulls,
+    check_start_before_end,
+    to_batch,
+)
 from ..workers import freeze_worker_imports
-from .options import Mode, ReadOptions
+from .options import ReadOptions
 from .task_ranges import OffsetRange, TaskLimits
 
 
@@ -77,7 +87,7 @@ def check_options(options: ReadOptions) -> None:
         "startingTimestamp or endingTimestamp": any(
             isinstance(bound, AtTimestamp | AtTimestamps) for bound in (options.starting, options.ending)
         ),
-        "mode=dropmalformed": options.mode is Mode.DROP_MALFORMED,
+        "mode=dropmalformed": options.mode is ReadMode.DROP_MALFORMED,
         "decode": options.columns.decode is not None,
         "pushFilters": options.push_filters,
         "minPartitions or maxRecordsPerPartition": options.tasks != TaskLimits(),

@@ -33,9 +33,9 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     remote_offsets,
 )
-from ..rows import Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
+from ..rows import Ends, Logs, Offsets, ReadMode, offsets_from_nested, offsets_to_nested, warn_of_remote
 from .open_logs import OpenLogs, open_logs_of_this_process
-from .options import Mode, ReadOptions
+from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
 from .task import batches_of, offset_at
 from .task_ranges import OffsetRange, plan
@@ -165,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _state(self, log: LogWatcher) -> PartitionState:
         """Returns the offsets of a log. Raises CorruptionError if damage hides its end, unless ``mode`` skips it."""
         first, end_offset, isolation = log.log_start_offset, log.log_end_offset, self._options.isolation
-        if self._options.mode is not Mode.DROP_MALFORMED:
+        if self._options.mode is not ReadMode.DROP_MALFORMED:
             log.check_readable_to(end_offset)
             return PartitionState(first, end_offset, log.stable_end(isolation))
         with log.despite_damage():
@@ -199,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _within(self, log: LogWatcher, start: int, end: int, max_bytes: int) -> int:
-        with log.despite_damage() if self._options.mode is Mode.DROP_MALFORMED else nullcontext():
+        with log.despite_damage() if self._options.mode is ReadMode.DROP_MALFORMED else nullcontext():
             return log.offset_within(start, end, max_bytes)
 
     # A micro-batch

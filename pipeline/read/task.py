@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...storage import ALL_TIMES, CorruptionError, LogReader, OffsetOutOfRangeError, Records, Timespan, salvaged_records
-from ..rows import IN_RECORDS, check_nulls, to_batch
+from ..rows import IN_RECORDS, ReadMode, check_nulls, to_batch
 from .internal_topics import DECODED_FROM
-from .options import Mode, ReadOptions
+from .options import ReadOptions
 from .task_ranges import OffsetRange
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def batches_of(
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
     make = decode.to_batch if decode else to_batch
     for records in records_of(log, part, options, asked, timespan):
-        batch = make(records, part.source, schema, null_times=options.mode is Mode.PERMISSIVE)
+        batch = make(records, part.source, schema, null_times=options.mode is ReadMode.PERMISSIVE)
         check_nulls(batch, f"offsets {records.offsets[0]} to {records.offsets[-1]} of {part.source}")
         yield batch
 
@@ -77,7 +77,7 @@ def readable_end(log: LogReader, options: ReadOptions) -> int:
 
     With ``mode=dropmalformed``, returns the last such offset that damage does not hide.
     """
-    if options.mode is not Mode.DROP_MALFORMED:
+    if options.mode is not ReadMode.DROP_MALFORMED:
         return log.end_offset(options.isolation)
     with log.despite_damage():
         return log.end_offset(options.isolation)
@@ -91,7 +91,7 @@ def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | 
     try:
         found = log.offset_for_timestamp(timestamp_ms, options.isolation)
     except CorruptionError as damage:
-        if options.mode is not Mode.DROP_MALFORMED:
+        if options.mode is not ReadMode.DROP_MALFORMED:
             raise
         logger.warning("%s; the search for the starting time skips it, because option mode is dropmalformed", damage)
         return _first_salvaged(log, timestamp_ms, options)
@@ -111,7 +111,7 @@ def _first_salvaged(log: LogReader, timestamp_ms: int, options: ReadOptions) -> 
 def _pieces(
     log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
 ) -> Iterator[Records]:
-    if options.mode is Mode.DROP_MALFORMED:
+    if options.mode is ReadMode.DROP_MALFORMED:
         return _salvaged(log, part, options, columns, timespan)
     return log.records(part.start, part.end, isolation=options.isolation, columns=columns, timespan=timespan)
 

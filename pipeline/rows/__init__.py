@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         timestamps_from_json as timestamps_from_json,
         warn_of_remote as warn_of_remote,
     )
+    from .read_mode import ReadMode as ReadMode
     from .spark_schema import (
         WriteColumns as WriteColumns,
         arrow_schema as arrow_schema,
@@ -110,6 +111,7 @@ else:
                 "timestamps_from_json",
                 "warn_of_remote",
             ],
+            "read_mode": ["ReadMode"],
             "spark_schema": ["WriteColumns", "arrow_schema", "nullable_as", "read_schema", "schema_with"],
         },
     )

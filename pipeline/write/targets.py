@@ -21,7 +21,7 @@ from ...storage import (
     did_you_mean,
     target_compression,
 )
-from ..read import log_location
+from ..locations import log_location
 from ..rows import KAFKAS, log_once, notice_of
 from .partitioners.setting import (
     IGNORE_KEYS,

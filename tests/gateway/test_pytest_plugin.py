@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import subprocess
 import sys
 import time
 import tomllib
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+import pyspark_commitlog
 from pyspark_commitlog.gateway import Gateway, pytest_plugin
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.gateway.config import keys_of_gateway
+from pyspark_commitlog.storage import InvalidConfigError, LogManager
 
 TIMEOUT_S = 30.0
 ROOT = Path(__file__).parents[2]
@@ -71,3 +74,31 @@ def test_pytest_does_not_compile_our_modules_again(monkeypatch: pytest.MonkeyPat
     assert spec is not None
     assert isinstance(spec.loader, importlib.machinery.SourceFileLoader)
     assert sys.meta_path[0].find_spec("tests.gateway") is None
+
+
+def test_one_gateway_serves_all_tests_if_the_scope_is_session(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ncommitlog_gateway_scope = session\n")
+    (tmp_path / "test_shop.py").write_text(
+        "def test_one(commitlog_gateway): test_one.server = commitlog_gateway\n"
+        "def test_two(commitlog_gateway): assert test_one.server is commitlog_gateway\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:commitlog", "-p", pytest_plugin.__name__]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout
+
+
+def test_a_program_starts_a_gateway_with_settings_by_their_names(tmp_path: Path) -> None:
+    with pyspark_commitlog.Gateway(
+        str(tmp_path / "log"), create=True, listeners="PLAINTEXT://127.0.0.1:0", num_partitions=3
+    ) as gateway:
+        assert gateway.config.num_partitions == 3
+        assert gateway.address.port > 0
+
+
+def test_an_unknown_setting_by_name_is_refused_with_the_most_similar_one() -> None:
+    with pytest.raises(InvalidConfigError, match=r"did you mean 'num\.partitions'"):
+        pyspark_commitlog.Gateway("log", num_partition=3)
+
+
+def test_every_setting_can_be_given_by_name() -> None:
+    assert not [key.name for key in keys_of_gateway().values() if "_" in key.name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....registry import Registry, open_registry
-from ....storage import Clock, InvalidConfigError
+from ....storage import Clock, needs_extra
 from ...wire import Address, Connection, Terms
 from ..settings import ProducerConfig, Wire
 from .broker_list import BrokerList
@@ -20,19 +20,15 @@ def open_target(
 ) -> Target:
     """Opens a target. ``report_lost`` is called, in any thread, with the number of lost messages and the error.
 
-    Raises InvalidConfigError if the target needs a library that is missing, and the target's own errors.
+    Raises MissingExtraError if the target needs a library that is missing, and the target's own errors.
     """
     if config.wire is Wire.LOG_DIRECTORY:
         from .log_directory import LogDirectoryTarget  # noqa: PLC0415  the others need no log
 
         return LogDirectoryTarget(config.log_dir, clock, config.metadata_refresh_ms)
     if config.wire is Wire.BOOTSTRAP:
-        try:
-            from .todays_wire import TodaysWireTarget  # noqa: PLC0415  needs the extra
-        except ImportError as error:
-            raise InvalidConfigError(
-                f"bootstrap.servers: {error}: install the extra, pip install 'spark-commitlog[clients]'"
-            ) from error
+        with needs_extra("bootstrap.servers"):
+            from .todays_wire import TodaysWireTarget  # noqa: PLC0415
         return TodaysWireTarget(config, clock, report_lost)
     from .old_wires import OldWireTarget  # noqa: PLC0415  needs the extra
 

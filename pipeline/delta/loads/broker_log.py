@@ -26,7 +26,8 @@ from ....storage import (
     visible_records,
 )
 from ...rows import LATEST, arrow_schema, read_schema, to_batch
-from ..points import FROM_OFFSETS, Points, Wanted, asked_offsets, offset_in_log, time_of
+from ..command.words import FROM_OFFSETS
+from ..points import Points, Wanted, asked_offsets, offset_in_log, time_of
 from ..table_ends import LastRow, other_log
 from .topic_log import OpenLog
 

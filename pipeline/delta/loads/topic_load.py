@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ....storage import OffsetOutOfRangeError, ProgressMismatchError
 from ...rows import Offsets
-from ..points import FROM_OFFSETS, Points, Wanted, at_or_above
+from ..command.words import FROM_OFFSETS
+from ..points import Points, Wanted, at_or_above
 from ..table_ends import last_rows
 from .topic_log import TopicLog
 

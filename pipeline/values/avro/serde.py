@@ -15,19 +15,17 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from ....storage import InvalidConfigError
+from ....storage import InvalidConfigError, needs_extra
 from ..schema_stores import SchemaStore, schema_in
 from ..serde import Mode, SerializationError, by_chunk, cast_rows, check_mode, decode_rows, encode_rows
 from .resolution import resolved
 from .schema import graph
 from .types import arrow_type
 
-try:
+with needs_extra("Avro"):
     import fastavro
     from fastavro.read import SchemaResolutionError
     from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError("Avro values need fastavro: pip install 'spark-commitlog[avro]'") from missing
 
 AvroSchema = Mapping[str, Any] | str  # parsed JSON, or its text
 Parsed = Any  # a schema parsed by fastavro

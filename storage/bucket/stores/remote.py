@@ -22,6 +22,7 @@ from ...errors import (
     StorageError,
     StoreAccessError,
 )
+from ...extras import needs_extra
 from ...filesystem import environment, process_id
 from .patience import retries_of_process
 from .port import ObjectFacts, ObjectStore, checked_size
@@ -174,13 +175,9 @@ _CLIENTS = _Clients()
 
 
 def connect(url: str, retries: int | None) -> Client:
-    """Returns obstore's client. Raises InvalidConfigError if it is missing, or refuses the environment's settings."""
-    try:
+    """Returns obstore's client. Raises MissingExtraError, or InvalidConfigError for settings that it refuses."""
+    with needs_extra(f"{url}: an object store"):
         from obstore.store import from_url  # noqa: PLC0415 - the extra is needed only here
-    except ImportError:
-        raise InvalidConfigError(
-            f"{url}: object stores need the extra [bucket]: pip install 'spark-commitlog[bucket]'"
-        ) from None
     backoff: BackoffConfig = {"init_backoff": timedelta(milliseconds=100), "max_backoff": BACKOFF_MAX, "base": 2}
     most = retries_of_process() if retries is None else retries
     _check_endpoint(url)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_commitlog.pipeline.delta.export import each_topic, is_load, load, parser
+from pyspark_commitlog.pipeline.delta.command.arguments import parser
+from pyspark_commitlog.pipeline.delta.export import each_topic, is_load, load
 from pyspark_commitlog.pipeline.delta.loads import broker_log
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
 from pyspark_commitlog.pipeline.delta.tables import TableSink

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.pipeline.delta import upserts
-from pyspark_commitlog.pipeline.delta.export import advice, parser, query
+from pyspark_commitlog.pipeline.delta.command.arguments import parser
+from pyspark_commitlog.pipeline.delta.export import advice, query
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.pipeline.delta.table_topics import Topic, rows
 from tests.support.logs.building import NOW_MS

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pyspark_commitlog.pipeline.delta import parquet_folder
-from pyspark_commitlog.pipeline.delta.export import each_topic, load as load_topic, parser
+from pyspark_commitlog.pipeline.delta.command.arguments import parser
+from pyspark_commitlog.pipeline.delta.export import each_topic, load as load_topic
 from pyspark_commitlog.pipeline.delta.parquet_folder import ParquetFolder
 from pyspark_commitlog.storage import (
     CorruptionError,

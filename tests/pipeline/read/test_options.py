@@ -9,14 +9,16 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql.types import StructType
 
 from pyspark_commitlog.pipeline.job.command_line import arguments, to_run
+from pyspark_commitlog.pipeline.locations import local_directory
 from pyspark_commitlog.pipeline.metrics.directory import DirectoryMetrics
 from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics
 from pyspark_commitlog.pipeline.read.internal_topics import Decode
-from pyspark_commitlog.pipeline.read.options import Columns, Mode, ReadOptions, Use, local_directory, time_string_ms
+from pyspark_commitlog.pipeline.read.options import Columns, ReadOptions, Use, time_string_ms
 from pyspark_commitlog.pipeline.read.rate_limits import TriggerLimits
 from pyspark_commitlog.pipeline.read.subscription import Subscription
 from pyspark_commitlog.pipeline.read.table import read_table, tail
 from pyspark_commitlog.pipeline.read.task_ranges import TaskLimits
+from pyspark_commitlog.pipeline.rows import ReadMode
 from pyspark_commitlog.pipeline.rows.offsets import (
     EARLIEST,
     LATEST,
@@ -54,7 +56,7 @@ def test_defaults_are_those_of_sparks_kafka_source_but_read_committed() -> None:
         isolation=Isolation.READ_COMMITTED,
         group_id=None,
         push_filters=False,
-        mode=Mode.FAIL_FAST,
+        mode=ReadMode.FAIL_FAST,
     )
 
 
@@ -89,7 +91,7 @@ def test_every_option_is_read() -> None:
     assert options.limits == TriggerLimits(100, 10, 90_000, 1 << 20)
     assert options.columns == Columns(True, ("value", "offset", "headers"), None)
     assert options.columns.schema().names == ["value", "offset", "headers"]
-    assert (options.push_filters, options.mode) == (True, Mode.DROP_MALFORMED)
+    assert (options.push_filters, options.mode) == (True, ReadMode.DROP_MALFORMED)
     assert (options.isolation, options.group_id) == (Isolation.READ_UNCOMMITTED, "g")
     assert options.notices == ()
 

@@ -1,0 +1,155 @@
+"""What each extra of the package brings is enough for every ``--help``, and what is missing is named.
+
+A process sees only the distributions that an extra brings, by their metadata; the tests marked ``only_all`` install the
+wheel in environments of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from pyspark_commitlog.cli import COMMANDS
+from pyspark_commitlog.storage.extras import EXTRAS as EXTRA_OF_MODULE
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NOTHING = "nothing"
+EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name not in ("dev", "bench", "torture"))]
+JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in ("__init__", "demo"))
+QUICK = (NOTHING, "kafka")
+SIZE_MAX = {NOTHING: 400, "gateway": 450}  # MB
+
+# Hides modules from a process, then runs --help of every command and job, and prints those that fail.
+HELP_OF_ALL = """
+import contextlib, io, json, runpy, sys
+hidden, commands, jobs = json.loads(sys.argv[1])
+
+class Hidden:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden)
+import pyspark_commitlog.cli
+runs = [(f"commitlog {name}", ["commitlog", name, "--help"], pyspark_commitlog.cli.main) for name in commands]
+for job in jobs:
+    module = f"pyspark_commitlog.jobs.{job}"
+    runs.append((job, [job, "--help"], lambda module=module: runpy.run_module(module, run_name="__main__")))
+for name, argv, run in runs:
+    sys.argv, code = argv, None
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(printed):
+        try:
+            run()
+        except SystemExit as ended:
+            code = ended.code
+        except Exception as error:
+            code = repr(error)
+    if code or "sage:" not in printed.getvalue():
+        print(name, code, printed.getvalue()[-300:])
+"""
+
+
+def requirements(extra: str) -> Iterator[Requirement]:
+    optional = PROJECT["optional-dependencies"]
+    for text in [*PROJECT["dependencies"], *(optional[extra] if extra != NOTHING else ())]:
+        requirement = Requirement(text)
+        if requirement.name == PROJECT["name"]:
+            for inner in requirement.extras:
+                yield from requirements(inner)
+        else:
+            yield requirement
+
+
+def brought(extra: str) -> set[str]:
+    """The distributions that pip installs for an extra, by their canonical names."""
+    found, waiting = set[tuple[str, str]](), [(each, "") for each in requirements(extra)]
+    while waiting:
+        requirement, _ = waiting.pop()
+        for inner in ("", *requirement.extras):
+            key = (canonicalize_name(requirement.name), inner)
+            if key in found:
+                continue
+            found.add(key)
+            try:
+                needed = [Requirement(text) for text in distribution(requirement.name).requires or ()]
+            except PackageNotFoundError:
+                continue
+            waiting += [(each, inner) for each in needed if not each.marker or each.marker.evaluate({"extra": inner})]
+    return {name for name, _ in found}
+
+
+@pytest.mark.parametrize(
+    "extra", [each if each in QUICK else pytest.param(each, marks=pytest.mark.only_all) for each in EXTRAS]
+)
+def test_every_help_is_printed_with_what_an_extra_brings(extra: str) -> None:
+    there = brought(extra) | {"spark-commitlog", "pip", "setuptools"}
+    hidden = [
+        module
+        for module, distributions in packages_distributions().items()
+        if not {canonicalize_name(each) for each in distributions} & there
+    ]
+    assert extra != NOTHING or {"pyspark", "pyarrow", "pandas", "kio", "kafka", "fastavro"} <= set(hidden)
+    done = subprocess.run(
+        [sys.executable, "-c", HELP_OF_ALL, json.dumps([hidden, list(COMMANDS), JOBS])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == ""
+
+
+def test_every_module_of_an_extra_is_brought_by_it() -> None:
+    by_module = packages_distributions()
+    for module, extra in EXTRA_OF_MODULE.items():
+        names = {canonicalize_name(each) for each in by_module[module]}
+        assert names & brought(extra), (module, extra)
+
+
+def test_a_name_of_the_public_face_that_needs_spark_says_which_extra_brings_it() -> None:
+    program = (
+        "import sys\nsys.modules['pyspark'] = None\nimport pyspark_commitlog\n"
+        "try:\n    pyspark_commitlog.commitlog_sink\nexcept ModuleNotFoundError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(
+        "pyspark_commitlog.commitlog_sink needs pyspark, which is not installed: pip install 'spark-commitlog[spark]'"
+    )
+
+
+@pytest.mark.only_all
+@pytest.mark.parametrize("extra", SIZE_MAX)
+def test_an_environment_of_the_wheel_stays_small(extra: str, wheel: Path, tmp_path: Path) -> None:
+    clean = tmp_path / "clean"
+    subprocess.run([sys.executable, "-m", "venv", clean], check=True)
+    wanted = f"{wheel}[{extra}]" if extra != NOTHING else str(wheel)
+    subprocess.run([clean / "bin/pip", "install", "-q", "--disable-pip-version-check", wanted], check=True)
+    size = sum(path.stat().st_blocks * 512 for path in clean.rglob("*") if not path.is_symlink())
+    print(f"{extra}: {size / 2**20:.0f} MB")
+    assert size < SIZE_MAX[extra] * 2**20
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    log = tmp_path / "log"
+    commitlog = clean / "bin/commitlog"
+    for line in (f"topics --log-dir {log} --create --topic t", f"offsets --log-dir {log} --topic t"):
+        subprocess.run([commitlog, *line.split()], check=True, env=env, capture_output=True)
+    no_spark = subprocess.run(
+        [commitlog, *f"export to-table --log-dir {log} --topic t --table x --checkpoint c".split()],
+        check=False,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    assert (no_spark.returncode, no_spark.stdout) == (1, "")
+    assert no_spark.stderr.startswith("commitlog: export needs pyspark, which is not installed: pip install")
+    assert no_spark.stderr.count("\n") == 1
