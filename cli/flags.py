@@ -47,7 +47,9 @@ Layout = Annotated[
     LogLayout, typer.Option(help="kafka-0.7: the directory is one of Kafka 0.7, whose offsets are byte positions.")
 ]
 TOPIC = ("--topic", "-t", "--topics")  # the spellings of Kafka's tools, of kcat, and of the jobs
-LogDir = Annotated[str, typer.Option(help="The log directory, as in Kafka's log.dirs.")]
+LogDir = Annotated[
+    str, typer.Option(envvar="COMMITLOG_LOG_DIR", help="The log directory, as in Kafka's log.dirs.", show_envvar=True)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")]
 TopicNames = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from os import environ
 from typing import NoReturn
 
 from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
@@ -32,7 +33,13 @@ def arguments(description: str | None, *, repeats: bool = False) -> argparse.Arg
     """Returns a parser with the options that all maintenance jobs take; with ``repeats``, also ``--every``."""
     parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    directory = environ.get("COMMITLOG_LOG_DIR")
+    add(
+        "--log-dir",
+        required=directory is None,
+        default=directory,
+        help="the log directory, as in Kafka's log.dirs (default: COMMITLOG_LOG_DIR)",
+    )
     add(
         *("--topics", "--topic", "-t"),
         action="append",

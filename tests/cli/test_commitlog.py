@@ -14,6 +14,7 @@ import pytest
 
 import pyspark_commitlog
 from pyspark_commitlog.cli import COMMANDS, _Commands, kafka_flags
+from pyspark_commitlog.pipeline.job import arguments
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
 from tests.cli import in_process
@@ -378,3 +379,10 @@ def test_a_decoder_flag_may_lack_its_value(plain: Path) -> None:
     log = str(plain / "plain-0" / f"{FIRST}.log")
     given = ("dump-log", "--files", log, "--value-decoder-class")
     assert in_process.commitlog(*given) == in_process.commitlog("dump-log", "--files", log, "--print-data-log")
+
+
+def test_the_environment_names_the_log_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process.commitlog("topics", "--log-dir", tmp_path / "log", "--create", "--topic", "t")
+    monkeypatch.setenv("COMMITLOG_LOG_DIR", str(tmp_path / "log"))
+    assert in_process.commitlog("topics", "--list").stdout == "t\n"
+    assert arguments("").parse_args([]).log_dir == str(tmp_path / "log")
