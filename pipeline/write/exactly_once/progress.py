@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
-from typing import NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
@@ -34,6 +34,7 @@ from .log_ends import Ends, after, check_written, merged
 
 NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
+_RECORDS, _PLAN = "records", "plan"  # fields of the metadata: every writer's; of one that knows its plan
 
 
 class Run(NamedTuple):
@@ -87,15 +88,16 @@ class Progress:
         """Whether the topic has this version.
 
         Raises InvalidConfigError if another query wrote under this name, or if this run has written the batch already,
-        and ProgressMismatchError if the batch in the topic had another plan.
+        and ProgressMismatchError if the batch in the topic had another plan, or if that is not known.
         """
         found = self._offsets.get(progress_key(topic))
         if found is None:
             return False
-        wrote = json.loads(found.metadata or "{}")
+        wrote = _written_as(found)
         self._check_same_query(wrote, found.offset, topic)
         is_done = found.offset > self.version
         if is_done:
+            self._check_believed(wrote, found.offset, topic)
             self._check_same_plan(wrote, found.offset, topic)
         return is_done
 
@@ -112,8 +114,8 @@ class Progress:
 
     def ends(self, topics: Mapping[str, TopicDescription]) -> dict[str, Ends]:
         """Returns where the writer's records end, for those of ``topics`` to which it has written."""
-        written = [each.metadata for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
-        return merged([json.loads(metadata or "{}") for metadata in written], topics)
+        written = [_written_as(each) for (topic, _), each in self._offsets.items() if topic.startswith(SINK_PREFIX)]
+        return merged(written, topics)
 
     def counted(self, topics: Mapping[str, TopicDescription]) -> dict[TopicPartition, int]:
         """Returns the committed end of the writer's records by partition, for ``topics`` to which it has written.
@@ -159,15 +161,30 @@ class Progress:
 
     def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
         """Returns the JSON for a topic. The ends of the topic for bad records, which has no progress, are in it too."""
-        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, "records": records[topic]}
+        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, _RECORDS: records[topic]}
         if self._plan.digest:
-            metadata["plan"] = self._plan.digest
+            metadata[_PLAN] = self._plan.digest
         if ends:
             its = {name: each.as_json() for name, each in ends.items() if name == topic or name not in records}
             metadata["ends"] = its
         return json.dumps(metadata, separators=(",", ":"))
 
-    def _check_same_query(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+    def _check_believed(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
+        """Raises ProgressMismatchError if nothing shows that a writer committed the offset for this batch's plan."""
+        group = self.run.app_id
+        if _RECORDS not in wrote:
+            missing = "its metadata is not that of a writer, but of a client, or of a command that set it"
+        elif self._plan.digest and _PLAN not in wrote:
+            missing = "it has no digest of the plan: Spark Connect or an older version of this package committed it"
+        else:
+            return
+        raise ProgressMismatchError(
+            f"topic {topic} {_batches(offset)} of txnAppId {group!r} by the offset of that group, but {missing}. "
+            f"Skipping batch {self.version} might lose its rows, so it is not skipped: compare the topic's last "
+            f"records with the input of the batch. {_way_out(group, topic)}"
+        )
+
+    def _check_same_query(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
         run, other = self.run, wrote.get("queryId", "")
         if other and run.query_id and other != run.query_id:
             raise InvalidConfigError(
@@ -178,19 +195,35 @@ class Progress:
         if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
             raise written_twice(self.version, topic, run.app_id)
 
-    def _check_same_plan(self, wrote: dict[str, str], offset: int, topic: str) -> None:
+    def _check_same_plan(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
         """Raises ProgressMismatchError if the batch was written with another plan, since it then has other rows."""
-        group, written_as = self.run.app_id, wrote.get("plan", "")
+        group, written_as = self.run.app_id, wrote.get(_PLAN, "")
         if written_as and self._plan.digest and written_as != self._plan.digest:
             raise ProgressMismatchError(
                 f"topic {topic} {_batches(offset)} of txnAppId {group!r}, the last one planned with digest "
                 f"{written_as}, but batch {self.version} has another plan in {self._plan.path}, digest "
                 f"{self._plan.digest}: the checkpoint lost its newest entries, or is an older copy. Skipping the batch "
-                "would lose rows. Restore the checkpoint that fits the log, or a log as old as the checkpoint. To "
-                "write the batch as it is planned now, although the log may have some of its rows, delete the "
-                f"checkpoint's folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets "
-                f"--group {group} --topic {progress_key(topic).topic})"
+                "would lose rows. Restore the checkpoint that fits the log, or a log as old as the checkpoint. "
+                f"{_way_out(group, topic)}"
             )
+
+
+def _written_as(committed: CommittedOffset) -> dict[str, Any]:
+    """Returns what a writer noted with its progress; nothing if the metadata is not a writer's."""
+    try:
+        found = json.loads(committed.metadata or "{}")
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _way_out(group: str, topic: str) -> str:
+    """Returns how a user can have a batch written whatever the committed offset says."""
+    return (
+        "To write the batch as it is planned now, although the log may have some of its rows, delete the checkpoint's "
+        f"folder {NOTES} and the offsets of group {group!r} (commitlog groups --delete-offsets --group {group} "
+        f"--topic {progress_key(topic).topic})"
+    )
 
 
 def check_app_id(app_id: str) -> None:
