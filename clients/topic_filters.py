@@ -11,9 +11,8 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from ..storage import InvalidConfigError
+from ..storage import INTERNAL_TOPICS, InvalidConfigError
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _ONLY_IN_JAVA = re.compile(r"\\[pPQEhHRzvVXGkx]|&&|\(\?<[A-Za-z]")
 _NAMES = re.compile(r"[A-Za-z0-9|-]*")
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         keys_of as keys_of,
     )
     from .directory import (
+        COORDINATOR_TOPICS as COORDINATOR_TOPICS,
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         LOG_FOLDER as LOG_FOLDER,
         ROOT_LOCK_FILE as ROOT_LOCK_FILE,
@@ -184,7 +185,6 @@ if TYPE_CHECKING:
     from .format.varints import unsigned_varint as unsigned_varint
     from .format.warm_up import load_kernels as load_kernels, load_kernels_beside as load_kernels_beside
     from .groups import (
-        SINK_PREFIX as SINK_PREFIX,
         BucketGroups as BucketGroups,
         CommittedOffset as CommittedOffset,
         CoordinatedGroups as CoordinatedGroups,
@@ -281,6 +281,12 @@ if TYPE_CHECKING:
         parse_names as parse_names,
         parse_pairs as parse_pairs,
         printable as printable,
+    )
+    from .topic_rules import (
+        SINK_PREFIX as SINK_PREFIX,
+        check_new_name as check_new_name,
+        check_not_reserved as check_not_reserved,
+        is_reserved as is_reserved,
     )
     from .transactions import (
         PREPARED as PREPARED,
@@ -406,6 +412,7 @@ else:
             ],
             "directory": [
                 "DeletedRecords",
+                "COORDINATOR_TOPICS",
                 "INTERNAL_TOPICS",
                 "LOG_FOLDER",
                 "LogManager",
@@ -532,7 +539,6 @@ else:
                 "LogFigures",
                 "LogLooks",
                 "PartitionLag",
-                "SINK_PREFIX",
                 "ShareLag",
                 "lag_ms",
                 "log_figures",
@@ -614,6 +620,7 @@ else:
                 "parse_pairs",
                 "printable",
             ],
+            "topic_rules": ["SINK_PREFIX", "check_new_name", "check_not_reserved", "is_reserved"],
             "transactions": [
                 "HoldingTransaction",
                 "IdempotentProducer",

@@ -1,12 +1,40 @@
-"""What topics may be, wherever a log is: names beside each other, numbers of partitions, changes of settings."""
+"""What topics may be, wherever a log is: their names, numbers of partitions, changes of settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from .config import LogConfig
-from .errors import InvalidConfigError, TopicExistsError
-from .format.files.file_names import PARTITIONS_MAX, collides
+from .errors import InvalidConfigError, InvalidTopicError, TopicExistsError
+from .format.files.file_names import PARTITIONS_MAX, check_topic_name, collides
+
+# Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
+SINK_PREFIX = "__sink."
+
+
+def is_reserved(name: str) -> bool:
+    """Whether writers keep their progress under this name, as offsets of a group, so that no topic may have it."""
+    return name.startswith(SINK_PREFIX)
+
+
+def check_not_reserved(name: str) -> None:
+    """Raises InvalidTopicError for a reserved name: a topic that has it would give others the progress to change."""
+    if is_reserved(name):
+        raise InvalidTopicError(reserved_text(name))
+
+
+def reserved_text(name: str) -> str:
+    """Returns the sentence by which a change of a topic with a reserved name is refused."""
+    return (
+        f"topic name {name!r} is reserved: names that begin with {SINK_PREFIX!r} stand for the progress of writers "
+        "with a txnAppId, so no topic can have one, and only these writers commit offsets under it; choose another name"
+    )
+
+
+def check_new_name(name: str) -> None:
+    """Raises InvalidTopicError, with the reason, unless a new topic may have the name."""
+    check_topic_name(name)
+    check_not_reserved(name)
 
 
 def check_free(name: str, topics: Iterable[str], where: str = "") -> None:

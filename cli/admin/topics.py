@@ -182,7 +182,7 @@ def _create(
     may_exist: bool,
     is_dry: bool,
 ) -> None:
-    if name in storage.INTERNAL_TOPICS and name not in manager.described_topics() and manager.partitions_found(name):
+    if name in storage.COORDINATOR_TOPICS and name not in manager.described_topics() and manager.partitions_found(name):
         _describe_internal(manager, name, partitions, is_dry=is_dry)
         return
     if may_exist and name in manager.topics():
@@ -190,6 +190,7 @@ def _create(
     configs = parse_pairs("--config", pairs)
     if "." in name or "_" in name:
         typer.echo("warning: metrics cannot distinguish topics whose names differ only in '.' and '_'", err=True)
+    storage.check_new_name(name)
     if is_dry:
         manager.check_configs(configs)
         typer.echo(f"would create topic {name}")

@@ -250,12 +250,12 @@ class Offsets:
             done(ErrorCode.none, codes)
 
     def delete_topics(self, topics: Collection[str]) -> None:
-        """Deletes the offsets of all groups in deleted topics; later fetches do not see them."""
+        """Deletes the offsets of all groups in deleted topics, but no progress of a sink; later fetches see none."""
 
         def question(store: GroupRecords) -> list[Exception]:
             gone: dict[str, list[GroupChange]] = {}
             for key, value in offsets_among(store.contents([])).items():
-                if key.topic in topics:
+                if key.topic in topics and not is_of_sink(key):
                     gone.setdefault(key.group, []).append(GroupChange(key, None, only_if=value))
             return [failure for failure in store.write(list(gone.values())) if failure is not None]
 

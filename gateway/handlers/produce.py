@@ -28,10 +28,9 @@ from ...storage import (
 from ..context import Context
 from ..partitions import Append, LedPartition
 from ..request import Request
-from ..security import Operation
 from ..threads import gathering
 from ..transactions import known_before
-from .access import check_topic, check_transactional_id
+from .access import check_transactional_id, check_written_topic
 from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
@@ -112,7 +111,7 @@ class _Producing:
 
     def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
-        check_topic(self._request, self._context, Operation.WRITE, each.topic)
+        check_written_topic(self._request, self._context, each.topic)
         led = self._led[TopicPartition(each.topic, each.partition)]
         if isinstance(led, Exception):
             raise led

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ...protocol import ErrorCode, RequestError, code_of, message_of
 from ...storage import (
+    COORDINATOR_TOPICS,
     INTERNAL_TOPICS,
     InvalidConfigError,
     LogManager,
@@ -176,7 +177,7 @@ def _partitions(context: Context, asked: Any) -> int:
 def delete_topics(request: Request, context: Context) -> None:
     """Closes the logs of topics, then deletes the topics."""
     asked = _named(request, context)
-    known = [each.topic for each in asked if each.topic is not None and each.topic.name not in INTERNAL_TOPICS]
+    known = [each.topic for each in asked if each.topic is not None and each.topic.name not in COORDINATOR_TOPICS]
     known = known if context.config.delete_topic_enable else []
 
     def delete() -> None:
@@ -239,7 +240,7 @@ def _delete(manager: LogManager, request: Request, context: Context, asked: _Nam
             raise RequestError(ErrorCode.unknown_topic_id, "there is no topic with this id")
         if topic is None:
             raise RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
-        if topic.name in INTERNAL_TOPICS:  # also while it is empty: the coordinators have it open
+        if topic.name in COORDINATOR_TOPICS:  # also while it is empty: the coordinators have it open
             raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
         delete_topic(manager, topic.name)
     except Exception as error:

@@ -9,7 +9,15 @@ from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
-from ...storage import INTERNAL_TOPICS, TOPICS_FILE, LogManager, LogStoreError, TopicPartition, topic_id
+from ...storage import (
+    COORDINATOR_TOPICS,
+    INTERNAL_TOPICS,
+    TOPICS_FILE,
+    LogManager,
+    LogStoreError,
+    TopicPartition,
+    topic_id,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +37,7 @@ class Topics:
     def __init__(self, manager: LogManager) -> None:
         """``manager``: used only here. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
-        self._hidden = () if manager.bucket is None else INTERNAL_TOPICS  # commits have what they would hold
+        self._hidden = () if manager.bucket is None else COORDINATOR_TOPICS  # commits have what they would hold
         self._lock = Lock()
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}

@@ -7,12 +7,14 @@ from uuid import uuid4
 
 from ..config import LogConfig
 from ..errors import InvalidConfigError, UnknownTopicOrPartitionError
-from ..format.files import checkpoints, file_names
+from ..format.files import checkpoints
 from ..topic_rules import (
     changed_configs,
     check_count,
     check_free,
     check_more_partitions,
+    check_new_name,
+    check_not_reserved,
     check_partitions,
     check_requested,
 )
@@ -41,7 +43,7 @@ def create_topic(
     Raises InvalidTopicError, InvalidConfigError, and TopicExistsError also for a name that Kafka's metrics cannot tell
     from another.
     """
-    file_names.check_topic_name(name)
+    check_new_name(name)
     check_configs(configs or {})
     check_partitions(name, partitions)
     check_free(name, state.topic_ids)
@@ -96,5 +98,9 @@ def add_partitions(state: State, name: str, total: int) -> TopicChange:
 
 
 def delete_topic(state: State, name: str) -> TopicChange:
-    """Proposes to delete a topic, its records and the offsets of groups for it. Raises UnknownTopicOrPartitionError."""
+    """Proposes to delete a topic, its records and the offsets of groups for it.
+
+    Raises UnknownTopicOrPartitionError, and InvalidTopicError for a reserved name, whose offsets are not the topic's.
+    """
+    check_not_reserved(name)
     return TopicChange("delete", name, find_topic(state, name).topic_id)

@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .position_topics import PositionTopics as PositionTopics
     from .protected_topics import (
+        COORDINATOR_TOPICS as COORDINATOR_TOPICS,
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         POLICY_KEY as POLICY_KEY,
         check_stays_compacted as check_stays_compacted,
         check_takes_records as check_takes_records,
-        is_internal as is_internal,
+        is_protected as is_protected,
         is_state_of_a_tool as is_state_of_a_tool,
     )
     from .remote_tier import remote_offsets as remote_offsets, remote_text as remote_text
@@ -85,11 +86,12 @@ else:
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "position_topics": ["PositionTopics"],
             "protected_topics": [
+                "COORDINATOR_TOPICS",
                 "INTERNAL_TOPICS",
                 "POLICY_KEY",
                 "check_stays_compacted",
                 "check_takes_records",
-                "is_internal",
+                "is_protected",
                 "is_state_of_a_tool",
             ],
             "remote_tier": ["remote_offsets", "remote_text"],

@@ -24,7 +24,7 @@ from ..topic_rules import changed_configs, check_more_partitions
 from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
-from .protected_topics import check_changeable, is_internal
+from .protected_topics import check_changeable, is_protected
 from .topics_file import Known, TopicDescription
 
 METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
@@ -143,7 +143,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
 
 def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
     """Raises PolicyViolationError for an internal topic with records, which are the progress of queries and groups."""
-    if is_internal(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
+    if is_protected(topic.name) and any(_holds_records(manager, topic.name, each) for each in topic.partitions):
         check_changeable(topic.name, "its deletion")
 
 

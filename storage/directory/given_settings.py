@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..config import LogConfig, keys_of
 from .broker_settings.found import FoundSettings
-from .protected_topics import INTERNAL_TOPICS, POLICY_KEY, settled
+from .protected_topics import COORDINATOR_TOPICS, POLICY_KEY, settled
 from .topics_file import Known, TopicDescription
 
 LIMITS = ("retention.ms", "retention.bytes")
@@ -52,7 +52,7 @@ def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription
 
     Ignores keys that are not topic settings of Kafka's, such as a vendor's.
     """
-    if topic.known is Known.ALL or topic.name not in found.topics or topic.name in INTERNAL_TOPICS:
+    if topic.known is Known.ALL or topic.name not in found.topics or topic.name in COORDINATOR_TOPICS:
         return topic
     configs, known = found.topics[topic.name]
     theirs = {key: value for key, value in configs.items() if key in _BROKERS_KEYS}

@@ -26,11 +26,11 @@ from ..filesystem import FileSystem, make_own_directory, not_a_link, remove_tree
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import Checkpoints, LogReader, LogWatcher
-from ..topic_rules import check_count, check_free, check_partitions, check_requested
+from ..topic_rules import check_count, check_free, check_new_name, check_partitions, check_requested
 from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
-from .protected_topics import INTERNAL_TOPICS, check_stays_compacted, stays_compacted
+from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_compacted
 from .topics_file import Known, TopicDescription
 
 UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second
@@ -76,7 +76,7 @@ class LogManager(LogDirectory):
         described = dict(described)
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(lambda topic: topic not in described).items():
-            configs = INTERNAL_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
+            configs = COORDINATOR_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
             described[topic] = TopicDescription(topic, partitions, configs, known=Known.NOTHING, broker=broker)
         return dict(sorted(described.items()))
 
@@ -120,8 +120,8 @@ class LogManager(LogDirectory):
         """
         if self.bucket is not None:
             return self._commit_topic(self.bucket, name, partitions, configs, topic_id)
-        names.check_topic_name(name)
-        configs, broker = dict(configs or INTERNAL_TOPICS.get(name, {})), self.broker_settings()
+        check_new_name(name)
+        configs, broker = dict(configs or COORDINATOR_TOPICS.get(name, {})), self.broker_settings()
         self.check_configs(configs)
         check_stays_compacted(name, configs)
         check_partitions(name, partitions)
@@ -139,7 +139,7 @@ class LogManager(LogDirectory):
     def _commit_topic(
         self, log: bucket.CommitLog, name: str, partitions: int, configs: Mapping[str, str] | None, topic_id: str | None
     ) -> TopicDescription:
-        if name in INTERNAL_TOPICS:
+        if name in COORDINATOR_TOPICS:
             raise PolicyViolationError(f"topic {name!r} cannot be created on an object store: commits have its content")
         log.commit(lambda state: bucket.create_topic(state, name, partitions, configs, topic_id=topic_id))
         return self.topic(name)

@@ -1,4 +1,4 @@
-"""Internal topics, whose records only coordinators write: they stay compacted, and most changes are refused."""
+"""Topics whose records only coordinators and brokers write: most changes are refused, and ours stay compacted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from dataclasses import replace
 
 from ..config import LogConfig
 from ..errors import InvalidConfigError, InvalidTopicError, PolicyViolationError
-from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ..format.internal.internal_topics import (
+    GROUP_METADATA_TOPIC,
+    REMOTE_LOG_METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
+from ..topic_rules import check_not_reserved
 
 POLICY_KEY = "cleanup.policy"
-INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
+# Kafka's list, from 3.9: what asks whether a topic is internal asks this one.
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
+COORDINATOR_TOPICS: Mapping[str, Mapping[str, str]] = {  # those of them that our coordinators write, with settings
     GROUP_METADATA_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {POLICY_KEY: "compact", "segment.bytes": "104857600"},
 }
-_OF_A_BROKER = frozenset({"__share_group_state", "__remote_log_metadata"})  # which only a broker writes
+_OF_A_BROKER = frozenset({REMOTE_LOG_METADATA_TOPIC})  # which only a broker writes, though it is not internal
 _INSTEAD = {
     GROUP_METADATA_TOPIC: ". To set a group's offsets, use commitlog groups --reset-offsets; to forget it, --delete",
     TRANSACTION_STATE_TOPIC: ". To end a transaction, use commitlog transactions --abort",
@@ -26,33 +34,36 @@ _OF_A_TOOL = re.compile(
 )
 
 
-def is_internal(topic: str) -> bool:
-    """Whether a topic is internal; maintenance then selects it only by its name, not by a pattern or with all."""
+def is_protected(topic: str) -> bool:
+    """Whether only coordinators or a broker write a topic.
+
+    Maintenance and copies then select it only by its name, not by a pattern or with all.
+    """
     return topic in INTERNAL_TOPICS or topic in _OF_A_BROKER
 
 
 def is_state_of_a_tool(topic: str) -> bool:
     """Whether the topic's name is one under which a tool keeps compacted state, which must not be deleted by age."""
-    return not is_internal(topic) and _OF_A_TOOL.fullmatch(topic) is not None
+    return not is_protected(topic) and _OF_A_TOOL.fullmatch(topic) is not None
 
 
 def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings of a topic, with ``cleanup.policy=compact`` for an internal one, whatever was requested.
+    """Returns the settings of a topic, with ``cleanup.policy=compact`` for a coordinator's, whatever was requested.
 
-    Internal topics have the progress of queries and the decisions on transactions, as the newest record of a key, which
+    These topics have the progress of queries and the decisions on transactions, as the newest record of a key, which
     no retention may delete.
     """
-    return {**settings, POLICY_KEY: "compact"} if topic in INTERNAL_TOPICS else dict(settings)
+    return {**settings, POLICY_KEY: "compact"} if topic in COORDINATOR_TOPICS else dict(settings)
 
 
 def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
-    """Returns a config, with ``cleanup.policy=compact`` for an internal topic: as :func:`settled`, but parsed."""
-    return replace(config, cleanup_policy=frozenset({"compact"})) if topic in INTERNAL_TOPICS else config
+    """Returns a config, with ``cleanup.policy=compact`` for a coordinator's topic: as :func:`settled`, but parsed."""
+    return replace(config, cleanup_policy=frozenset({"compact"})) if topic in COORDINATOR_TOPICS else config
 
 
 def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
-    """Raises InvalidConfigError if ``settings`` give an internal topic another ``cleanup.policy`` than compact."""
-    if topic in INTERNAL_TOPICS and settings.get(POLICY_KEY, "compact").strip() != "compact":
+    """Raises InvalidConfigError if ``settings`` give a coordinator's topic another ``cleanup.policy`` than compact."""
+    if topic in COORDINATOR_TOPICS and settings.get(POLICY_KEY, "compact").strip() != "compact":
         raise InvalidConfigError(
             f"{POLICY_KEY} = {settings[POLICY_KEY]}: topic {topic!r} is internal and stays compacted, as it keeps the "
             "progress of queries and groups, and the decisions on transactions"
@@ -60,26 +71,31 @@ def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:
 
 
 def check_changeable(topic: str, what: str) -> None:
-    """Raises PolicyViolationError for an internal topic; ``what`` names the requested change in the message."""
-    if topic in INTERNAL_TOPICS:
+    """Raises PolicyViolationError for a protected topic, and InvalidTopicError for a reserved name.
+
+    ``what`` names the requested change in the message.
+    """
+    check_not_reserved(topic)
+    if topic in COORDINATOR_TOPICS:
         raise PolicyViolationError(
             f"topic {topic!r} is internal, and {what} is refused: it keeps the progress of queries and groups, or the "
             "decisions on transactions. To forget a group, use commitlog groups --delete"
         )
-    if is_internal(topic):
+    if is_protected(topic):
         raise PolicyViolationError(
             f"topic {topic!r} is internal, and {what} is refused: a broker keeps its own state there"
         )
 
 
 def check_takes_records(topic: str) -> None:
-    """Raises InvalidTopicError for an internal topic, to which users must not write records.
+    """Raises InvalidTopicError for a protected topic or a reserved name, to which users must not write records.
 
     Readers take each of its records for a coordinator's, so a wrong one hides progress stored beside it. A broker
     answers a client INVALID_TOPIC_EXCEPTION (``ReplicaManager.appendRecords``). Replicas, such as the mirror's, may
     copy batches of an internal topic.
     """
-    if is_internal(topic):
+    check_not_reserved(topic)
+    if is_protected(topic):
         raise InvalidTopicError(
             f"topic {topic!r} is internal, and writing records into it is refused: only coordinators do"
             f"{_INSTEAD.get(topic, '')}"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
+from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 
-REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 REMOTE_STORAGE_KEY = "remote.storage.enable"
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         log_figures as log_figures,
     )
     from .offsets import (
-        SINK_PREFIX as SINK_PREFIX,
         CommittedOffset as CommittedOffset,
         GroupKey as GroupKey,
         GroupOffsets as GroupOffsets,
@@ -57,7 +56,6 @@ else:
                 "GroupKey",
                 "GroupOffsets",
                 "GroupValue",
-                "SINK_PREFIX",
                 "commit_batches",
             ],
             "states": ["GroupDescription", "GroupMember"],

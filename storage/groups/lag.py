@@ -15,7 +15,8 @@ from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..reading import Isolation, LogReader, LogWatcher
-from .offsets import SINK_PREFIX, CommittedOffset, GroupOffsets
+from ..topic_rules import SINK_PREFIX
+from .offsets import CommittedOffset, GroupOffsets
 from .share_offsets import ShareOffsets
 from .states import GroupDescription, GroupMember, described_groups
 

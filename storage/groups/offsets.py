@@ -31,9 +31,6 @@ from .coordinator_logs import CoordinatorLogs
 GroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
 GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: values of the newer protocols, undecoded
 
-# Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
-SINK_PREFIX = "__sink."
-
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:

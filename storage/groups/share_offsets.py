@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from ..directory import LogManager
 from ..errors import InvalidRecordError, LogStoreError, kept_in
+from ..format.internal.internal_topics import SHARE_STATE_TOPIC
 from ..format.internal.messages import Messages
 from .coordinator_logs import CoordinatorLogs
 
-SHARE_STATE_TOPIC = "__share_group_state"
 UNINITIALIZED = -1  # no offset was set, or no count is known
 
 MESSAGES = Messages("share_state")

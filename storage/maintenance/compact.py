@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..clock import instant
 from ..compaction import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
 from ..config import CleanerConfig
-from ..directory import INTERNAL_TOPICS, POLICY_KEY, LogManager
+from ..directory import COORDINATOR_TOPICS, POLICY_KEY, LogManager
 from ..filesystem import write_atomically
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
@@ -54,7 +54,7 @@ def _spared(partition: Partition) -> str | None:
     """
     if partition.spared is not None and not (partition.is_ours and partition.chosen is Chosen.WITH_ALL):
         return partition.spared
-    if partition.config.compact and POLICY_KEY in partition.ungiven and partition.topic not in INTERNAL_TOPICS:
+    if partition.config.compact and POLICY_KEY in partition.ungiven and partition.topic not in COORDINATOR_TOPICS:
         return (
             f"the {POLICY_KEY} of this topic, which a broker created, is unknown: pass --config "
             f"{POLICY_KEY}=compact, or --topic-configs FILE with the output of kafka-configs --describe --all"

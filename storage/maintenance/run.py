@@ -20,7 +20,7 @@ from ..directory import (
     TopicSettings,
     check_interval_ms,
     config_of,
-    is_internal,
+    is_protected,
     is_state_of_a_tool,
     parse_described,
 )
@@ -187,7 +187,7 @@ class Partition:
         """Why nothing of the log may be deleted, whatever its settings; None if something may."""
         if self.chosen is Chosen.BY_NAME:
             return None
-        if is_internal(self.topic):
+        if is_protected(self.topic):
             return "an internal topic, chosen only by its name: to include it, name it in --topics"
         if is_state_of_a_tool(self.topic) and not self.has_own_policy:
             return (

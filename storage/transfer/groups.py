@@ -8,7 +8,8 @@ from ..bucket import CommitLog, GroupOffset, OffsetsChange, State
 from ..directory import LogManager
 from ..format.constants import NO_OFFSET
 from ..format.files.file_names import TopicPartition
-from ..groups import SINK_PREFIX, CommittedOffset, GroupOffsets
+from ..groups import CommittedOffset, GroupOffsets
+from ..topic_rules import SINK_PREFIX
 
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 

@@ -29,12 +29,12 @@ from ..bucket import (
     put_staged,
     raise_log_start,
 )
-from ..directory import LogManager, TopicDescription, check_whole, is_internal, topic_id
+from ..directory import LogManager, TopicDescription, check_whole, is_protected, topic_id
 from ..errors import StorageError, TopicExistsError
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names as names
 from ..reading import LogReader
-from ..topic_rules import check_free
+from ..topic_rules import check_free, check_new_name
 from .indexes import aborted_in, indexes_of
 from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, pieces_of
 
@@ -45,10 +45,10 @@ def copy_to_bucket(
     """Copies topics, by default all that are not Kafka's own, and yields each partition when it is complete.
 
     ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a topic that is missing or has only some
-    partitions here, TopicExistsError for another topic of that name in ``target``, StorageError if it has other
-    records, CorruptionError for damage in the source, and ObjectStoreError.
+    partitions here, InvalidTopicError for a reserved name, TopicExistsError for another topic of that name in
+    ``target``, StorageError if it has other records, CorruptionError for damage in the source, and ObjectStoreError.
     """
-    wanted = [name for name in source.topics() if not is_internal(name)] if topics is None else topics
+    wanted = [name for name in source.topics() if not is_protected(name)] if topics is None else topics
     for topic in map(source.topic, wanted):
         check_whole(source, topic)
         id_ = _make_topic(target, topic, topic_id(source, topic))
@@ -66,6 +66,7 @@ def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> 
             return None
         if topic.name in state.topic_ids:
             raise TopicExistsError(f"{target.store.url} has another topic {topic.name!r} already")
+        check_new_name(topic.name)
         check_free(topic.name, state.topic_ids)
         new_id = id_ or checkpoints.encode_id(uuid4())
         return TopicChange("create", topic.name, new_id, len(topic.partitions), dict(topic.configs))

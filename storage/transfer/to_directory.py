@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..directory import LogManager, is_internal, topic_id
+from ..directory import LogManager, is_protected, topic_id
 from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, Marks
@@ -27,7 +27,7 @@ def copy_to_directory(
     Raises UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that ``target`` has,
     CorruptionError for damage in the source, ObjectStoreError, and OSError.
     """
-    wanted = [name for name in source.topics() if not is_internal(name)] if topics is None else topics
+    wanted = [name for name in source.topics() if not is_protected(name)] if topics is None else topics
     for topic in map(source.topic, wanted):
         id_ = topic_id(source, topic)
         target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=id_)

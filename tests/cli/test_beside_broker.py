@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import INTERNAL_TOPICS
+from pyspark_commitlog.storage import COORDINATOR_TOPICS
 from tests.cli.in_process import commitlog
 from tests.support.kafka.admin import committed_offsets
 from tests.support.kafka.broker import (
@@ -79,7 +79,7 @@ def test_a_broker_finds_groups_of_the_new_protocol_in_the_state_that_the_command
     topics = {each.name.rpartition("-")[0] for each in source.iterdir() if each.is_dir()}
     with Broker(tmp_path / "home") as broker:
         broker.start(props=consumer_protocol)
-        mount(broker, source, {name: INTERNAL_TOPICS.get(name, {}) for name in topics})
+        mount(broker, source, {name: COORDINATOR_TOPICS.get(name, {}) for name in topics})
         committed_offsets(broker.bootstrap, "new-a")  # waits until both coordinators have loaded
         committed_offsets(broker.bootstrap, "classic-b")
         arguments = ["--bootstrap-server", broker.bootstrap, "--list", "--type", "--state"]
@@ -104,7 +104,7 @@ def test_a_broker_of_kafka_4_finds_its_groups_in_the_state_that_the_command_repo
     topics = {each.name.rpartition("-")[0] for each in source.iterdir() if each.is_dir()}
     with Broker(tmp_path / "home", KAFKA_4) as broker:
         broker.start()
-        mount(broker, source, {name: INTERNAL_TOPICS.get(name, {}) for name in topics})
+        mount(broker, source, {name: COORDINATOR_TOPICS.get(name, {}) for name in topics})
         committed_offsets(broker.bootstrap, "new-a")  # waits until both coordinators have loaded
         committed_offsets(broker.bootstrap, "classic-b")
         consumers = listed_by(broker, "ConsumerGroupCommand", "--type")

@@ -28,9 +28,10 @@ def test_a_list_is_about_whole_names_and_a_comma_means_or(text: str, chosen: lis
     assert [each for each in TOPICS if Blacklist(text).allows(each)] == others
 
 
-def test_internal_topics_are_left_out_unless_wanted() -> None:
-    assert Whitelist(".*").allows("__consumer_offsets", exclude_internal=False)
-    assert not Blacklist("flights").allows("__consumer_offsets")
+@pytest.mark.parametrize("internal", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_internal_topics_are_left_out_unless_wanted(internal: str) -> None:
+    assert Whitelist(".*").allows(internal, exclude_internal=False)
+    assert not Blacklist("flights").allows(internal)
 
 
 @pytest.mark.parametrize(("text", "is_open"), [("flights,a-b|C9", False), ("a_b", True), ("flights.*", True)])

@@ -2,7 +2,8 @@
 
 A request is refused as a whole, or the topics and groups that the client may not use are removed from it and their
 errors are added to the handler's answer, as ``KafkaApis`` does. Produce and Fetch, which are read by hand, call
-:func:`check_topic`. While there are rules, a kind of request that is missing in the table of ``guards`` is refused.
+:func:`check_written_topic` and :func:`check_topic`. While there are rules, a kind of request that is missing in the
+table of ``guards`` is refused. Reserved names of topics are refused here too, to every client.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         GUARDS as GUARDS,
         check_topic as check_topic,
         check_transactional_id as check_transactional_id,
+        check_written_topic as check_written_topic,
         guard as guard,
         may_describe as may_describe,
     )
@@ -24,7 +26,14 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "guards": ["GUARDS", "check_topic", "check_transactional_id", "guard", "may_describe"],
+            "guards": [
+                "GUARDS",
+                "check_topic",
+                "check_transactional_id",
+                "check_written_topic",
+                "guard",
+                "may_describe",
+            ],
             "operations": ["NOT_ASKED", "authorized_operations"],
         },
     )

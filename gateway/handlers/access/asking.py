@@ -1,4 +1,4 @@
-"""Asking: a request while it is checked against the rules, and what its client may do."""
+"""Asking: a request while it is checked against the rules and for reserved names, and what its client may do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ....protocol import ErrorCode
+from ....protocol import ErrorCode, code_of, message_of
+from ....storage import InvalidTopicError, check_not_reserved, is_reserved
 from ...context import Context
 from ...request import Request
 from ...security import CLUSTER_NAME, Operation, Resource, Rules
@@ -21,19 +22,33 @@ DENIED = {
 }
 
 
+def refused_topic(name: str | None) -> Body:
+    """Returns the code and the text for a topic that a client may not change: denied, or reserved."""
+    try:
+        check_not_reserved(name or "")
+    except InvalidTopicError as error:
+        return {"error_code": code_of(error), "error_message": message_of(error)}
+    return {"error_code": DENIED[Resource.TOPIC], "error_message": "Authorization failed."}
+
+
 class Asking:
     """A request, and what its client may do."""
 
-    def __init__(self, request: Request, context: Context, rules: Rules) -> None:
+    def __init__(self, request: Request, context: Context, rules: Rules | None) -> None:
+        """``rules`` None: every client may do everything, except with reserved names."""
         self.request, self.context, self._rules = request, context, rules
 
     def may(self, operation: Operation, resource: Resource, name: str | None = CLUSTER_NAME) -> bool:
         """Whether the client may do this; ``name`` None: with at least one resource of the kind."""
-        return self._rules.allow(self.request.principal, operation, resource, name)
+        return self._rules is None or self._rules.allow(self.request.principal, operation, resource, name)
 
     def may_topic(self, operation: Operation, name: str | None) -> bool:
         """Whether the client may do this with a topic; True for None: the topic does not exist."""
         return name is None or self.may(operation, Resource.TOPIC, name)
+
+    def may_change(self, operation: Operation, name: str | None) -> bool:
+        """As :meth:`may_topic`, for a request that changes a topic or what is kept for it: no reserved name may be."""
+        return name is None or (not is_reserved(name) and self.may(operation, Resource.TOPIC, name))
 
     def narrow(self, **fields: Any) -> None:
         """Replaces fields of the request's body before the handler gets it."""

@@ -10,7 +10,7 @@ from typing import Any
 from ....protocol import ErrorCode
 from ...security import Operation, Resource
 from .asking import DENIED, Asking, Body, parted
-from .topics import all_partitions, partitions
+from .topics import all_partitions, changed_partitions, partitions
 
 
 def group(asking: Asking, *, operation: Operation) -> Body | None:
@@ -24,7 +24,7 @@ def commit_offsets(asking: Asking) -> Body | None:
     body = asking.request.body
     if not asking.may(Operation.READ, Resource.GROUP, body.group_id):
         return {"topics": all_partitions(body.topics, DENIED[Resource.GROUP])}
-    partitions(asking, operation=Operation.READ)
+    changed_partitions(asking, operation=Operation.READ)
     return None
 
 

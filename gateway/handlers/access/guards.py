@@ -1,4 +1,4 @@
-"""GUARDS: for each kind of request, the permission check that runs before its handler (as in ``KafkaApis``)."""
+"""GUARDS: for each kind of request, the check of permissions and reserved names before its handler (``KafkaApis``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ....protocol import ApiKey, ErrorCode, RequestError
+from ....storage import check_not_reserved
 from ...context import Context
 from ...request import Request
 from ...security import Operation, Resource
@@ -28,17 +29,25 @@ Guard = Callable[[Asking], Body | None]  # returns the answer to a request that 
 def guard(request: Request, context: Context) -> Body | None:
     """Returns the answer if the request is refused as a whole; None if its handler may run on what is allowed.
 
-    Raises RequestError for a kind of request that is not allowed at all while there are rules.
+    Without rules, only requests that change topics are checked, for reserved names. Raises RequestError for a kind of
+    request that is not allowed at all while there are rules.
     """
-    if context.rules is None or request.is_guarded:
+    if request.is_guarded or (context.rules is None and request.key not in _CHANGING):
         return None
     request.is_guarded = True
-    return GUARDS.get(request.key, _refuse)(Asking(request, context, context.rules.current()))
+    rules = None if context.rules is None else context.rules.current()
+    return GUARDS.get(request.key, _refuse)(Asking(request, context, rules))
 
 
 def check_topic(request: Request, context: Context, operation: Operation, topic: str) -> None:
     """Raises RequestError if the client may not do this with the topic."""
     _check(request, context, operation, Resource.TOPIC, topic)
+
+
+def check_written_topic(request: Request, context: Context, topic: str) -> None:
+    """As :func:`check_topic`, for records of a client; raises InvalidTopicError for a reserved name."""
+    check_not_reserved(topic)
+    _check(request, context, Operation.WRITE, Resource.TOPIC, topic)
 
 
 def check_transactional_id(request: Request, context: Context, transactional_id: str) -> None:
@@ -93,7 +102,7 @@ GUARDS: Mapping[int, Guard] = {
     ApiKey.API_VERSIONS: _serve,
     ApiKey.CREATE_TOPICS: topics.create_topics,
     ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.DELETE_RECORDS: partial(topics.partitions, operation=Operation.DELETE),
+    ApiKey.DELETE_RECORDS: partial(topics.changed_partitions, operation=Operation.DELETE),
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(topics.partitions, operation=_DESCRIBE, topic="topic", part="partition"),
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
@@ -121,3 +130,17 @@ GUARDS: Mapping[int, Guard] = {
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
 }
+
+_CHANGING = frozenset(  # what changes topics or is kept for them, so that reserved names are refused without rules too
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    }
+)

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....protocol import ErrorCode
+from ....storage import is_reserved
 from ...security import Operation, Resource
 from ..configs import Resource as ConfigResource
-from .asking import DENIED, Asking, Body, parted
+from .asking import DENIED, Asking, Body, parted, refused_topic
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
+_NOT_OF_CLUSTER = {"error_code": DENIED[Resource.CLUSTER], "error_message": "Authorization failed."}
 
 
 def partitions(asking: Asking, *, operation: Operation, topic: str = "name", part: str = "partition_index") -> None:
     """Checks topics whose partitions a request lists, and adds an error for each partition of a denied one."""
-    allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(operation, getattr(each, topic)))
-    asking.narrow(topics=allowed)
-    asking.add("topics", [_denied_partitions(each, topic, part) for each in denied])
+    _partitions(asking, lambda name: asking.may_topic(operation, name), topic, part)
+
+
+def changed_partitions(asking: Asking, *, operation: Operation) -> None:
+    """As :func:`partitions`, for a request that changes the partitions or what is kept for them."""
+    _partitions(asking, lambda name: asking.may_change(operation, name), "name", "partition_index")
+
+
+def _partitions(asking: Asking, is_allowed: Callable[[str], bool], topic: str, part: str) -> None:
+    allowed, denied = parted(asking.request.body.topics, lambda each: is_allowed(getattr(each, topic)))
+    if denied:
+        asking.narrow(topics=allowed)
+        asking.add("topics", [_denied_partitions(each, topic, part) for each in denied])
 
 
 def _denied_partitions(asked: Any, topic: str, part: str) -> Body:
     numbers = getattr(asked, "partition_indexes", None)
     if numbers is None:
         numbers = [getattr(each, part) for each in asked.partitions]
-    error = {**_NO_OFFSET, "committed_offset": -1, "error_code": DENIED[Resource.TOPIC], "active_producers": ()}
-    return {topic: getattr(asked, topic), "partitions": [{part: number, **error} for number in numbers]}
+    name = getattr(asked, topic)
+    error = {**_NO_OFFSET, "committed_offset": -1, **refused_topic(name), "active_producers": ()}
+    return {topic: name, "partitions": [{part: number, **error} for number in numbers]}
 
 
 def all_partitions(topics: Iterable[Any], code: ErrorCode) -> list[Body]:
@@ -77,59 +90,59 @@ def _may_create(asking: Asking, name: str | None) -> bool:
 
 def create_topics(asking: Asking) -> Body | None:
     """Checks topics: a client may create those that it may create by name, or all if the cluster allows CREATE."""
-    allowed, denied = parted(asking.request.body.topics, lambda each: _may_create(asking, each.name))
+    allowed, denied = parted(
+        asking.request.body.topics, lambda each: not is_reserved(each.name) and _may_create(asking, each.name)
+    )
     nothing = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
     asking.narrow(topics=allowed)
-    asking.add("topics", [{"name": each.name, **said(Resource.TOPIC), **nothing} for each in denied])
+    asking.add("topics", [{"name": each.name, **refused_topic(each.name), **nothing} for each in denied])
     return None
-
-
-def said(resource: Resource) -> Body:
-    return {"error_code": DENIED[resource], "error_message": "Authorization failed."}
 
 
 def delete_topics(asking: Asking) -> Body | None:
     """Checks topics by name or id."""
     body, topics = asking.request.body, asking.context.topics
     if asking.request.version < 6:
-        names, refused = parted(body.topic_names, lambda each: asking.may_topic(Operation.DELETE, each))
+        names, refused = parted(body.topic_names, lambda each: asking.may_change(Operation.DELETE, each))
         asking.narrow(topic_names=names)
-        asking.add("responses", [{"name": each, **said(Resource.TOPIC)} for each in refused])
+        asking.add("responses", [{"name": each, **refused_topic(each)} for each in refused])
         return None
 
-    def is_allowed(each: Any) -> bool:
-        name = each.name if each.name is not None or each.topic_id is None else topics.name_of(each.topic_id)
-        return asking.may_topic(Operation.DELETE, name)
+    def name_of(each: Any) -> str | None:
+        return each.name if each.name is not None or each.topic_id is None else topics.name_of(each.topic_id)
 
-    allowed, denied = parted(body.topics, is_allowed)
+    allowed, denied = parted(body.topics, lambda each: asking.may_change(Operation.DELETE, name_of(each)))
     asking.narrow(topics=allowed)
-    asking.add("responses", [{"name": e.name, "topic_id": e.topic_id, **said(Resource.TOPIC)} for e in denied])
+    refusals = [{"name": e.name, "topic_id": e.topic_id, **refused_topic(name_of(e))} for e in denied]
+    asking.add("responses", refusals)
     return None
 
 
 def create_partitions(asking: Asking) -> Body | None:
     """Checks topics by name."""
-    allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_topic(Operation.ALTER, each.name))
+    allowed, denied = parted(asking.request.body.topics, lambda each: asking.may_change(Operation.ALTER, each.name))
     asking.narrow(topics=allowed)
-    asking.add("results", [{"name": each.name, **said(Resource.TOPIC)} for each in denied])
+    asking.add("results", [{"name": each.name, **refused_topic(each.name)} for each in denied])
     return None
 
 
 def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
     """Checks topics for their configs, and the cluster for those of nodes."""
 
+    may = asking.may_change if operation is Operation.ALTER_CONFIGS else asking.may_topic
+
     def is_allowed(each: Any) -> bool:
         if each.resource_type == ConfigResource.TOPIC:
-            return asking.may_topic(operation, each.resource_name)
+            return may(operation, each.resource_name)
         return asking.may(operation, Resource.CLUSTER)
 
     allowed, denied = parted(asking.request.body.resources, is_allowed)
     asking.narrow(resources=allowed)
     refused = []
     for each in denied:
-        resource = Resource.TOPIC if each.resource_type == ConfigResource.TOPIC else Resource.CLUSTER
         head = {"resource_type": each.resource_type, "resource_name": each.resource_name}
-        refused.append({**head, **said(resource), "configs": ()})
+        is_topic = each.resource_type == ConfigResource.TOPIC
+        refused.append({**head, **(refused_topic(each.resource_name) if is_topic else _NOT_OF_CLUSTER), "configs": ()})
     asking.add(field, refused)
     return None
 

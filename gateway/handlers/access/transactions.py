@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol import ErrorCode
 from ...security import Operation, Resource
 from . import groups
-from .asking import DENIED, Asking, Body, parted
+from .asking import DENIED, Asking, Body, parted, refused_topic
 from .topics import all_partitions
 
 
@@ -33,14 +33,15 @@ def add_partitions(asking: Asking) -> Body | None:
         return {"error_code": DENIED[Resource.CLUSTER]}
     topics = body.v3_and_below_topics
     is_allowed = _may_transact(asking, body.v3_and_below_transactional_id)
-    denied = {each.name for each in topics if not asking.may_topic(Operation.WRITE, each.name)}
+    denied = {each.name for each in topics if not asking.may_change(Operation.WRITE, each.name)}
     if is_allowed and not denied:
         return None
 
     def code(topic: str) -> ErrorCode:
         if not is_allowed:
             return DENIED[Resource.TRANSACTIONAL_ID]
-        return DENIED[Resource.TOPIC] if topic in denied else ErrorCode.operation_not_attempted
+        refused: ErrorCode = refused_topic(topic)["error_code"]
+        return refused if topic in denied else ErrorCode.operation_not_attempted
 
     return {
         "results_by_topic_v3_and_below": [

@@ -31,6 +31,8 @@ from .message_schema import (
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"  # of Kafka 4's share coordinator
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"  # of a broker with tiered storage
 CONSUMER = "consumer"  # the protocol type of groups that assign partitions
 GROUP_METADATA = "GroupMetadataValue"  # the message that describes a group of the classic protocol
 

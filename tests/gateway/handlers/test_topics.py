@@ -60,6 +60,15 @@ def test_metadata_creates_topics_if_the_client_lets_it(client: WireClient, name:
     assert (made.error_code, len(made.partitions)) == (code, 0 if code else 1)
 
 
+def test_metadata_calls_a_broker_s_state_of_share_groups_internal(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("__share_group_state", partitions=1)
+    with serving(tmp_path) as gateway, WireClient(gateway) as client:
+        assert described(client, "__share_group_state").is_internal
+        answer = client.ask(0, 8, **produce_fields("__share_group_state", batch(b"v").tobytes()))
+        assert answer.responses[0].partition_responses[0].error_code == 17
+
+
 def test_metadata_creates_internal_topics_as_their_coordinators_do(tmp_path: Path) -> None:
     counts = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 2, "num_partitions": 4}
     with serving(tmp_path, **counts) as gateway, WireClient(gateway) as client:

@@ -320,7 +320,7 @@ def test_an_address_of_another_file_system_is_refused_by(enter: Callable[[str], 
 @pytest.fixture
 def manager(tmp_path: Path) -> LogManager:
     manager = LogManager.open(str(tmp_path / "log"), create=True)
-    for name, partitions in [("flights", 2), ("flown", 1), ("__consumer_offsets", 1)]:
+    for name, partitions in [("flights", 2), ("flown", 1), ("__consumer_offsets", 1), ("__share_group_state", 1)]:
         manager.create_topic(name, partitions=partitions)
     return manager
 

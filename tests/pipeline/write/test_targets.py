@@ -10,7 +10,7 @@ from pyspark_commitlog.pipeline.write.dataframe import WriteOptions
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
 from pyspark_commitlog.pipeline.write.partitioners.setting import KafkasPartitioner
 from pyspark_commitlog.pipeline.write.targets import ProducerSettings
-from pyspark_commitlog.storage import INTERNAL_TOPICS, Codec, InvalidConfigError, InvalidTopicError
+from pyspark_commitlog.storage import COORDINATOR_TOPICS, Codec, InvalidConfigError, InvalidTopicError
 
 
 def test_settings_are_accepted_as_named_in_sparks_kafka_sink() -> None:
@@ -68,7 +68,7 @@ def test_settings_that_would_change_what_is_written_are_refused(given: dict[str,
         ProducerSettings.parse(given)
 
 
-@pytest.mark.parametrize("name", [*INTERNAL_TOPICS, "__share_group_state"])
+@pytest.mark.parametrize("name", [*COORDINATOR_TOPICS, "__share_group_state"])
 def test_no_writer_of_sparks_takes_an_internal_topic(name: str, tmp_path: Path) -> None:
     """Neither as the topic, nor among others, nor for bad records; nothing is created."""
     log_dir = str(tmp_path / "log")

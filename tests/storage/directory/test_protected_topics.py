@@ -10,13 +10,18 @@ import pytest
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, delete_records, delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS, is_internal, is_state_of_a_tool
+from pyspark_commitlog.storage.directory.protected_topics import (
+    COORDINATOR_TOPICS,
+    INTERNAL_TOPICS,
+    is_protected,
+    is_state_of_a_tool,
+)
 from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidTopicError, LogStoreError, PolicyViolationError
 from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.logs.building import records
 from tests.support.logs.directories import directory_with_internal_topics
 
-NAMES = tuple(INTERNAL_TOPICS)
+NAMES = tuple(COORDINATOR_TOPICS)
 
 
 @pytest.fixture
@@ -129,6 +134,8 @@ def test_state_of_tools_is_known_by_the_names_that_they_give() -> None:
     assert not any(map(is_state_of_a_tool, (*NAMES, *BROKERS, "orders", "connect", "a_b")))
 
 
-def test_topics_that_only_brokers_keep_are_internal_too() -> None:
-    assert all(map(is_internal, (*NAMES, *BROKERS)))
-    assert not is_internal("_schemas")
+def test_internal_topics_are_those_of_kafkas_list() -> None:
+    """``Topic.INTERNAL_TOPICS`` of Kafka 3.9.1; what only a broker writes is protected, too."""
+    assert {"__consumer_offsets", "__transaction_state", "__share_group_state"} == INTERNAL_TOPICS
+    assert all(map(is_protected, (*NAMES, *BROKERS)))
+    assert not is_protected("_schemas")

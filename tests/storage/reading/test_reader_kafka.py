@@ -24,7 +24,7 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
 from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError
 from pyspark_commitlog.storage.format import v2
@@ -319,7 +319,9 @@ class Mounted(NamedTuple):
 @pytest.fixture(scope="module")
 def mounted(broker: Broker, written: Written) -> Mounted:
     mount(
-        broker, written.closed, {**written.closed_topics, GROUP_METADATA_TOPIC: INTERNAL_TOPICS[GROUP_METADATA_TOPIC]}
+        broker,
+        written.closed,
+        {**written.closed_topics, GROUP_METADATA_TOPIC: COORDINATOR_TOPICS[GROUP_METADATA_TOPIC]},
     )
     committed = {group: committed_offsets(broker.bootstrap, group) for group in GROUPS}
     return Mounted(Seen.of(broker, CLOSED_TOPICS), committed)

@@ -15,7 +15,7 @@ import pytest
 
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.internal.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -79,7 +79,7 @@ def write_transactions(directory: Path) -> None:
     """Ended transactions, a decided one with missing markers, and an open one."""
     with managed(directory) as manager:
         manager.create_topic(TOPIC, partitions=2)
-        for topic in INTERNAL_TOPICS:
+        for topic in COORDINATOR_TOPICS:
             manager.create_topic(topic, partitions=2)
         for batch in (1, 2):
             query = Query(manager, "going on")
@@ -135,7 +135,7 @@ def life(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     commits = dump(directory, GROUP_METADATA_TOPIC, "--offsets-decoder")
     with Broker(tmp_path_factory.mktemp("broker"), request.param) as broker:
         broker.start(props={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
-        mount(broker, directory, {TOPIC: {}, **INTERNAL_TOPICS}, clean=False)
+        mount(broker, directory, {TOPIC: {}, **COORDINATOR_TOPICS}, clean=False)
         expected = ["batch 1", "second", "batch 2", "second", "decided"]
         wait_for(lambda: Seen.of(broker).committed == {0: expected, 1: expected})
         mounted = Seen.of(broker)

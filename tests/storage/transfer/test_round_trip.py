@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
-from pyspark_commitlog.storage.directory import LogManager, is_internal
+from pyspark_commitlog.storage.directory import LogManager, is_protected
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError, TopicExistsError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
@@ -61,7 +61,7 @@ def bytes_of(reader: LogReader) -> bytes:
 def partitions(manager: LogManager) -> Iterator[tuple[TopicPartition, LogReader]]:
     for topic in manager.topics().values():
         for each in topic.topic_partitions:
-            if not is_internal(topic.name):
+            if not is_protected(topic.name):
                 with manager.open_reader(*each) as reader:
                     yield each, reader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_commitlog.storage import INTERNAL_TOPICS, LogManager
+from pyspark_commitlog.storage import COORDINATOR_TOPICS, LogManager
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem
@@ -20,7 +20,7 @@ def managed(directory: Path, filesystem: LocalFileSystem | FaultyFileSystem | No
 def directory_with_internal_topics(path: Path, partitions: int = 1) -> str:
     """A log directory whose internal topics are there, with a few partitions: fifty of each take long to make."""
     with LogManager.open(str(path), create=True) as manager:
-        for name in INTERNAL_TOPICS:
+        for name in COORDINATOR_TOPICS:
             manager.create_topic(name, partitions=partitions)
     return str(path)
 
@@ -29,7 +29,7 @@ def memory_disk_with_topics(directory: str, topic: str, partitions: int) -> Memo
     """A disk with a topic, and the internal ones of a partition each, whose indexes take next to no memory."""
     disk = MemoryFileSystem()
     with LogManager.open(directory, create=True, filesystem=disk) as manager:
-        for name in (topic, *INTERNAL_TOPICS):
-            configs = {**INTERNAL_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
+        for name in (topic, *COORDINATOR_TOPICS):
+            configs = {**COORDINATOR_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
             manager.create_topic(name, partitions=partitions if name == topic else 1, configs=configs)
     return disk

@@ -18,7 +18,7 @@ import numpy as np
 
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
-from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.format import v2
@@ -181,7 +181,7 @@ def _configs(log: SoundLog, disk: FrozenFileSystem) -> Mapping[str, str]:
     try:
         return decode_topics(disk.files[f"{ROOT}/{TOPICS_FILE}"])[log.topic].configs
     except (KeyError, LogStoreError):
-        return INTERNAL_TOPICS.get(log.topic, {})
+        return COORDINATOR_TOPICS.get(log.topic, {})
 
 
 def _is_described(log: SoundLog, disk: FrozenFileSystem) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.protected_topics import INTERNAL_TOPICS
+from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
 from pyspark_commitlog.storage.directory.topics_file import TopicDescription, encode_topics
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
@@ -208,7 +208,7 @@ def _of_brokers() -> Iterator[_Found]:
                 expected = None if kafka is None else {
                     level: broker_dirs.expected_rows(kafka[level.value]["records"]) for level in Isolation
                 }  # fmt: skip
-                given = configs.get(topic, {}).get("configs") or INTERNAL_TOPICS.get(topic, {})
+                given = configs.get(topic, {}).get("configs") or COORDINATOR_TOPICS.get(topic, {})
                 found = _of_partition(stage, path, given, expected)
                 if found is not None:
                     yield found
@@ -216,7 +216,7 @@ def _of_brokers() -> Iterator[_Found]:
     for path in sorted(log.iterdir()):
         if path.is_dir() and file_names.parse_partition_directory(path.name):
             topic = broker_dirs.topic_partition(path.name)[0]
-            is_compacted = "compacted" in topic or topic in INTERNAL_TOPICS
+            is_compacted = "compacted" in topic or topic in COORDINATOR_TOPICS
             configs = {"cleanup.policy": "compact"} if is_compacted else {}
             found = _of_partition("2.8.2", path, configs, None)
             if found is not None:

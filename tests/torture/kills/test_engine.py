@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.pipeline.demo.flights import NAMES
-from pyspark_commitlog.storage import INTERNAL_TOPICS
+from pyspark_commitlog.storage import COORDINATOR_TOPICS
 from tests.support.kafka.broker import Broker, ProducerRecord, Step, dump_log, java_consume, java_produce, mount
 from tests.torture.kills.ingest import TOPIC, Work, input_rows, row_of, write_input
 from tests.torture.kills.spark import torture
@@ -46,7 +46,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Work:
 def broker(work: Work, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         broker.start()
-        mount(broker, work.log, {TOPIC: {"retention.ms": "-1"}, **INTERNAL_TOPICS}, clean=False)
+        mount(broker, work.log, {TOPIC: {"retention.ms": "-1"}, **COORDINATOR_TOPICS}, clean=False)
         yield broker
 
 

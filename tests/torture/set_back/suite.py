@@ -24,7 +24,7 @@ from random import Random
 from typing import Any, Protocol, cast
 
 from pyspark_commitlog.storage import (
-    INTERNAL_TOPICS,
+    COORDINATOR_TOPICS,
     FileSystem,
     IdempotentProducer,
     LogManager,
@@ -372,8 +372,8 @@ class World:
 
 def make_topics(manager: LogManager, internal_partitions: int) -> None:
     """Their indexes take next to no memory."""
-    for name in (TOPIC, *INTERNAL_TOPICS):
-        configs = {**INTERNAL_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
+    for name in (TOPIC, *COORDINATOR_TOPICS):
+        configs = {**COORDINATOR_TOPICS.get(name, {}), "segment.index.bytes": "1000"}
         manager.create_topic(name, partitions=PARTITIONS if name == TOPIC else internal_partitions, configs=configs)
 
 

@@ -201,7 +201,7 @@ def test_offsets_of_what_does_not_exist_are_refused_and_the_rest_committed(
 ) -> None:
     assert commit(client, 7, group, "no-such-topic", 7) is ErrorCode.unknown_topic_or_partition
     assert commit(client, 7, group, topic, 7, partition=9) is ErrorCode.unknown_topic_or_partition
-    assert commit(client, 7, group, f"{SINK_PREFIX}{topic}", 7) is ErrorCode.unknown_topic_or_partition
+    assert commit(client, 7, group, f"{SINK_PREFIX}{topic}", 7) is ErrorCode.invalid_topic_exception
     places = [{"partition_index": each, "committed_offset": 1, "committed_metadata": None} for each in (1, 9)]
     topics = [{"name": topic, "partitions": places}]
     answer = client.ask(ApiKey.OFFSET_COMMIT, 7, group_id=group, generation_id_or_member_epoch=-1, topics=topics)
