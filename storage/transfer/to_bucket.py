@@ -5,6 +5,8 @@ The commits of a partition, in this order; if killed after any of them and run a
 1. all offsets up to the log's end exist, but are empty: readers see no record yet;
 2. the log start offset is that of the source;
 3. the pieces replace the empty offsets, one after the other.
+
+Two copies of one topic may run at once: each skips what the other has committed, if it has the source's bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from ..bucket import (
     CommitLog,
     DataChange,
+    Part,
     PartitionSlices,
     Segment,
     State,
@@ -30,7 +33,7 @@ from ..bucket import (
     raise_log_start,
 )
 from ..directory import LogManager, TopicDescription, check_whole, is_protected, topic_id
-from ..errors import StorageError, TopicExistsError
+from ..errors import StorageError, TopicExistsError, UnknownTopicOrPartitionError
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names as names
 from ..reading import LogReader
@@ -87,34 +90,36 @@ class _Copy:
         self._make_room([piece.base for piece in pieces], end)
         self._log.commit(lambda state: raise_log_start(state, self._topic, self._partition, start))
         for piece in pieces:
-            if not self._is_there(piece):
-                self._put(reader, piece, is_last=piece is pieces[-1])
+            self._put(reader, piece, is_last=piece is pieces[-1])
         size = sum(piece.stop - piece.start for piece in pieces)
         return CopiedPartition(self._name, self._partition, start, end, len(pieces), size)
 
     def _make_room(self, bases: list[int], end: int) -> None:
         """Adds empty offsets up to ``end``, so that every piece has a place."""
-        there = self._log.catch_up().partitions[self._topic, self._partition]
-        if there.end == end:
+        if not self._needs_room(self._log.catch_up(), end):
             return
-        if there.end:
-            raise self._other_records(f"ends at {there.end}, and the source at {end}")
         write, spans = uuid4().hex, list(_spans([0, *bases, end]))
         staged, data, rows = encode_filler(write, self._topic, self._partition, spans)
         put_staged(self._log.store, staged.key(write), data, self._log.attempts())
-        part = PartitionSlices(self._topic, self._partition, 0, rows)
-        self._log.commit(lambda _: DataChange(write, [staged], [part]))
+        change = DataChange(write, [staged], [PartitionSlices(self._topic, self._partition, 0, rows)])
+        self._log.commit(lambda state: change if self._needs_room(state, end) else None)
 
-    def _is_there(self, piece: Piece) -> bool:
-        wanted = piece.base, piece.end, piece.stop - piece.start
-        found = self._log.state.partitions[self._topic, self._partition].segments
-        return any((each.base, each.end, each.size) == wanted for each in found)
+    def _needs_room(self, state: State, end: int) -> bool:
+        """Whether the partition is still empty. Raises StorageError if it ends elsewhere than the source."""
+        there = state.partitions.get((self._topic, self._partition))
+        if there is None:
+            raise UnknownTopicOrPartitionError(f"{self._place}: the topic was deleted while it was copied")
+        if there.end not in (0, end):
+            raise self._other_records(f"ends at {there.end}, and the source at {end}")
+        return there.end != end
 
     def _put(self, reader: LogReader, piece: Piece, *, is_last: bool) -> None:
-        """Puts the objects of a piece, and then commits it."""
+        """Puts the objects of a piece, and then commits it; does nothing if a copy has committed the same bytes."""
         data = piece.read()
         sha256 = hashlib.sha256(data).hexdigest()
         put = Segment(piece.base, piece.end, uuid4().hex, len(data), piece.records, piece.max_timestamp, sha256)
+        if self._replaced(self._log.state, put) is None:
+            return
         files = indexes_of(data, piece.base, reader.context.config.index_interval_bytes)
         files |= aborted_in(piece.segment, piece.base, piece.end)
         epochs = [entry for entry in reader.epochs.entries if entry.start_offset < piece.end]
@@ -126,15 +131,32 @@ class _Copy:
             put_staged(self._log.store, key, content, self._log.attempts())
         self._log.commit(lambda state: self._replaced(state, put))
 
-    def _replaced(self, state: State, put: Segment) -> SwapChange:
-        """Proposes a piece to replace empty offsets. Raises StorageError if they have other records."""
-        if not all(map(is_filler, parts_of(state, self._topic, self._partition, put.base, put.end))):
+    def _replaced(self, state: State, put: Segment) -> SwapChange | None:
+        """Proposes a piece to replace empty offsets; None if a segment with the same bytes did so already.
+
+        Raises StorageError if the offsets have other records.
+        """
+        there = parts_of(state, self._topic, self._partition, put.base, put.end)
+        if [_bytes_of(part) for part in there] == [_bytes_of(put)]:
+            return None
+        if not all(map(is_filler, there)):
             raise self._other_records(f"has other records between offsets {put.base} and {put.end}")
         return SwapChange(self._topic, self._partition, put)
 
+    @property
+    def _place(self) -> str:
+        return f"{self._log.store.url}: {self._name}-{self._partition}"
+
     def _other_records(self, what: str) -> StorageError:
-        place = f"{self._log.store.url}: {self._name}-{self._partition}"
-        return StorageError(f"{place} {what}: delete the topic there, and copy it again")
+        return StorageError(
+            f"{self._place} {what}: if another copy of the topic runs, wait for its end and run this one again; "
+            "otherwise delete the topic there, and copy it again"
+        )
+
+
+def _bytes_of(part: Part) -> tuple[object, ...] | None:
+    """Returns what tells whether two segments have the same bytes for the same offsets; None for slices."""
+    return (part.base, part.end, part.size, part.sha256) if isinstance(part, Segment) else None
 
 
 def _spans(bounds: list[int]) -> Iterator[int]:

@@ -231,7 +231,7 @@ def test_records_that_came_after_a_copy_are_not_replaced_by_another(
     write(log, "t", {0: [records([b"here"])]})
     with LogManager.open(directory) as source:
         source.open_log("t", 0).append_records(records([b"there"]))
-    with pytest.raises(StorageError, match="t-0 has other records between offsets 0 and 9: delete the topic there"):
+    with pytest.raises(StorageError, match=r"t-0 has other records between offsets 0 and 9: .* delete the topic there"):
         copied(directory, log)
     assert values_of(store)[-1] == b"here"
 
