@@ -95,9 +95,11 @@ class GatewayConfig:
     commitlog_login_queued_max_request_bytes: int = _key("commitlog.login.queued.max.request.bytes", INT, 16 << 20,
         Between(1), "Bytes that requests before a login may have together; those up to 4 KB are not counted.")
     commitlog_login_queued_max_requests: int = _key("commitlog.login.queued.max.requests", INT, 500, Between(1),
-        "Passwords that may wait to be checked; then the oldest one of the user with the most fails.")
+        "Passwords that may wait to be checked; then the connection of one is closed, of the user with the most.")
     connection_failed_authentication_delay_ms: int = _key("connection.failed.authentication.delay.ms", INT, 100,
         Between(0), "How long the answer to a failed login is delayed.")
+    connections_max_reauth_ms: int = _key("connections.max.reauth.ms", LONG, 0, Between(0),
+        "How long a login is valid; then the client must log in again. 0: until its connection ends.")
     commitlog_users_file: str = _key("commitlog.users.file", STRING, "", ANYTHING,
         "The file of users that may log in; commitlog users writes it.")
     commitlog_rules_file: str = _key("commitlog.rules.file", STRING, "", ANYTHING,

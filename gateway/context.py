@@ -19,7 +19,7 @@ from .partitions import Appending, LedPartition, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
 from .security import RulesFile
-from .threads import DiskWorker, Worker
+from .threads import DiskWorker, FairWorker, Worker
 from .transactions import TransactionThreads
 
 
@@ -44,12 +44,13 @@ class ManagerWorker(DiskWorker[LogManager]):
 class Workers:
     """The threads of requests that wait for the disk, for ZooKeeper, or that take long."""
 
-    def __init__(self, open_manager: Callable[[], LogManager]) -> None:
+    def __init__(self, open_manager: Callable[[], LogManager], config: GatewayConfig) -> None:
         """``open_manager`` is called in the threads that use the managers."""
         self.admin = ManagerWorker("gateway-admin", open_manager)  # changes topics
         self.creations = ManagerWorker("gateway-creations", open_manager)  # creates many partitions, which takes long
         self.lookups = ManagerWorker("gateway-lookups", open_manager)  # searches by time
-        self.logins = Worker("gateway-logins")  # checks passwords
+        self.logins = Worker("gateway-logins")  # answers tokens, as far as that is quick
+        self.passwords = FairWorker("gateway-passwords", config.commitlog_login_queued_max_requests)  # hashes them
         self.registrar = Worker("gateway-registrar")  # waits for the registry
         self._all = self.admin, self.creations, self.lookups, self.logins, self.registrar
 
@@ -57,11 +58,13 @@ class Workers:
         """Starts the threads."""
         for worker in self._all:
             worker.start()
+        self.passwords.start()
 
     def stop(self) -> None:
         """Ends the threads, after what was given to them."""
         for worker in reversed(self._all):
             worker.stop()
+        self.passwords.stop()
 
 
 @dataclass

@@ -63,7 +63,10 @@ class Parts:
         topics = Topics(managers())
         starting.callback(topics.close)
         partitions, appender, follower = self._ends(managers, topics, cluster)
-        workers, (groups, transactions) = Workers(managers), self._coordinators(cluster, topics, partitions, appender)
+        workers, (groups, transactions) = (
+            Workers(managers, self._config),
+            self._coordinators(cluster, topics, partitions, appender),
+        )
         for part in (partitions, appender, workers, groups, follower, transactions):
             part.start()
             starting.callback(part.stop)

@@ -1,14 +1,16 @@
 """Logins: SaslHandshake, SaslAuthenticate, and the frames without headers that follow an old SaslHandshake.
 
 A client that cannot prove who it is gets Kafka's answer after a while, and its connection is closed. Passwords are
-checked in a separate thread, because a check takes milliseconds on purpose. No part of a token is logged.
+checked in a thread of their own, because a check takes milliseconds on purpose. No part of a token is logged.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
+from math import inf
 from typing import Any
 
 from ...protocol import ApiKey, ErrorCode, MalformedRequestError
@@ -16,12 +18,14 @@ from ..context import Context
 from ..network import Exchange
 from ..request import Request
 from ..security import LoginError, Session, Stage
+from ..threads import FairTask
 
 _RAW_HANDSHAKE = 0  # the version after which tokens come without headers
 _BEFORE_LOGIN = {  # what a client may ask at each stage
     Stage.HANDSHAKE: {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
     Stage.TOKENS: {ApiKey.SASL_AUTHENTICATE},
 }
+_AFTER_EXPIRY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 logger = logging.getLogger(__name__)
 
@@ -31,15 +35,18 @@ def check_login(request: Request) -> None:
     session = request.session
     if session.stage is not Stage.DONE and request.key not in _BEFORE_LOGIN.get(session.stage, ()):
         raise MalformedRequestError(f"a request of kind {request.key} came before a login")
+    if session.has_expired and request.key not in _AFTER_EXPIRY:
+        raise MalformedRequestError("the login has expired (connections.max.reauth.ms)")
 
 
 def sasl_handshake(request: Request, context: Context) -> Mapping[str, Any] | None:
     """Begins a login by a mechanism; a mechanism that is not enabled ends the connection."""
     session, mechanism = request.session, request.body.mechanism
     enabled = tuple(session.mechanisms)
-    if session.stage is Stage.DONE:  # or there are no logins here
+    is_raw = request.version == _RAW_HANDSHAKE
+    if not session.may_log_in or (is_raw and session.stage is Stage.DONE):  # or there are no logins here
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": enabled}
-    if session.begin(mechanism, is_raw=request.version == _RAW_HANDSHAKE):
+    if session.begin(mechanism, is_raw=is_raw):
         return {"error_code": ErrorCode.none, "mechanisms": enabled}
     request.exchange.is_last = True
     return {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": enabled}
@@ -62,7 +69,7 @@ def sasl_authenticate(request: Request, context: Context) -> Mapping[str, Any] |
         context,
         session,
         request.body.auth_bytes,
-        lambda answer: request.answer({"auth_bytes": answer}),
+        lambda answer: request.answer({"auth_bytes": answer, "session_lifetime": _lifetime(session)}),
         refuse,
     )
     return None
@@ -78,6 +85,12 @@ def take_raw_token(exchange: Exchange, context: Context) -> None:
     _in_thread(exchange, context, session, bytes(exchange.frame), answer, lambda _: exchange.close())
 
 
+def _lifetime(session: Session) -> timedelta:
+    """Returns how long a login that is complete is valid; 0: always, or it is not complete."""
+    lasts = session.stage is Stage.DONE and session.lasts_s < inf
+    return timedelta(seconds=session.lasts_s if lasts else 0)
+
+
 def _in_thread(
     exchange: Exchange,
     context: Context,
@@ -86,27 +99,40 @@ def _in_thread(
     answer: Callable[[bytes], None],
     refuse: Callable[[LoginError], None],
 ) -> None:
-    """Checks a token in the thread of logins, then answers or refuses."""
+    """Checks a token in the thread of logins, or of passwords, then answers or refuses.
 
-    def fail(error: LoginError) -> None:
-        logger.warning("%s: a login failed: %s; the connection is closed", exchange.connection.client_host, error)
+    A login holds no place among the requests in progress: those that wait for a check have places of their own.
+    """
+    connection, processor = exchange.connection, exchange.processor
+    exchange.park()
+
+    def refuse_later(error: LoginError) -> None:
+        logger.warning("%s: a login failed: %s; the connection is closed", connection.client_host, error)
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
-        exchange.processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
+        processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
 
-    def run() -> None:
+    def run(step: Callable[[], bytes | None]) -> None:
+        if connection.is_closed:
+            return
         try:
-            reply = session.answer(token)
+            reply = step()
         except LoginError as error:
-            fail(error)
-        except Exception as error:  # the file of users is gone, say
+            refuse_later(error)
+        except Exception as error:  # the file of users is missing, say
             logger.error("logins cannot be checked: %s", error)
-            fail(LoginError("Authentication failed: the server cannot check it now"))
+            refuse_later(LoginError("Authentication failed: the server cannot check it now"))
         else:
+            if reply is None:
+                context.workers.passwords.run(session.claimed_user, FairTask(partial(run, session.check), drop))
+                return
             if session.stage is Stage.DONE:
-                exchange.processor.call_soon(exchange.connection.trust)
-            exchange.processor.call_soon(lambda: answer(reply))
+                processor.call_soon(connection.trust)
+            processor.call_soon(lambda: answer(reply))
 
-    context.workers.logins.run(run)
+    def drop() -> None:
+        connection.send_away("too many passwords wait to be checked")
+
+    context.workers.logins.run(lambda: run(lambda: session.answer(token)))
 
 
 def _refuse_later(exchange: Exchange, delay_s: float, refuse: Callable[[], None]) -> None:

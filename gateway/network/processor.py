@@ -191,25 +191,31 @@ class Processor:
         self._end()
 
     def _serve_ready(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> None:
-        """Reads and writes what can be, for connections that have logged in first."""
+        """Reads and writes what can be, for connections that have logged in first.
+
+        Of a crowd, those are first that have waited longest; of those without a login, the newest, as the others may
+        have given up.
+        """
         known, newcomers = list[tuple[Connection, int]](), list[tuple[Connection, int]]()
         for key, events in ready:
             if key.data is None:
                 self._on_wake()
             else:
                 (newcomers if key.data.is_newcomer else known).append((key.data, events))
+        if len(ready) > CROWD:
+            known.sort(key=lambda each: each[0].last_active_s)
+            newcomers.sort(key=lambda each: -each[0].came_s)
         self._serve_in_turn(known, TURN_S)
         self._serve_in_turn(newcomers, NEWCOMERS_S)
 
-    def _serve_in_turn(self, ready: list[tuple[Connection, int]], crowd_s: float) -> None:
-        """Serves connections; of a crowd, those that have waited longest, for a short time, and the others later.
+    def _serve_in_turn(self, ready: Sequence[tuple[Connection, int]], crowd_s: float) -> None:
+        """Serves connections in this order; of a crowd, as many as a short time allows, and the others later.
 
         In between, answers of other threads are sent.
         """
         frames_max, until_s = FRAMES_A_TURN, inf
         if len(ready) > CROWD:
             frames_max, until_s = 1, self.now_s() + crowd_s
-            ready.sort(key=lambda each: each[0].last_active_s)
         for connection, events in ready:
             self._guarded(partial(_on_event, connection, events, frames_max))
             if until_s < inf and self.now_s() > until_s:

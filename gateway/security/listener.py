@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from ..config import GatewayConfig
 from .certificates import principal_of, tls_context
+from .plain import RememberedPasswords
 from .rules import RulesFile
 from .session import ANONYMOUS, Session
 from .users import UsersFile
@@ -22,6 +24,8 @@ class Security:
     users: UsersFile | None  # for listeners with SASL; None: there are none
     mechanisms: Sequence[str]
     rules: RulesFile | None  # None: everyone may do everything
+    login_lasts_s: float = inf
+    remembered: RememberedPasswords = field(default_factory=RememberedPasswords)
 
     def session(self, certificate: Mapping[str, Any] | None, *, logs_in: bool) -> Session:
         """Returns the session of a new connection.
@@ -29,8 +33,8 @@ class Security:
         ``certificate``: the client's, None if it showed none. ``logs_in``: whether the client must log in.
         """
         if logs_in and self.users is not None:
-            return Session(None, self.mechanisms, self.users.find)
-        return Session(principal_of(certificate) or ANONYMOUS, (), None)
+            return Session(None, self.mechanisms, self.users.find, self.remembered, lasts_s=self.login_lasts_s)
+        return Session(principal_of(certificate) or ANONYMOUS)
 
 
 def made_security(config: GatewayConfig) -> Security:
@@ -50,4 +54,5 @@ def made_security(config: GatewayConfig) -> Security:
     rules = None
     if config.commitlog_rules_file:
         rules = RulesFile(config.commitlog_rules_file, filter(None, config.super_users.split(";")))
-    return Security(tls, users, sorted(config.sasl_enabled_mechanisms), rules)
+    lasts_s = config.connections_max_reauth_ms / 1000 or inf
+    return Security(tls, users, sorted(config.sasl_enabled_mechanisms), rules, lasts_s)

@@ -2,36 +2,98 @@
 
 from __future__ import annotations
 
-from .scram import OTHER_ID, Finding, LoginError, has_password
+import hmac
+import secrets
+from typing import NamedTuple
+
+from .scram import OTHER_ID, Credential, Finding, LoginError, has_password, made_credential
 
 WRONG = "Authentication failed: Invalid username or password"
-_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256")
+_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")  # the first takes half the time
+_NOBODY = made_credential(_MECHANISMS[0], "")  # compared for a user that does not exist, which then takes as long
+
+
+class RememberedPasswords:
+    """The last right password of each user, so that it need not be hashed thousands of times at the next login.
+
+    It is remembered as a hash with a key that only this object has, and only as long as the stored credential stays.
+    For any thread.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._found: dict[str, tuple[Credential, bytes]] = {}
+
+    def knows(self, user: str, credential: Credential, password: str) -> bool:
+        """Whether this password was right for the credential; if not, it may still be right."""
+        stored, digest = self._found.get(user, (None, b""))
+        return stored == credential and hmac.compare_digest(digest, self._hashed(password))
+
+    def remember(self, user: str, credential: Credential, password: str) -> None:
+        """Remembers that a password is right."""
+        self._found[user] = credential, self._hashed(password)
+
+    def _hashed(self, password: str) -> bytes:
+        return hmac.digest(self._key, password.encode(), "sha256")
+
+
+class _Claim(NamedTuple):
+    user: str
+    password: str
+    authorization_id: str
 
 
 class PlainExchange:
     """One login by PLAIN, which consists of one message."""
 
-    def __init__(self, find: Finding) -> None:
+    def __init__(self, find: Finding, remembered: RememberedPasswords) -> None:
         self.user: str | None = None  # once it has proved itself
-        self._find = find
+        self._find, self._remembered = find, remembered
+        self._claim = _Claim("", "", "")
 
-    def answer(self, message: bytes) -> bytes:
-        """Returns the answer to the client, which is empty. Raises LoginError if user or password is wrong."""
+    @property
+    def claimed_user(self) -> str:
+        """The user that the client says it is."""
+        return self._claim.user
+
+    def answer(self, message: bytes) -> bytes | None:
+        """Returns the answer to the client, which is empty; None if :meth:`check` must answer.
+
+        Raises LoginError if the message is wrong.
+        """
         try:
             authorization_id, user, password = message.decode().split("\0")
         except ValueError:
             raise LoginError("Invalid SASL/PLAIN response: expected 3 tokens") from None
         if not user or not password:
             raise LoginError(f"Authentication failed: {'password' if user else 'username'} not specified")
-        if not self._is_right(user, password):
-            raise LoginError(WRONG)
-        if authorization_id not in ("", user):
-            raise LoginError(OTHER_ID)
-        self.user = user
-        return b""
+        self._claim = _Claim(user, password, authorization_id)
+        return self._accepted() if self._is_remembered(self._stored()[1]) else None
 
-    def _is_right(self, user: str, password: str) -> bool:
-        found = [(each, self._find(user, each)) for each in _MECHANISMS]
-        stored = [(mechanism, credential) for mechanism, credential in found if not credential.is_decoy]
-        mechanism, credential = (stored or found)[0]  # a decoy is compared, too, which takes as long
-        return has_password(mechanism, credential, password)
+    def check(self) -> bytes:
+        """Returns the answer after a check of the password, which takes milliseconds on purpose.
+
+        Raises LoginError if user or password is wrong.
+        """
+        (mechanism, credential), (user, password, _) = self._stored(), self._claim
+        if not self._is_remembered(credential):
+            if not has_password(mechanism, credential or _NOBODY, password) or credential is None:
+                raise LoginError(WRONG)
+            self._remembered.remember(user, credential, password)
+        return self._accepted()
+
+    def _stored(self) -> tuple[str, Credential | None]:
+        for mechanism in _MECHANISMS:
+            credential = self._find(self._claim.user, mechanism)
+            if credential is not None:
+                return mechanism, credential
+        return _MECHANISMS[0], None
+
+    def _is_remembered(self, credential: Credential | None) -> bool:
+        return credential is not None and self._remembered.knows(self._claim.user, credential, self._claim.password)
+
+    def _accepted(self) -> bytes:
+        if self._claim.authorization_id not in ("", self._claim.user):
+            raise LoginError(OTHER_ID)
+        self.user = self._claim.user
+        return b""

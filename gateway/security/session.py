@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from enum import Enum, auto
+from math import inf
 
-from .plain import PlainExchange
+from .plain import PlainExchange, RememberedPasswords
 from .scram import Finding, LoginError, ScramExchange
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -24,27 +26,80 @@ class Stage(Enum):
 class Session:
     """The login of one connection. Its methods must not be called at the same time."""
 
-    def __init__(self, principal: str | None, mechanisms: Sequence[str], find: Finding | None) -> None:
-        """``principal``: the user, if no login is needed; None: the client must log in by one of ``mechanisms``."""
+    def __init__(
+        self,
+        principal: str | None,
+        mechanisms: Sequence[str] = (),
+        find: Finding | None = None,
+        remembered: RememberedPasswords | None = None,
+        *,
+        lasts_s: float = inf,
+    ) -> None:
+        """``principal``: the user, if no login is needed; None: the client must log in by one of ``mechanisms``.
+
+        ``lasts_s``: for how long a login is valid.
+        """
         self.principal = ANONYMOUS if principal is None else principal
         self.stage = Stage.HANDSHAKE if principal is None else Stage.DONE
-        self.mechanisms = mechanisms
-        self._find = find
+        self.mechanisms, self.lasts_s = mechanisms, lasts_s
+        self._find, self._remembered = find, remembered or RememberedPasswords()
         self._exchange: PlainExchange | ScramExchange | None = None
+        self._expires_s = inf
+        self._is_again = False  # the client has logged in before
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the client must log in again before it may ask for anything else."""
+        return time.monotonic() > self._expires_s
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether a login may begin: the first one, or another one where logins expire."""
+        return self.stage is Stage.HANDSHAKE or (self.stage is Stage.DONE and self._expires_s < inf)
+
+    @property
+    def claimed_user(self) -> str:
+        """The user whose password :meth:`check` checks."""
+        return self._exchange.claimed_user if isinstance(self._exchange, PlainExchange) else ""
 
     def begin(self, mechanism: str, *, is_raw: bool) -> bool:
         """Begins a login; returns False if the mechanism is not enabled."""
         if mechanism not in self.mechanisms or self._find is None:
             return False
-        self._exchange = PlainExchange(self._find) if mechanism == PLAIN else ScramExchange(mechanism, self._find)
+        is_plain = mechanism == PLAIN
+        self._exchange = (
+            PlainExchange(self._find, self._remembered) if is_plain else ScramExchange(mechanism, self._find)
+        )
+        self._is_again = self.stage is Stage.DONE
         self.stage = Stage.RAW_TOKENS if is_raw else Stage.TOKENS
         return True
 
-    def answer(self, token: bytes) -> bytes:
-        """Returns the answer to a client's token; after the last one :attr:`stage` is DONE. Raises LoginError."""
+    def answer(self, token: bytes) -> bytes | None:
+        """Returns the answer to a client's token, None if :meth:`check` must answer.
+
+        After the last one, :attr:`stage` is DONE. Raises LoginError.
+        """
         if self._exchange is None:
             raise LoginError("the login has not begun: no mechanism was chosen")
         answer = self._exchange.answer(token)
-        if self._exchange.user is not None:
-            self.principal, self.stage, self._exchange = f"User:{self._exchange.user}", Stage.DONE, None
+        self._end()
         return answer
+
+    def check(self) -> bytes:
+        """Returns the answer after a check that takes milliseconds; :attr:`stage` is DONE then. Raises LoginError."""
+        if not isinstance(self._exchange, PlainExchange):
+            raise LoginError("the login has not begun: no password was sent")
+        answer = self._exchange.check()
+        self._end()
+        return answer
+
+    def _end(self) -> None:
+        """Ends the login if the client has proved who it is."""
+        user = None if self._exchange is None else self._exchange.user
+        if user is None:
+            return
+        principal = f"User:{user}"
+        if self._is_again and principal != self.principal:
+            raise LoginError(f"Cannot change principals during re-authentication from {self.principal}")
+        self.principal, self.stage, self._exchange = principal, Stage.DONE, None
+        self._expires_s = time.monotonic() + self.lasts_s

@@ -1,7 +1,8 @@
 """Threads that run tasks in order, and a helper that waits for several answers.
 
 ``worker`` is a thread with timers. ``disk`` is a thread that reads and writes for a coordinator, so that the
-coordinator never waits. ``answers`` calls back when several answers have arrived. ``said`` logs a fault once. This room
+coordinator never waits. ``answers`` calls back when several answers have arrived. ``fair`` is a thread for
+tasks of many clients. ``said`` logs a fault once. This room
 knows no protocol and no log.
 """
 
@@ -14,6 +15,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .answers import gathering as gathering
     from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
+    from .fair import FairTask as FairTask, FairWorker as FairWorker
     from .said import Said as Said
     from .worker import Task as Task, Timer as Timer, Worker as Worker
 else:
@@ -22,6 +24,7 @@ else:
         submod_attrs={
             "disk": ["Disk", "DiskWorker", "Home", "Store"],
             "answers": ["gathering"],
+            "fair": ["FairTask", "FairWorker"],
             "said": ["Said"],
             "worker": ["Task", "Timer", "Worker"],
         },

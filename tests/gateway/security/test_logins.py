@@ -7,8 +7,10 @@ import datetime
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security import Session, UsersFile, plain
+from pyspark_commitlog.gateway.security.scram import Credential, made_credential
 from tests.gateway.security.conftest import PASSWORDS, Secured
 from tests.support.gateway import WireClient, produce_fields
 from tests.support.logs.building import batch
@@ -153,6 +156,137 @@ def test_a_second_login_and_one_where_there_are_none_are_refused(secured: Secure
         assert client.ask(AUTHENTICATE, 2, auth_bytes=b"\0bob\0x").error_code == 34
     with WireClient(gateway) as client:
         assert client.ask(HANDSHAKE, 1, mechanism="PLAIN").error_code == 34
+
+
+def logged_in(gateway: Gateway, user: str = "bob") -> WireClient:
+    client = WireClient(gateway)
+    assert client.ask(HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+    answer = client.ask(AUTHENTICATE, 2, auth_bytes=f"\0{user}\0{PASSWORDS[user]}".encode())
+    assert answer.error_code == 0, answer.error_message
+    return client
+
+
+@contextmanager
+def wrong_logins(gateway: Gateway, count: int) -> Iterator[list[WireClient]]:
+    """Clients that wait for the answer to a wrong password."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(gateway)) for _ in range(count)]
+        for client in clients:
+            client.ask(HANDSHAKE, 1, mechanism="PLAIN")
+        for client in clients:
+            client.send(AUTHENTICATE, 2, auth_bytes=b"\0alice\0wrong")
+        yield clients
+
+
+def test_wrong_logins_keep_no_place_from_others(secured: Secured) -> None:
+    given = {"queued_max_requests": 2, "connection_failed_authentication_delay_ms": 60_000}
+    with secured("SASL_PLAINTEXT", **given) as gateway, logged_in(gateway) as client, wrong_logins(gateway, 10):
+        assert client.ask(3, 9, topics=None, allow_auto_topic_creation=False).controller_id == 1
+        with logged_in(gateway) as another:
+            assert another.ask(3, 9, topics=None, allow_auto_topic_creation=False).controller_id == 1
+
+
+def test_a_login_does_not_wait_for_the_wrong_ones_of_another_user(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, checked = threading.Event(), list[bool]()
+
+    def slow(mechanism: str, credential: Credential, password: str) -> bool:
+        assert goes_on.wait(TIMEOUT_S)
+        checked.append(password == PASSWORDS["bob"])
+        return checked[-1]
+
+    monkeypatch.setattr(plain, "has_password", slow)
+    with secured("SASL_PLAINTEXT") as gateway, wrong_logins(gateway, 10), WireClient(gateway) as client:
+        client.ask(HANDSHAKE, 1, mechanism="PLAIN")
+        sent = client.send(AUTHENTICATE, 2, auth_bytes=b"\0bob\0" + PASSWORDS["bob"].encode())
+        with WireClient(gateway) as later:
+            later.ask(HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
+            later.ask(AUTHENTICATE, 2, auth_bytes=b"n,,n=alice,r=abc")  # after the password of bob was read
+        goes_on.set()
+        assert client.answer(AUTHENTICATE, 2, sent).error_code == 0
+    assert True in checked[:2]  # one was being checked already
+
+
+def test_too_many_passwords_that_wait_close_connections_of_the_user_with_the_most(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(plain, "has_password", lambda *_: goes_on.wait(TIMEOUT_S) and False)
+    with (
+        secured("SASL_PLAINTEXT", commitlog_login_queued_max_requests=2) as gateway,
+        wrong_logins(gateway, 5) as clients,  # of which one is being checked, and two wait
+    ):
+        until_s = time.monotonic() + TIMEOUT_S
+        while caplog.text.count("too many passwords") < 2 and time.monotonic() < until_s:
+            time.sleep(0.01)
+        goes_on.set()
+        assert sum(each.is_closed() for each in clients) in (2, 3)  # the thread may not have begun before all came
+
+
+def test_too_many_without_a_login_send_away_the_first_of_them(secured: Secured) -> None:
+    with secured("SASL_PLAINTEXT", commitlog_login_max_connections=3) as gateway, logged_in(gateway) as known:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(WireClient(gateway)) for _ in range(5)]
+            assert [each.is_closed() for each in clients[:2]] == [True, True]
+            stack.enter_context(logged_in(gateway))
+        assert known.ask(18, 0).error_code == 0
+
+
+def test_a_login_that_takes_too_long_ends_the_connection(secured: Secured, tls_files: Path) -> None:
+    for protocol in ("SASL_PLAINTEXT", "SSL"):
+        with secured(protocol, commitlog_login_timeout_ms=1) as gateway, WireClient(gateway) as silent:
+            assert silent.is_closed()
+
+
+def test_requests_before_a_login_share_a_memory_of_their_own(secured: Secured) -> None:
+    given = {"commitlog_login_queued_max_request_bytes": 100_000, "queued_max_request_bytes": 100_000}
+    with secured("SASL_PLAINTEXT", **given) as gateway, logged_in(gateway) as known, ExitStack() as stack:
+        for _ in range(5):
+            hostile = stack.enter_context(WireClient(gateway))
+            hostile.socket.sendall((500_000).to_bytes(4, "big") + bytes(90_000))
+        known.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
+        answer = known.ask(0, 8, **produce_fields("t", batch(b"x" * 300_000).tobytes()))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        stack.enter_context(logged_in(gateway))
+
+
+def test_a_login_that_has_expired_is_renewed_on_its_connection_or_the_connection_ends(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired = threading.Event()
+    monkeypatch.setattr(Session, "has_expired", property(lambda _: expired.is_set()))
+    with secured("SASL_PLAINTEXT", connections_max_reauth_ms=60_000) as gateway:
+        with logged_in(gateway) as client:
+            expired.set()
+            assert client.ask(HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+            answer = client.ask(AUTHENTICATE, 2, auth_bytes=b"\0bob\0" + PASSWORDS["bob"].encode())
+            assert (answer.error_code, answer.session_lifetime) == (0, datetime.timedelta(minutes=1))
+            expired.clear()
+            assert client.ask(3, 9, topics=None, allow_auto_topic_creation=False).controller_id == 1
+            client.ask(HANDSHAKE, 1, mechanism="PLAIN")
+            other = client.ask(AUTHENTICATE, 2, auth_bytes=b"\0alice\0" + PASSWORDS["alice"].encode())
+            assert other.error_code == 58
+            assert other.error_message == "Cannot change principals during re-authentication from User:bob"
+        with logged_in(gateway) as client:
+            expired.set()
+            client.send(3, 9, topics=None)
+            assert client.is_closed()
+
+
+def test_a_login_expires_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(user: str, mechanism: str) -> Credential | None:
+        return made_credential(mechanism, "one")
+
+    session = Session(None, ["PLAIN"], find, lasts_s=10.0)
+    session.begin("PLAIN", is_raw=False)
+    assert session.answer(b"\0alice\0one") is None
+    session.check()
+    now_s = time.monotonic()
+    for after_s, expired in ((9.0, False), (10.1, True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda after_s=after_s: now_s + after_s)
+            assert session.has_expired is expired
 
 
 def test_a_user_added_while_it_runs_logs_in_and_a_removed_one_does_not(
