@@ -44,12 +44,12 @@ def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def read_settings(conf: Path) -> dict[str, Any]:
-    """Returns the content of the TOML file that ``--conf`` names. Exits with 1 if it is missing or is no TOML."""
+    """Returns the content of the TOML file that ``--conf`` names. Exits with 2 if it is missing or is no TOML."""
     import tomllib  # noqa: PLC0415  most commands have no such file
 
     try:
         return tomllib.loads(conf.read_text())
     except FileNotFoundError:
-        fail(f"{conf}: no such file; give one with --conf")
+        fail(f"{conf}: no such file; give one with --conf", code=2)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        fail(f"{conf}: {error}")
+        fail(f"{conf}: {error}", code=2)

@@ -11,6 +11,7 @@ from ..registry import kafka_nodes
 from ..storage import (
     ANYTHING,
     BOOLEAN,
+    BROKER_KEYS,
     GROUP_METADATA_TOPIC,
     INT,
     LIST,
@@ -232,7 +233,12 @@ class GatewayConfig:
         Raises InvalidConfigError for a bad value and for an unknown key, with the most similar known one.
         """
         by_name = {key.name: name for name, key in keys_of_gateway().items()}
-        for given in mapping:
+        for given, value in mapping.items():
+            if given in BROKER_KEYS and given not in by_name:
+                raise InvalidConfigError(
+                    f"{given} is a setting of the log directory: commitlog configs --entity-type brokers "
+                    f"--entity-default --alter --add-config {given}={value}"
+                )
             if given not in by_name:
                 raise InvalidConfigError(f"unknown gateway config {given}{did_you_mean(given, by_name)}")
         return cls(**{by_name[given]: value for given, value in mapping.items()})

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 
 from pyspark_commitlog.pipeline.job import errors_apart
-from pyspark_commitlog.pipeline.maintenance import job_runner
+from pyspark_commitlog.pipeline.maintenance import exit_code, job_runner
 from pyspark_commitlog.pipeline.mirror import BETWEEN_CLUSTERS, ROUNDS, parser, run_between_clusters
 from pyspark_commitlog.storage import LogStoreError, Runner, needs_extra, parse_names
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> 
                 return _mirror(options)
         except LogStoreError as error:
             print(f"mirror: {error}", file=sys.stderr)
-            return 1
+            return exit_code(error)
 
 
 def _mirror(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from pyspark_commitlog.pipeline.job import Parser, errors_apart
 from pyspark_commitlog.pipeline.locations import local_directory
-from pyspark_commitlog.pipeline.maintenance import job_runner, show
+from pyspark_commitlog.pipeline.maintenance import exit_code, job_runner, show
 from pyspark_commitlog.storage import (
     LogConfig,
     LogStoreError,
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> 
                 return show(NAME, upgrade_partitions(run, runner), as_json=options.json)
         except (LogStoreError, OSError) as error:
             print(f"{NAME}: {error}", file=sys.stderr)
-            return 1
+            return exit_code(error)
 
 
 def _parser(prog: str | None) -> argparse.ArgumentParser:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         keys_of as keys_of,
     )
     from .directory import (
+        BROKER_KEYS as BROKER_KEYS,
         COORDINATOR_TOPICS as COORDINATOR_TOPICS,
         INTERNAL_TOPICS as INTERNAL_TOPICS,
         LOG_FOLDER as LOG_FOLDER,
@@ -411,6 +412,7 @@ else:
                 "keys_of",
             ],
             "directory": [
+                "BROKER_KEYS",
                 "DeletedRecords",
                 "COORDINATOR_TOPICS",
                 "INTERNAL_TOPICS",

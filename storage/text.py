@@ -109,3 +109,8 @@ def is_secret(name: str) -> bool:
 def masked(text: str) -> str:
     """Returns ``text`` with ``***`` in place of secret values, and of user and password in an address."""
     return _USER_INFO.sub("://***@", _SECRET_PAIR.sub(r"\1***", text))
+
+
+def counted(amount: int, noun: str) -> str:
+    """Returns a number with its noun: ``1 segment``, ``2 segments``."""
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

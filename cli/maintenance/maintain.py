@@ -71,14 +71,14 @@ def _default() -> Path:
 
 
 def _tasks(conf: Path, log_dir: str | None, *, as_json: bool) -> dict[str, _Task]:
-    """Returns the tasks in the settings file, by name. Exits with 1, naming file and key, if it is wrong."""
+    """Returns the tasks in the settings file, by name. Exits with 2, naming file and key, if it is wrong."""
     document = read_settings(conf)
     directory = document.pop("log_dir", None) if log_dir is None else log_dir
     document.pop("log_dir", None)
     if not isinstance(directory, str):
-        fail(f"{conf}: log_dir is missing, the log directory; or give --log-dir")
+        fail(f"{conf}: log_dir is missing, the log directory; or give --log-dir", code=2)
     if not document:
-        fail(f"{conf}: has none of the tables {', '.join(OPERATIONS)}: nothing to run")
+        fail(f"{conf}: has none of the tables {', '.join(OPERATIONS)}: nothing to run", code=2)
     return {name: _task(conf, name, table, directory, as_json=as_json) for name, table in document.items()}
 
 
@@ -91,7 +91,7 @@ def _task(conf: Path, name: str, table: object, directory: str, *, as_json: bool
             _refuse(conf, f"[{name}] {key}", known)
     every = table.get("every")
     if not isinstance(every, str):
-        fail(f'{conf}: [{name}] needs every, such as every = "5 minutes"')
+        fail(f'{conf}: [{name}] needs every, such as every = "5 minutes"', code=2)
     interval_ms = parse_interval(f"{conf}: [{name}] every =", every)
     config = [f"{key}={value}" for key, value in table.get("config", {}).items()]
     asked = Asked(directory, table.get("topics") or (), config, as_json, wait=True)
@@ -108,4 +108,4 @@ def _operation(name: str, table: Mapping[str, Any]) -> storage.Operation:
 
 def _refuse(conf: Path, name: str, known: tuple[str, ...]) -> NoReturn:
     near = storage.did_you_mean(name.rpartition(" ")[2], known)
-    fail(f"{conf}: unknown {name}{near or '; there are ' + ', '.join(known)}")
+    fail(f"{conf}: unknown {name}{near or '; there are ' + ', '.join(known)}", code=2)

@@ -111,7 +111,9 @@ def repeat(intervals_ms: Mapping[str, int], run: Callable[[str], int]) -> int:
 
 
 def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
-    """Runs ``operation`` and prints the outcome of each partition as it finishes.
+    """Runs ``operation`` and prints the outcome of each partition as it finishes, then the sums.
+
+    If no topics were asked for, partitions that are as they were are left out.
 
     Returns the exit code: 0 if all is well, 3 if a log is damaged, 1 for any other problem.
     """
@@ -123,7 +125,7 @@ def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
         tally.add(outcome)
         if asked.as_json:
             print_json([outcome.to_json()])
-        else:
+        elif asked.topics or not outcome.is_quiet:
             typer.echo(str(outcome))
     typer.echo(f"{name}: {tally}", err=asked.as_json)
     return tally.exit_code

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ...storage import LogStoreError
+from ...storage import InvalidConfigError, LogStoreError
 from ..job import Run, job_session, run_together
 from .command.words import DELTA
 from .export import advice, each_topic, is_load, load, query
@@ -33,7 +33,7 @@ class ExportRun:
             spark = job_session(f"export {options.topic}, {options.direction}", delta=_needs_delta(options))
         except LogStoreError as error:
             print(f"export: {error}", file=sys.stderr)
-            return 1
+            return 2 if isinstance(error, InvalidConfigError) else 1
         finished = self._load_all(spark) if is_load(options) else self._run_queries(spark)
         if self.failed:
             return 1

@@ -48,11 +48,18 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
         ready = _prepare(name, options)  # before Spark starts, which takes seconds
         with spark_context(f"{name} of {ready[0].directory}") as context:
             if options.every is None:
-                return show(name, operation(*ready, _tasks(context, name)), as_json=options.json)
+                return show(
+                    name, operation(*ready, _tasks(context, name)), as_json=options.json, is_brief=not options.topics
+                )
             return _repeat(name, options, operation, context)
     except (LogStoreError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
-        return 1
+        return exit_code(error)
+
+
+def exit_code(error: Exception) -> int:
+    """Returns the exit code of a job that failed: 2 for wrong usage, 1 for anything else."""
+    return 2 if isinstance(error, InvalidConfigError) else 1
 
 
 @contextmanager
@@ -96,7 +103,12 @@ def _repeat(name: str, options: argparse.Namespace, operation: Operation, contex
     on_jvm_shutdown(context, partial(_end_with_the_run, over))
     for _ in when_due({name: options.every}, over):
         try:
-            code = show(name, operation(*_prepare(name, options), _tasks(context, name)), as_json=options.json)
+            code = show(
+                name,
+                operation(*_prepare(name, options), _tasks(context, name)),
+                as_json=options.json,
+                is_brief=not options.topics,
+            )
         except (LogStoreError, OSError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             code = 1
@@ -109,11 +121,15 @@ def _end_with_the_run(over: threading.Event) -> None:
     threading.main_thread().join(RUN_TIMEOUT_S)
 
 
-def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool) -> int:
-    """Prints each outcome as it arrives, then the number of each kind. Returns the exit code."""
+def show(name: str, outcomes: Iterable[PartitionOutcome], *, as_json: bool, is_brief: bool = False) -> int:
+    """Prints each outcome as it arrives, then the sums. Returns the exit code.
+
+    ``is_brief`` leaves out the partitions that are as they were.
+    """
     tally = Tally()
     for outcome in outcomes:
         tally.add(outcome)
-        print(json.dumps(outcome.to_json()) if as_json else outcome, flush=True)
+        if as_json or not (is_brief and outcome.is_quiet):
+            print(json.dumps(outcome.to_json()) if as_json else outcome, flush=True)
     print(f"{name}: {tally}", file=sys.stderr if as_json else sys.stdout, flush=True)
     return tally.exit_code

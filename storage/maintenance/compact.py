@@ -19,7 +19,7 @@ from ..filesystem import write_atomically
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
 from ..writing import Log
-from .outcome import PartitionOutcome, Report, attempt, outcome_of, patiently
+from .outcome import Changes, PartitionOutcome, Report, attempt, outcome_of, patiently
 from .run import Chosen, MaintenanceRun, Partition
 
 
@@ -168,6 +168,13 @@ class Compacted:
         if self._rest:
             lines.append(self._rest)
         return "\n  ".join(lines)
+
+    def to_changes(self) -> Changes:
+        counts = self._counts()
+        if not counts:
+            return Changes("compact", self.run.dry_run, has_notes=self.partition.is_undecided)
+        fewer = max(counts["bytes_before"] - counts["bytes_after"], 0)
+        return Changes("compact", self.run.dry_run, counts["segments_before"], fewer, has_notes=bool(self._rest))
 
     def _done(self) -> str:
         facts = self._counts()

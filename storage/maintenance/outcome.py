@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from ..clock import instant
 from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
 from ..format.files import file_names
+from ..text import counted
 from ..writing import Log
 from .run import MaintenanceRun, Partition
 
@@ -36,6 +38,27 @@ class Report(Protocol):
         ...
 
 
+class Changes(NamedTuple):
+    """What a report changed in a partition, or would change in a dry run."""
+
+    verb: str  # "delete" or "compact"
+    is_dry_run: bool
+    segments: int = 0
+    bytes: int = 0  # fewer than before
+    next_ms: int | None = None  # when the next segment may be deleted, if that is known
+    has_notes: bool = False  # such as a warning
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.bytes)
+
+
+@runtime_checkable
+class ChangeReport(Report, Protocol):
+    """A report of an operation that leaves most partitions as they are."""
+
+    def to_changes(self) -> Changes: ...
+
+
 @dataclass(frozen=True)
 class PartitionOutcome:
     """How maintenance of one partition ended, with the report on it."""
@@ -45,6 +68,16 @@ class PartitionOutcome:
     status: OutcomeStatus
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    changes: Changes | None = None
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the partition is as it was, and nobody has to know more about it."""
+        return (
+            self.status is OutcomeStatus.DONE
+            and self.changes is not None
+            and not (self.changes or self.changes.has_notes)
+        )
 
     def __str__(self) -> str:
         return self.text
@@ -64,10 +97,13 @@ class Tally:
 
     def __init__(self) -> None:
         self._counts: Counter[OutcomeStatus] = Counter()
+        self._changes: list[tuple[str, Changes]] = []  # by topic
 
     def add(self, outcome: PartitionOutcome) -> None:
         """Counts one more outcome."""
         self._counts[outcome.status] += 1
+        if outcome.changes is not None:
+            self._changes.append((outcome.topic, outcome.changes))
 
     @property
     def exit_code(self) -> int:
@@ -75,11 +111,25 @@ class Tally:
         return max((_EXIT_CODES[status] for status in self._counts), default=0)
 
     def __str__(self) -> str:
-        """``3 partitions: 2 done, 1 failed``."""
-        total = self._counts.total()
-        partitions = "1 partition" if total == 1 else f"{total:,} partitions"
+        """``3 partitions: 2 done, 1 failed; deleted 6 segments, 16,615 bytes of 2 topics``."""
+        partitions = counted(self._counts.total(), "partition")
         kinds = ", ".join(f"{self._counts[each]:,} {each.value}" for each in OutcomeStatus if self._counts[each])
-        return f"{partitions}: {kinds}" if kinds else f"{partitions}, nothing to do"
+        return f"{partitions}: {kinds}{self._changed()}" if kinds else f"{partitions}, nothing to do"
+
+    def _changed(self) -> str:
+        if not self._changes:
+            return ""
+        first = self._changes[0][1]
+        past = f"would {first.verb}" if first.is_dry_run else f"{first.verb.removesuffix('e')}ed"
+        topics = len({topic for topic, changes in self._changes if changes})
+        segments = sum(changes.segments for _, changes in self._changes)
+        size = sum(changes.bytes for _, changes in self._changes)
+        by = ", " if first.verb == "delete" else " by "
+        done = f"{past} {counted(segments, 'segment')}{by}{counted(size, 'byte')}, of {counted(topics, 'topic')}"
+        if not topics:
+            done = f"nothing to {first.verb}"
+        soonest = min((changes.next_ms for _, changes in self._changes if changes.next_ms is not None), default=None)
+        return f"; {done}" + ("" if soonest is None else f"; the next segment is due at {instant(soonest)}")
 
 
 _EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: EXIT_DAMAGED}
@@ -90,7 +140,8 @@ def outcome_of(partition: Partition, task: Callable[[], Report]) -> PartitionOut
     report = attempt(partition, task)
     if isinstance(report, PartitionOutcome):
         return report
-    return PartitionOutcome(*partition.key, OutcomeStatus.DONE, str(report), report.facts())
+    changes = report.to_changes() if isinstance(report, ChangeReport) else None
+    return PartitionOutcome(*partition.key, OutcomeStatus.DONE, str(report), report.facts(), changes)
 
 
 def attempt(partition: Partition, task: Callable[[], T]) -> T | PartitionOutcome:

@@ -22,7 +22,7 @@ from ..retention import (
     retain,
 )
 from ..writing import Log
-from .outcome import PartitionOutcome, Report, outcome_of, patiently
+from .outcome import Changes, PartitionOutcome, Report, outcome_of, patiently
 from .run import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,17 @@ class Retained:
 
     def __str__(self) -> str:
         return str(self.report)
+
+    def to_changes(self) -> Changes:
+        plan = self.report.plan
+        return Changes(
+            "delete",
+            self.report.is_dry_run,
+            len(plan.removed),
+            sum(fate.segment.size for fate in plan.removed),
+            min((fate.until_ms for fate in plan.kept if fate.until_ms is not None), default=None),
+            has_notes=bool(plan.warnings or self.report.files_removed) or self.partition.is_undecided,
+        )
 
     def facts(self) -> Mapping[str, Any]:
         plan = self.report.plan

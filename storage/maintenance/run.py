@@ -183,6 +183,11 @@ class Partition:
     has_own_policy: bool = True  # its cleanup.policy is known, whatever the run's overrides
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether somebody has to name settings before anything of the topic may be deleted."""
+        return bool(self.ungiven) and not is_protected(self.topic)
+
+    @property
     def spared(self) -> str | None:
         """Why nothing of the log may be deleted, whatever its settings; None if something may."""
         if self.chosen is Chosen.BY_NAME:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..config import CHECK_INTERVAL_MS, LogConfig
 from ..errors import InvalidConfigError
+from ..text import counted
 from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies
 from .survey import LogFacts, SegmentFacts
-from .wording import counted
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ..clock import instant
 from ..errors import InvalidConfigError
+from ..text import counted
 from .policies import RetentionVerdict, Situation, SizeRetention
 from .survey import SegmentFacts
-from .wording import counted
 
 GIGABYTE = 10**9
 

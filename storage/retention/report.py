@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..clock import instant
+from ..text import counted
 from .plan import RetentionPlan, SegmentFate
 from .survey import DeletedFile
-from .wording import counted, duration
+from .wording import duration
 
 SEGMENTS_SHOWN = 3  # of the kept ones: the oldest, which are next in line
 

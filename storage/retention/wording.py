@@ -13,8 +13,3 @@ def duration(duration_ms: int) -> str:
         if amount:
             parts.append(f"{amount:,} {name}")
     return " ".join(parts[:2]) or "0 s"
-
-
-def counted(amount: int, noun: str) -> str:
-    """Returns a number with its noun: ``1 segment``, ``2 segments``."""
-    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

@@ -56,12 +56,19 @@ def test_a_dry_run_says_where_it_would_listen(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:
     done = commitlog("gateway", "--log-dir", tmp_path, "--config", "node.id=x", "--dry-run")
-    assert (done.code, done.stderr) == (1, "commitlog: node.id = 'x': must be a whole number of 32 bits, at least 0\n")
+    assert (done.code, done.stderr) == (2, "commitlog: node.id = 'x': must be a whole number of 32 bits, at least 0\n")
+
+
+def test_a_setting_of_the_log_directory_is_answered_with_the_command_that_sets_it(tmp_path: Path) -> None:
+    done = commitlog("gateway", "--log-dir", tmp_path, "--config", "log.retention.ms=3000", "--dry-run")
+    assert done.code == 2
+    told = "commitlog configs --entity-type brokers --entity-default --alter --add-config log.retention.ms=3000"
+    assert told in done.stderr
 
 
 def test_a_missing_file_of_settings_is_one_line(tmp_path: Path) -> None:
     done = commitlog("gateway", "--log-dir", tmp_path, "--conf", tmp_path / "none.toml", "--dry-run")
-    assert done.code == 1
+    assert done.code == 2
     assert "none.toml: no such file" in done.stderr
 
 
@@ -94,7 +101,7 @@ def test_a_dry_run_of_0_7_says_where_it_would_listen_and_wrong_usage_is_named(tm
     assert not (tmp_path / "log").exists()
     done = commitlog(*arguments, "--dry-run", "--config", "log.file.sizes=1")
     assert (done.code, done.stderr) == (
-        1,
+        2,
         "commitlog: unknown setting of the gateway of 0.7: log.file.sizes (did you mean 'log.file.size'?)\n",
     )
     assert commitlog(*arguments, "--check").code == 2

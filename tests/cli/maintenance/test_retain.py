@@ -72,7 +72,7 @@ def test_a_policy_that_cannot_be_loaded_changes_nothing(tmp_path: Path) -> None:
     directory = make(tmp_path / "log", {"retention.ms": "1"})
     before = kafka_said.contents(directory)
     done = commitlog("retain", "--log-dir", directory, "--policy", "no.such_module:Policy")
-    assert (done.code, kafka_said.contents(directory)) == (1, before)
+    assert (done.code, kafka_said.contents(directory)) == (2, before)
     assert "--policy no.such_module:Policy: No module named 'no'" in done.stderr
 
 
@@ -105,3 +105,21 @@ def test_compact_keeps_the_newest_record_of_each_key(tmp_path: Path) -> None:
     assert done.code == 0, done.stderr
     read = commitlog("cat", "--log-dir", directory, "--topic", "t", "-o", "beginning", "-e")
     assert read.stdout.split() == ["99", "new"]
+
+
+def test_without_topics_only_changes_are_shown_and_the_last_line_has_the_sums(tmp_path: Path) -> None:
+    directory = make(tmp_path / "log", {"retention.bytes": "200", "retention.ms": "-1"})
+    make(directory, {"retention.ms": "-1"}, topic="kept")
+    size = (directory / "t-0" / f"{0:020}.log").stat().st_size
+    sums = f"1 segment, {size:,} bytes, of 1 topic"
+    for flags, verb in ((["--dry-run"], "would delete"), ([], "deleted"), (["--dry-run"], "nothing to delete")):
+        first, *_, last = commitlog("retain", "--log-dir", directory, *flags).stdout.splitlines()
+        assert last == f"retain: 2 partitions: 2 done; {verb}{'' if verb.startswith('nothing') else ' ' + sums}"
+        assert first.startswith("t-0, as of ") or (verb.startswith("nothing") and first == last)
+
+
+def test_a_topic_that_is_asked_for_is_shown_though_nothing_happens_to_it(tmp_path: Path) -> None:
+    directory = make(tmp_path / "log", {"retention.ms": "-1"}, topic="kept")
+    done = commitlog("retain", "--log-dir", directory, "--dry-run", "-t", "kept")
+    assert "kept-0, as of " in done.stdout
+    assert "nothing to delete; keeping 4 segments" in done.stdout

@@ -154,14 +154,14 @@ def test_wrong_use_says_what_is_right(command: str, directory: Path) -> None:
     asked = (command, "--log-dir", directory)
     assert "--log-dir" in commitlog(command).stderr
     assert commitlog(command).code == 2
-    for arguments, said in (
-        (("--topics", "order"), "did you mean 'orders'?"),
-        (("--topics", "x.*y"), "no topic matches; there are orders, other"),
-        (("--config", "retention.ms"), "retention.ms=86400000"),
-        (("--config", "retention.mss=1"), "did you mean 'retention.ms'?"),
+    for arguments, code, said in (
+        (("--topics", "order"), 1, "did you mean 'orders'?"),
+        (("--topics", "x.*y"), 2, "no topic matches; there are orders, other"),
+        (("--config", "retention.ms"), 2, "retention.ms=86400000"),
+        (("--config", "retention.mss=1"), 2, "did you mean 'retention.ms'?"),
     ):
         done = commitlog(*asked, *arguments)
-        assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert (done.code, done.stdout, done.stderr.count("\n")) == (code, "", 1)
         assert said in done.stderr
 
 
