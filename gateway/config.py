@@ -107,6 +107,8 @@ class GatewayConfig:
         "The file with the rules for what each user may do; empty: everyone may do everything.")
     super_users: str = _key("super.users", STRING, "", ANYTHING,
         "Users that may do everything, such as User:admin;User:CN=root.")
+    commitlog_internal_topics_writable: bool = _key("commitlog.internal.topics.writable", BOOLEAN, False, ANYTHING,
+        "Without rules: whether clients named __admin_client may produce to internal topics, as with a broker.")
     commitlog_insecure_listeners: bool = _key("commitlog.insecure.listeners", BOOLEAN, False, ANYTHING,
         "Whether the gateway may listen for other machines without TLS or without logins.")
     num_network_threads: int = _key("num.network.threads", INT, 1, Between(1),

@@ -176,6 +176,8 @@ class _Groups:
         if missing is not None:
             typer.echo(f"commitlog: {missing}; groups stored there are not shown", err=True)
         self._run(action, asked, target)
+        if action in ("--list", "--describe"):
+            self._failures.errors += self._offsets.unreadable()
         self._failures.end()
 
     def _run(self, action: str, asked: _Asked, target: resetting.Target | Path | None) -> None:

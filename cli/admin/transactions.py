@@ -84,6 +84,7 @@ def transactions(  # the flags are those of kafka-transactions
             if find_hanging
             else storage.open_transactions(manager, failures=failures.errors)
         )
+        failures.errors += storage.TransactionStates(manager).unreadable()
     _show(_within(found, topic, partition), "no hanging" if find_hanging else "no open", as_json=as_json)
     failures.end()
 

@@ -30,7 +30,7 @@ from ..partitions import Append, LedPartition
 from ..request import Request
 from ..threads import gathering
 from ..transactions import known_before
-from .access import check_transactional_id, check_written_topic
+from .access import check_transactional_id, check_written_topic, may_write_internal_topics
 from .batches import BatchHead, check_batch_set
 
 ACKS = (-1, 0, 1)
@@ -46,7 +46,6 @@ _BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaMa
     }
 )
 _ABORTABLE = 11  # the first version of Produce that knows TRANSACTION_ABORTABLE
-ADMIN_CLIENT = "__admin_client"  # may write to internal topics, as with a broker
 
 
 def produce(request: Request, context: Context) -> None:
@@ -117,7 +116,7 @@ class _Producing:
             raise led
         if self._asked.acks not in ACKS:
             raise RequestError(ErrorCode.invalid_required_acks)
-        if each.topic in INTERNAL_TOPICS and self._request.client_id != ADMIN_CLIENT:
+        if each.topic in INTERNAL_TOPICS and not may_write_internal_topics(self._request, self._context):
             raise RequestError(ErrorCode.invalid_topic_exception, f"only coordinators may write to {each.topic}")
         records = memoryview(b"") if each.records is None else each.records
         head = check_batch_set(records, self._request.version)

@@ -38,6 +38,7 @@ class Operation(StrEnum):
     DESCRIBE = "describe"
     DESCRIBE_CONFIGS = "describe_configs"
     ALTER_CONFIGS = "alter_configs"
+    CLUSTER_ACTION = "cluster_action"
     IDEMPOTENT_WRITE = "idempotent_write"
 
 

@@ -3,17 +3,25 @@
 Records of a transaction count once its commit marker is in the log; records after them count without waiting for it. Of
 two values of a key, the one with the greater offset counts, as in Kafka's coordinators. The partition is read once, and
 afterwards only what was appended; segments that compaction has replaced contain nothing new.
+
+A record that cannot be read stops only what it belongs to. Its key says what that is: a value that cannot be read makes
+the state of its key unknown, until a newer record of the key is written. If the key itself cannot be read, the record
+belongs to nothing: whoever asks for a state asks for its key, and no writer of a state writes such a key.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..directory import LogManager
-from ..format.files.file_names import TopicPartition
+from ..errors import InvalidRecordError
+from ..format.files.file_names import TopicPartition, partition_directory
+from ..format.internal.state_records import LaterKindError
 from ..format.tables import Bools
 from ..reading import FetchData, LogFollower
 from ..recovery import read_markers
@@ -30,6 +38,13 @@ class _Record(NamedTuple):
 
 _Changes = dict[bytes, _Record]  # by key
 
+NAMELESS_MAX = 100
+SHOWN_BYTES = 50  # of a key, in an error
+SAID_MAX = 10_000
+_SAID: set[tuple[str, int]] = set()  # partitions and offsets of records that were logged
+
+logger = logging.getLogger(__name__)
+
 
 class LatestByKey(Generic[K, V]):
     """The newest committed value of each key in one partition; a tombstone removes its key."""
@@ -45,6 +60,8 @@ class LatestByKey(Generic[K, V]):
     ) -> None:
         """Reads nothing yet. ``decode_key`` returns None for records to skip."""
         self.values: dict[K, V] = {}
+        self.unreadable: dict[K, InvalidRecordError] = {}  # keys whose newest value cannot be read
+        self.nameless: list[InvalidRecordError] = []  # records whose keys cannot be read; only the first ones
         self._manager = manager
         self._topic_partition = TopicPartition(topic, partition)
         self._decode_key = decode_key
@@ -54,6 +71,8 @@ class LatestByKey(Generic[K, V]):
 
     def _forget(self) -> None:
         self.values.clear()
+        self.unreadable.clear()
+        self.nameless.clear()
         self._offsets: dict[bytes, int] = {}  # of the current values and tombstones
         self._pending: dict[int, _Changes] = {}  # of open transactions, by producer id
         self._next_offset = 0
@@ -63,8 +82,8 @@ class LatestByKey(Generic[K, V]):
 
         ``log``: of this partition, if the caller holds its lock; then no file is looked at if there is nothing new.
 
-        Raises as :meth:`LogReader.read`, and InvalidRecordError for a key or value that does not decode. After an
-        error, the next call reads the whole partition again.
+        Records that cannot be read are in ``unreadable`` and ``nameless``, and logged. Raises as
+        :meth:`LogReader.read`. After an error, the next call reads the whole partition again.
         """
         if log is not None and self._log is not None and self._log.ends_as(log):
             return self.values
@@ -106,7 +125,11 @@ class LatestByKey(Generic[K, V]):
 
     def undecided(self) -> list[K]:
         """Returns the keys that open transactions have written, as of the last :meth:`catch_up`."""
-        found = (self._decode_key(key) for changes in self._pending.values() for key in changes)
+        found = []
+        for changes in self._pending.values():
+            for key_bytes in changes:
+                with suppress(InvalidRecordError):  # it is logged if its transaction is committed
+                    found.append(self._decode_key(key_bytes))
         return [key for key in found if key is not None]
 
     def _refresh(self, log: LogFollower) -> None:
@@ -163,14 +186,39 @@ class LatestByKey(Generic[K, V]):
 
     def _apply(self, changes: _Changes) -> None:
         for key_bytes, record in changes.items():
-            key = self._decode_key(key_bytes)
-            if key is None or record.offset < self._offsets.get(key_bytes, -1):
+            try:
+                key = self._decode_key(key_bytes)
+            except LaterKindError as error:
+                self._located(error, record, f"key {key_bytes[:SHOWN_BYTES]!r}")
                 continue
-            self._offsets[key_bytes] = record.offset
-            if record.value is None:
-                self.values.pop(key, None)
-            else:
-                self.values[key] = self._decode_value(key, record.value)
+            except InvalidRecordError as error:
+                if len(self.nameless) < NAMELESS_MAX:
+                    self.nameless.append(self._located(error, record, f"key {key_bytes[:SHOWN_BYTES]!r}"))
+                continue
+            if key is not None and record.offset >= self._offsets.get(key_bytes, -1):
+                self._offsets[key_bytes] = record.offset
+                self._set(key, record)
+
+    def _set(self, key: K, record: _Record) -> None:
+        """Makes a record the newest of its key."""
+        self.unreadable.pop(key, None)
+        if record.value is None:
+            self.values.pop(key, None)
+            return
+        try:
+            self.values[key] = self._decode_value(key, record.value)
+        except InvalidRecordError as error:
+            self.values.pop(key, None)
+            self.unreadable[key] = self._located(error, record, f"value of {key}")
+
+    def _located(self, error: InvalidRecordError, record: _Record, what: str) -> InvalidRecordError:
+        """Returns an error of a record with its partition and offset, and logs it, once per process."""
+        place = self._manager.path(partition_directory(*self._topic_partition))
+        found = InvalidRecordError(f"offset {record.offset}: the {what} cannot be read: {error.reason}", path=place)
+        if (place, record.offset) not in _SAID and len(_SAID) < SAID_MAX:
+            _SAID.add((place, record.offset))
+            logger.error("%s; all else goes on", found)
+        return found
 
     def close(self) -> None:
         """Closes the files; the next :meth:`catch_up` reopens them and continues."""

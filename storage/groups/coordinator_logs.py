@@ -14,7 +14,7 @@ and a disk may be lost. So the number of partitions comes from the first of thes
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 from uuid import uuid4
@@ -32,6 +32,7 @@ from ..directory import (
 from ..errors import (
     CorruptionError,
     InvalidConfigError,
+    InvalidRecordError,
     LogStoreError,
     TopicExistsError,
     UnknownTopicOrPartitionError,
@@ -163,10 +164,17 @@ class CoordinatorLogs(Generic[K, V]):
     def values(self, name: str) -> Mapping[K, V]:
         """Returns the current values in the partition that holds a name, including those of other names.
 
-        Empty if the topic does not exist. Raises as :meth:`partition_of` and :meth:`LatestByKey.catch_up`.
+        Empty if the topic does not exist. Raises as :meth:`partition_of` and :meth:`LatestByKey.catch_up`, and
+        InvalidRecordError if the value of a key of that name cannot be read: its state is unknown, and not missing.
         """
         partition = self.partition_of(name)
-        return {} if partition is None else self.latest(partition).catch_up()
+        return {} if partition is None else self._readable(partition, self.latest(partition).catch_up(), name)
+
+    def _readable(self, partition: int, values: Mapping[K, V], name: str) -> Mapping[K, V]:
+        for key, error in self.latest(partition).unreadable.items():
+            if self._name_of(key) == name:
+                raise error
+        return values
 
     def values_to_write(self, name: str) -> Mapping[K, V]:
         """As :meth:`values`, for a caller that writes to the partition.
@@ -176,7 +184,7 @@ class CoordinatorLogs(Generic[K, V]):
         never synced; damage to what was synced stays an error.
         """
         partition = self.partition_of(name)
-        return {} if partition is None else self.current_to_write(partition)
+        return {} if partition is None else self._readable(partition, self.current_to_write(partition), name)
 
     def current_to_write(self, partition: int) -> Mapping[K, V]:
         """As :meth:`values_to_write`, for a partition."""
@@ -191,6 +199,8 @@ class CoordinatorLogs(Generic[K, V]):
     def each(self, failures: list[LogStoreError] | None = None) -> Iterator[Mapping[K, V]]:
         """Yields the current values in each partition of the directory; :meth:`missing` describes other partitions.
 
+        Without those that cannot be read, which :meth:`unreadable` returns.
+
         Raises LogStoreError if a partition cannot be read; with ``failures``, adds the error to that list instead and
         continues with the next partition.
         """
@@ -200,6 +210,11 @@ class CoordinatorLogs(Generic[K, V]):
                 values = self.latest(partition).catch_up()
             if values is not None:
                 yield values
+
+    def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
+        """Returns the errors of records that cannot be read, in partitions as they were read last; None: in all."""
+        latest = [self.latest(each) for each in (self.here() if partitions is None else partitions)]
+        return [error for each in latest for error in (*each.unreadable.values(), *each.nameless)]
 
     def here(self) -> list[int]:
         """Returns the numbers of the topic's partitions in this directory, ascending."""

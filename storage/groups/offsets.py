@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from .. import bucket
 from ..config import LogConfig
 from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
-from ..errors import LogStoreError
+from ..errors import InvalidRecordError, LogStoreError
 from ..format.files.file_names import TopicPartition
-from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey, decode_record_key
+from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey
 from ..format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    decode_group_key,
 )
+from ..format.internal.state_records import AnyGroupKey, read_group_key
 from ..format.tables import Records
 from ..format.v2 import LAYOUT, BatchFields, EncodedBatches, encode_batches
 from .coordinator_logs import CoordinatorLogs
 
-GroupKey = OffsetCommitKey | GroupMetadataKey | GroupRecordKey
+GroupKey = AnyGroupKey
 GroupValue = OffsetCommitValue | GroupMetadataValue | bytes  # bytes: values of the newer protocols, undecoded
 
 
@@ -87,6 +87,14 @@ class GroupOffsets:
         for values in self._logs.each(failures):
             found.update(values)
         return found
+
+    def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
+        """As :meth:`CoordinatorLogs.unreadable`, after :meth:`contents`, or after :meth:`read`."""
+        return self._logs.unreadable(partitions)
+
+    def read(self, partition: int) -> None:
+        """Reads a partition of ``__consumer_offsets``, for :meth:`unreadable`."""
+        self._logs.latest(partition).catch_up()
 
     def check_here(self, group: str) -> None:
         """Raises UnknownTopicOrPartitionError if the group's partition is missing from the directory or unknown."""
@@ -153,7 +161,7 @@ def group_logs(manager: LogManager, partitions: int) -> CoordinatorLogs[GroupKey
     return CoordinatorLogs(
         manager,
         GROUP_METADATA_TOPIC,
-        decode_key=_decode_key,
+        decode_key=read_group_key,
         decode_value=_decode_value,
         name_of=lambda key: key.group,
         partitions=partitions,
@@ -164,10 +172,6 @@ def _is_among(key: GroupKey, offsets: Collection[TopicPartition] | None) -> bool
     if offsets is None:
         return True
     return isinstance(key, OffsetCommitKey) and (key.topic, key.partition) in offsets
-
-
-def _decode_key(data: bytes) -> GroupKey | None:
-    return decode_group_key(data) or decode_record_key(data)
 
 
 def _decode_value(key: GroupKey, data: bytes) -> GroupValue:

@@ -13,7 +13,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
-from ..errors import InvalidTxnStateError, LockHeldError, LogStoreError, ProducerFencedError, StorageError
+from ..errors import (
+    InvalidRecordError,
+    InvalidTxnStateError,
+    LockHeldError,
+    LogStoreError,
+    ProducerFencedError,
+    StorageError,
+)
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
@@ -21,8 +28,8 @@ from ..format.internal.internal_topics import (
     TransactionLogKey,
     TransactionLogValue,
     TransactionState,
-    decode_transaction_key,
 )
+from ..format.internal.state_records import read_transaction_key
 from ..groups import CoordinatorLogs, SyncThreads, append_entries
 from ..writing import Log, Producer
 from .transaction import Transaction
@@ -72,7 +79,7 @@ class TransactionStates:
         self._logs = CoordinatorLogs(
             manager,
             TRANSACTION_STATE_TOPIC,
-            decode_key=decode_transaction_key,
+            decode_key=read_transaction_key,
             decode_value=_decode_value,
             name_of=lambda key: key.transactional_id,
             partitions=partitions,
@@ -108,6 +115,14 @@ class TransactionStates:
     def describe_partitions(self, count: int) -> TopicDescription:
         """As :meth:`CoordinatorLogs.describe`, for ``__transaction_state``."""
         return self._logs.describe(count)
+
+    def unreadable(self, partitions: Iterable[int] | None = None) -> list[InvalidRecordError]:
+        """As :meth:`CoordinatorLogs.unreadable`, after :meth:`all`, or after :meth:`read`."""
+        return self._logs.unreadable(partitions)
+
+    def read(self, partition: int) -> None:
+        """Reads a partition of ``__transaction_state``, for :meth:`unreadable`."""
+        self._logs.latest(partition).catch_up()
 
     def missing(self) -> str | None:
         """Returns a sentence about missing partitions of ``__transaction_state``; None if the directory has all."""
@@ -182,7 +197,7 @@ class TransactionStates:
         """
         log, latest = self.manager.open_log(*partition), self._logs.latest(partition.partition)
         with log.exclusively():
-            errors, newer = _checked(changes, latest.catch_up(log))
+            errors, newer = _checked(changes, latest.catch_up(log), latest.unreadable)
             entries = [(TransactionLogKey(each.transactional_id).encode(), each.value.encode()) for each in newer]
             if entries:
                 info = append_entries(log, entries, self.manager.clock.now_ms())
@@ -220,7 +235,9 @@ class TransactionStates:
 
 
 def _checked(
-    changes: Sequence[StateChange], values: Mapping[TransactionLogKey, TransactionLogValue]
+    changes: Sequence[StateChange],
+    values: Mapping[TransactionLogKey, TransactionLogValue],
+    unreadable: Mapping[TransactionLogKey, LogStoreError],
 ) -> tuple[list[LogStoreError | None], list[StateChange]]:
     """Returns what is wrong with each change, after ``values`` and the changes before it, and those that are right."""
     errors: list[LogStoreError | None] = []
@@ -228,7 +245,8 @@ def _checked(
     right = []
     for change in changes:
         name = change.transactional_id
-        error = _refusal(change, newer.get(name, values.get(TransactionLogKey(name))))
+        key = TransactionLogKey(name)
+        error = unreadable.get(key) or _refusal(change, newer.get(name, values.get(key)))
         errors.append(error)
         if error is None:
             newer[name] = change.value

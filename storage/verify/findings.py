@@ -41,6 +41,12 @@ class Kind(Enum):
         "restore the file; to give the records up, lower the recovery point in the checkpoint",
     )
     MISSING_SEGMENT = "missing-segment", Severity.DAMAGE, "restore the files of the segment"
+    BAD_STATE = (
+        "bad-state",
+        Severity.DAMAGE,
+        "a key that cannot be read stops nothing, a value stops its group or transactional id until a newer one is "
+        "written; find the program that wrote it",
+    )
     UNREADABLE = "unreadable", Severity.DAMAGE, "check the disk and permissions, and run this again"
 
     OFFSET_OVERFLOW = "offset-overflow", Severity.REPAIRABLE, "opening the log for writing splits the segment"
@@ -71,6 +77,7 @@ class Kind(Enum):
     ODD_TIMESTAMP = "odd-timestamp", Severity.NOTE, _WRITER
     ODD_VARINT = "odd-varint", Severity.NOTE, _WRITER
     ODD_CONTROL = "odd-control", Severity.NOTE, _WRITER
+    ODD_STATE = "odd-state", Severity.NOTE, "a later release of Kafka wrote it; coordinators pass over it"
     ODD_EPOCH = "odd-epoch", Severity.NOTE, _NOTHING
 
     def __init__(self, label: str, severity: Severity, advice: str) -> None:

@@ -14,12 +14,14 @@ from ..filesystem import File, is_zero
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
+from ..format.internal.state_records import STATE_TOPICS
 from ..segment import LogContext, Window
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
 from .producer_state import ProducerCheck, Snapshot, read_snapshot
 from .resync import Damage, Tail, Walk
+from .state_records import StateChecks, topic_of
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class _SegmentCheck:
         self._order = BatchOrder(of_batches, segment.base_offset)
         self._order.is_compacted = segment.is_compacted or context.config.compact
         self._records = RecordChecks(of_batches, context.config.max_decompressed_bytes) if deep else None
+        topic, limit = topic_of(context.directory), context.config.max_decompressed_bytes
+        self._states = StateChecks(of_batches, topic, limit) if deep and topic in STATE_TOPICS else None
         self._epochs = _Epochs(of_batches)
         self._batches, self._sound_end = 0, 0
         self._is_damaged = False
@@ -173,6 +177,8 @@ class _SegmentCheck:
             self._producers.replay(part)
         if self._records is not None:
             self._records.check(window)
+        if self._states is not None:
+            self._states.check(window)
         self._batches += len(window.headers)
         self._sound_end = window.position + window.headers.end
 

@@ -48,7 +48,10 @@ class Listening(Protocol):
 class WireClient:
     """One connection; requests go out as they are given. A context manager that closes it."""
 
-    def __init__(self, gateway: Listening) -> None:
+    client_id = b"test"
+
+    def __init__(self, gateway: Listening, client_id: str = "test") -> None:
+        self.client_id = client_id.encode()
         self.socket = socket.create_connection(gateway.address, timeout=TIMEOUT_S)
         self._correlation_id = 0
 
@@ -70,7 +73,7 @@ class WireClient:
     def send_body(self, key: int, version: int, body: bytes) -> int:
         """Sends a request whose body is given, and returns its correlation id."""
         self._correlation_id += 1
-        self.send_frame(request_head(key, version, self._correlation_id) + body)
+        self.send_frame(request_head(key, version, self._correlation_id, self.client_id) + body)
         return self._correlation_id
 
     def send_frame(self, frame: bytes) -> None:

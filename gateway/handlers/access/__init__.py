@@ -14,12 +14,14 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .guards import (
+        ADMIN_CLIENT as ADMIN_CLIENT,
         GUARDS as GUARDS,
         check_topic as check_topic,
         check_transactional_id as check_transactional_id,
         check_written_topic as check_written_topic,
         guard as guard,
         may_describe as may_describe,
+        may_write_internal_topics as may_write_internal_topics,
     )
     from .operations import NOT_ASKED as NOT_ASKED, authorized_operations as authorized_operations
 else:
@@ -27,12 +29,14 @@ else:
         __name__,
         submod_attrs={
             "guards": [
+                "ADMIN_CLIENT",
                 "GUARDS",
                 "check_topic",
                 "check_transactional_id",
                 "check_written_topic",
                 "guard",
                 "may_describe",
+                "may_write_internal_topics",
             ],
             "operations": ["NOT_ASKED", "authorized_operations"],
         },

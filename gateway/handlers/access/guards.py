@@ -10,7 +10,7 @@ from ....protocol import ApiKey, ErrorCode, RequestError
 from ....storage import check_not_reserved
 from ...context import Context
 from ...request import Request
-from ...security import Operation, Resource
+from ...security import CLUSTER_NAME, Operation, Resource
 from ..brokers import (
     created_acls,
     deleted_acls,
@@ -22,6 +22,8 @@ from ..brokers import (
 )
 from . import groups, topics, transactions
 from .asking import DENIED, Asking, Body
+
+ADMIN_CLIENT = "__admin_client"  # the client id of Kafka's tools for internal topics (``AdminUtils``)
 
 Guard = Callable[[Asking], Body | None]  # returns the answer to a request that is refused whole
 
@@ -59,6 +61,20 @@ def may_describe(request: Request, context: Context, topic: str) -> bool:
     """Whether the client may see that the topic exists."""
     rules = context.rules
     return rules is None or rules.current().allow(request.principal, Operation.DESCRIBE, Resource.TOPIC, topic)
+
+
+def may_write_internal_topics(request: Request, context: Context) -> bool:
+    """Whether a client may write to internal topics as an administrator who restores them.
+
+    The client's name alone, which suffices to a broker, is a text that anyone may send. So it also needs to be allowed
+    CLUSTER_ACTION or ALTER on the cluster or, where there are no rules, a setting that lets everyone.
+    """
+    if request.client_id != ADMIN_CLIENT:
+        return False
+    if context.rules is None:
+        return context.config.commitlog_internal_topics_writable
+    rules, may = context.rules.current(), (Operation.CLUSTER_ACTION, Operation.ALTER)
+    return any(rules.allow(request.principal, each, Resource.CLUSTER, CLUSTER_NAME) for each in may)
 
 
 def _check(request: Request, context: Context, operation: Operation, resource: Resource, name: str) -> None:

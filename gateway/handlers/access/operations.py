@@ -16,11 +16,11 @@ _BITS: Mapping[Operation, int] = {
     Operation.DELETE: 6,
     Operation.ALTER: 7,
     Operation.DESCRIBE: 8,
+    Operation.CLUSTER_ACTION: 9,
     Operation.DESCRIBE_CONFIGS: 10,
     Operation.ALTER_CONFIGS: 11,
     Operation.IDEMPOTENT_WRITE: 12,
 }
-_CLUSTER_ACTION = 9  # what brokers do with each other: no rule allows it
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 _OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {  # ``AclEntry.supportedOperations``
     Resource.TOPIC: (
@@ -29,7 +29,8 @@ _OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {  # ``AclEntry.supporte
     ),
     Resource.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE),
     Resource.CLUSTER: (
-        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, *_CONFIGS, Operation.IDEMPOTENT_WRITE,
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION, *_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
     ),
 }  # fmt: skip
 
@@ -44,8 +45,7 @@ def authorized_operations(
     if not getattr(request.body, f"include_{kind}authorized_operations", False):
         return NOT_ASKED
     if context.rules is None:
-        allowed = _OPERATIONS[resource]
-        return _number(allowed) | (1 << _CLUSTER_ACTION if resource is Resource.CLUSTER else 0)
+        return _number(_OPERATIONS[resource])
     rules = context.rules.current()
     if resource is Resource.CLUSTER and not rules.allow(request.principal, Operation.DESCRIBE, resource, name):
         return 0

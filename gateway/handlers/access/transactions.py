@@ -77,7 +77,7 @@ def commit_offsets(asking: Asking) -> Body | None:
 
 def write_markers(asking: Asking) -> Body | None:
     """Checks the cluster: markers are written by other nodes or by administrators."""
-    if asking.may(Operation.ALTER, Resource.CLUSTER):
+    if asking.may(Operation.CLUSTER_ACTION, Resource.CLUSTER) or asking.may(Operation.ALTER, Resource.CLUSTER):
         return None
     return {
         "markers": [
