@@ -72,8 +72,9 @@ class GatewayConfig:
         "registry waits for others.")
     zookeeper_connection_timeout_ms: int = _key("zookeeper.connection.timeout.ms", INT, -1, ANYTHING,
         "How long the gateway waits for ZooKeeper when it starts; negative: zookeeper.session.timeout.ms.")
-    inter_broker_protocol_version: str = _key("inter.broker.protocol.version", STRING, "2.8", ANYTHING,
-        "The version of Kafka, 0.7 to 2.8, whose format the nodes in the registry have.")
+    inter_broker_protocol_version: str = _key("inter.broker.protocol.version", STRING, "3.9-IV0", ANYTHING,
+        "The version of Kafka, 0.7 to 3.9, whose format the nodes in the registry have; below 3.0, topics' "
+        "message.format.version is followed.")
     ssl_keystore_location: str = _key("ssl.keystore.location", STRING, "", ANYTHING,
         "A PEM file with the gateway's private key and its chain of certificates, for SSL and SASL_SSL.")
     ssl_key_password: str = _secret("ssl.key.password",
@@ -281,10 +282,10 @@ def keys_of_gateway() -> dict[str, Key]:
 
 
 def check_kafka_version(key: str, given: str) -> None:
-    """Raises InvalidConfigError, which names ``key``, unless ``given`` is a version of Kafka from 0.7 to 2.8."""
+    """Raises InvalidConfigError, which names ``key``, unless ``given`` is a version of Kafka from 0.7 to 3.9."""
     try:
-        is_known = (0, 7) <= kafka_nodes.kafka_version(given) < (2, 9)
+        is_known = (0, 7) <= kafka_nodes.kafka_version(given) < (4, 0)
     except ValueError:
         is_known = False
     if not is_known:
-        raise InvalidConfigError(f"{key} = {given!r}: must be a version of Kafka from 0.7 to 2.8, such as 0.8.2")
+        raise InvalidConfigError(f"{key} = {given!r}: must be a version of Kafka from 0.7 to 3.9, such as 0.8.2")

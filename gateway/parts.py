@@ -34,14 +34,17 @@ from .partitions import (
     BucketFollower,
     Follower,
     LogStarts,
+    MessageFormats,
     Partitions,
     Topics,
     open_bucket_partition,
+    open_file_partition,
 )
 from .security import RulesFile
 from .transactions import TransactionThreads
 
 COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
+RECORD_BATCHES_FROM = (3, 0)  # versions of Kafka that ignore topics' message.format.version
 COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 
 Ends = tuple[Partitions, Appending, Follower | BucketFollower]
@@ -53,6 +56,7 @@ class Parts:
     def __init__(self, log: LogManager, config: GatewayConfig, figures: Figures) -> None:
         """``log``: open, and closed by the caller after the parts were stopped."""
         self._log, self._config, self._figures = log, config, figures
+        self._formats = MessageFormats(are_followed=config.kafka_version < RECORD_BATCHES_FROM)
         self._staged = None if log.bucket is None else StagedTransactions(log.bucket, log.clock)
 
     def start(self, starting: ExitStack, listening_on: Mapping[str, Address], rules: RulesFile | None) -> Context:
@@ -98,7 +102,8 @@ class Parts:
         """
         waits = LocalFileSystem(lock_waits_s={APPEND_LOCK_FILE: held_s, ROOT_LOCK_FILE: held_s})
         filesystem = waits if self._log.bucket is None else self._log.filesystem
-        return partial(LogManager.open, self._log.directory, filesystem=filesystem)
+        overrides = self._formats.overrides
+        return partial(LogManager.open, self._log.directory, filesystem=filesystem, overrides=overrides)
 
     def _open_registry(self, starting: ExitStack) -> Registry:
         """Opens the registry; beside an object store, where each gateway is alone, in a folder of this process."""
@@ -127,10 +132,10 @@ class Parts:
         """Returns what touches logs: in the directory, or on the object store."""
         log, config, synced = self._log, self._config, self._figures.synced
         if log.bucket is None or self._staged is None:
-            partitions = Partitions(managers(), topics, cluster.leads)
+            partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_file_partition))
             files = Appender(config.num_io_threads, synced)
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
-        partitions = Partitions(managers(), topics, cluster.leads, open_bucket_partition)
+        partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition))
         appender = BucketAppender(log.bucket, self._staged, config.commitlog_bucket_linger_ms, synced)
         follower = BucketFollower(partitions, topics, log.catch_up, config.commitlog_bucket_poll_interval_ms)
         return partitions, appender, follower

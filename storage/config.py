@@ -331,7 +331,8 @@ class LogConfig:
         "log.message.timestamp.difference.max.ms")
     message_format_version: str = _key("message.format.version", STRING, "3.0-IV1",
         Matching(_RELEASE, "3.0-IV1"),
-        "What clients of the gateway send is stored in the format of this version: 0.8 to 0.10 have message sets.",
+        "If the gateway's inter.broker.protocol.version is below 3.0, clients' records are stored in the format of "
+        "this version: 0.8 to 0.10 have message sets. Otherwise ignored.",
         "log.message.format.version")
     message_downconversion_enable: bool = _key("message.downconversion.enable", BOOLEAN, True, ANYTHING,
         "Whether consumers of Kafka before 0.11 get records in their older formats; otherwise an error.",

@@ -8,7 +8,8 @@ is the end of the synced records. The follower finds what other processes append
 they deleted.
 
 On an object store they are :class:`BucketPartition`, :class:`BucketAppender` and :class:`BucketFollower`. There the
-high watermark is the end that commits say. :class:`Topics` lists the topics of either.
+high watermark is the end that commits say. :class:`Topics` lists the topics of either, and :class:`MessageFormats`
+says in which format they are written.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from .bucket.partition import BucketPartition as BucketPartition, open_bucket_partition as open_bucket_partition
     from .file_partition import FilePartition as FilePartition
     from .follower import Follower as Follower
+    from .formats import MessageFormats as MessageFormats
     from .led_partition import LedPartition as LedPartition, Slice as Slice
     from .log_starts import LogStarts as LogStarts
     from .open_partitions import (
         BeingDeletedError as BeingDeletedError,
         NotOpenError as NotOpenError,
         Partitions as Partitions,
+        open_file_partition as open_file_partition,
     )
     from .topics import TopicInfo as TopicInfo, Topics as Topics
 else:
@@ -44,9 +47,10 @@ else:
             "bucket.partition": ["BucketPartition", "open_bucket_partition"],
             "file_partition": ["FilePartition"],
             "follower": ["Follower"],
+            "formats": ["MessageFormats"],
             "led_partition": ["LedPartition", "Slice"],
             "log_starts": ["LogStarts"],
-            "open_partitions": ["BeingDeletedError", "NotOpenError", "Partitions"],
+            "open_partitions": ["BeingDeletedError", "NotOpenError", "Partitions", "open_file_partition"],
             "topics": ["TopicInfo", "Topics"],
         },
     )

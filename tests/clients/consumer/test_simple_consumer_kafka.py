@@ -35,7 +35,9 @@ class Pair(NamedTuple):
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     with (
-        serving(tmp_path_factory.mktemp("ours"), offsets_topic_num_partitions=1) as gateway,
+        serving(
+            tmp_path_factory.mktemp("ours"), offsets_topic_num_partitions=1, inter_broker_protocol_version="2.8"
+        ) as gateway,
         WireClient(gateway) as client,
     ):
         create_topic(client, TOPIC, 2, message_format_version="0.8.2")

@@ -179,7 +179,9 @@ class Group:
 def world(tmp_path: Path) -> Iterator[World]:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(tmp_path / "zookeeper"))
-        gateway = stack.enter_context(serving(tmp_path / "log", zookeeper_connect=zookeeper.connect))
+        gateway = stack.enter_context(
+            serving(tmp_path / "log", zookeeper_connect=zookeeper.connect, inter_broker_protocol_version="2.8")
+        )
         with WireClient(gateway) as client:
             create_topic(client, TOPIC, len(PARTITIONS), message_format_version="0.8.2")
         producing = Producing(gateway.bootstrap_servers)

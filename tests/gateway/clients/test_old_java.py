@@ -32,9 +32,12 @@ CONSOLE_CONSUMER = {
 }
 
 
+FOLLOWS = {"inter_broker_protocol_version": "2.8"}  # so that topics may have old formats
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with serving(tmp_path_factory.mktemp("gateway") / "log", group_initial_rebalance_delay_ms=0) as started:
+    with serving(tmp_path_factory.mktemp("gateway") / "log", **FOLLOWS, group_initial_rebalance_delay_ms=0) as started:
         yield started
 
 
@@ -164,7 +167,7 @@ def test_consumers_with_zookeeper_of_0_8_and_0_10_share_a_group(
         settings |= {"offsets.storage": storage, "rebalance.max.retries": "20", "consumer.timeout.ms": "20000"}
         config = tmp_path / "consumer.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        with serving(tmp_path / "log", zookeeper_connect=zookeeper.connect) as gateway:
+        with serving(tmp_path / "log", **FOLLOWS, zookeeper_connect=zookeeper.connect) as gateway:
             create(gateway, "shared", 2, message_format_version="0.8.2")
             members = [
                 zookeeper_consumer(release, zookeeper.connect, config, "shared") for release in old_kafka.CLIENTS
@@ -188,6 +191,7 @@ def three_nodes(directory: Path, connect: str) -> Iterator[dict[int, Gateway]]:
 
     def start(node: int) -> Gateway:
         settings = {"zookeeper.connect": connect, "node.id": node, "listeners": LOCAL}
+        settings |= {"inter.broker.protocol.version": "2.8"}
         gateway = Gateway(str(directory), GatewayConfig.from_mapping(settings), create=True)
         gateway.start()
         return gateway

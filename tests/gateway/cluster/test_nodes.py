@@ -32,7 +32,12 @@ class Nodes:
     def start(self, *ids: int, **settings: Any) -> None:
         for node in ids:
             config = GatewayConfig(
-                listeners=LOCAL, node_id=node, num_partitions=12, group_initial_rebalance_delay_ms=0, **settings
+                listeners=LOCAL,
+                node_id=node,
+                num_partitions=12,
+                group_initial_rebalance_delay_ms=0,
+                inter_broker_protocol_version="2.8",  # so that topics may have old formats
+                **settings,
             )
             gateway = Gateway(str(self._directory), config, create=True)
             gateway.start()

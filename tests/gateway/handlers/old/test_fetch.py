@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Timer
 from typing import Any
@@ -12,11 +13,18 @@ import pytest
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import batch
-from tests.support.gateway import WireClient, fetch_fields, produce_fields, set_config
+from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving, set_config
 from tests.support.logs.building import open_files
 
 VERSIONS = range(4)
 MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that stores old formats, as a broker of Kafka 2 does."""
+    with serving(tmp_path_factory.mktemp("gateway") / "log", inter_broker_protocol_version="2.8") as started:
+        yield started
 
 
 def fetched(client: WireClient, topic: str, version: int, offset: int = 0, **more: Any) -> Any:

@@ -45,7 +45,7 @@ def test_every_recorded_request_is_answered_as_its_broker_answered(tmp_path: Pat
     expected = RECORDINGS[name]
     configs = {} if expected.format_version is None else {"message.format.version": expected.format_version}
     settings = {"node_id": expected.node, "num_partitions": 2, "offsets_topic_num_partitions": 4}
-    with serving(tmp_path / "log", **settings) as gateway:
+    with serving(tmp_path / "log", inter_broker_protocol_version="2.8", **settings) as gateway:
         played = Replay(gateway, recording(name), configs)
         played.run()
     assert played.differences == []
