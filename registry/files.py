@@ -18,7 +18,7 @@ from threading import Event, RLock, Thread, current_thread
 from typing import NamedTuple, Self
 from uuid import uuid4
 
-from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, this_process
+from ..storage import FileSystem, LocalFileSystem, Lock, LogStoreError, lock_holders, this_process
 from .calls import Calls
 from .errors import ConnectionLossError, NoNodeError, SessionExpiredError
 from .journal import Journal
@@ -224,7 +224,7 @@ class FileRegistry:
             if time.monotonic() > deadline_s:
                 raise ConnectionLossError(
                     f"{path}: another process has held this lock for {self._timeout_ms} ms, and may be stopped; "
-                    f"it is {self._holder(path) or 'unknown'}. Let it continue, or end it"
+                    f"it is {self._holder(path) or 'unknown'}. Let it continue, or end it{lock_holders(path)}"
                 )
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.02)

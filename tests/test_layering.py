@@ -132,6 +132,7 @@ SPARK = (
 FINDING_JARS = ("tests/support/kafka/kafka_jvm.py", "tests/support/spark/spark_jvm.py")
 KIO_SUPPORT = ("tests/support/gateway.py", "tests/support/recorded_wire.py")
 PLACES = {
+    "fcntl": ("storage/filesystem/", "tests/", "benchmarks/"),  # the home of locks closes them in forked children
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...registry import Registry, discard
 from ...registry.kafka_nodes import CONTROLLER, broker_path
-from ...storage import FileSystem, Lock, read_file, this_process
+from ...storage import FileSystem, Lock, lock_holders, read_file, this_process
 from .maintainer import MAINTAINER
 from .registration import GATEWAYS, NodeIdInUseError
 
@@ -54,7 +54,7 @@ class Presence:
                 holder = read_file(self._filesystem, self._path(self._node), _HOLDER_BYTES_MAX).decode(errors="replace")
                 raise NodeIdInUseError(
                     f"node.id = {self._node}: in use by {holder.partition(' ')[2] or 'another process'}; give each "
-                    "gateway a node.id of its own"
+                    f"gateway a node.id of its own{lock_holders(self._path(self._node))}"
                 )
             time.sleep(_AGAIN_S)
         return lock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import secrets
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from ...storage import InvalidConfigError
+from ...storage import InvalidConfigError, LocalFileSystem
 from .decoys import SECRET_BYTES, Decoys
 from .scram import HASHES, ITERATIONS, ITERATIONS_MIN, Credential, made_credential
 
@@ -96,8 +95,11 @@ class UsersFile:
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
         """Yields the users for changes, then replaces the file, which is complete and synced at every moment."""
-        with open(self.path + ".lock", "a", opener=_private) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_path = self.path + ".lock"
+        os.close(_private(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
+        lock = LocalFileSystem().lock(lock_path)
+        assert lock is not None  # it waits
+        with lock:
             found, secret = self._load() if os.path.exists(self.path) else ({}, b"")
             users = dict(found)
             yield users

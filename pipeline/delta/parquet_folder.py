@@ -24,6 +24,7 @@ from ...storage import (
     LocalFileSystem,
     LogDirLockedError,
     local_path,
+    lock_holders,
     write_atomically,
 )
 from ..rows import Offsets, offsets_from_json, offsets_to_nested
@@ -44,9 +45,12 @@ class ParquetFolder:
     def locked(self) -> Iterator[None]:
         """Holds the folder's lock in the block, and makes the folder. Raises LogDirLockedError if another load runs."""
         self._files.make_directory(str(self._loads))
-        lock = self._files.lock(str(self.path / "_lock"), wait=False)
+        path = str(self.path / "_lock")
+        lock = self._files.lock(path, wait=False)
         if lock is None:
-            raise LogDirLockedError(f"{self.path}: another export writes to this folder; wait until it has ended")
+            raise LogDirLockedError(
+                f"{self.path}: another export writes to this folder; wait until it has ended{lock_holders(path)}"
+            )
         with lock:
             yield
 

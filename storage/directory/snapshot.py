@@ -28,6 +28,7 @@ from ..filesystem import (
     OPEN_FILES,
     FileSystem,
     LocalFileSystem,
+    lock_holders,
     make_directory_durably,
     make_own_directory,
     not_a_link,
@@ -295,9 +296,11 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
         raise SnapshotError(f"{target}: this is not an empty directory; give one that is missing or empty")
     building = target.rstrip("/") + UNFINISHED
     make_directory_durably(filesystem, not_a_link(filesystem, building))
-    lock = filesystem.lock(file_names.join(building, BUILDING_LOCK_FILE), wait=False)
+    lock_path = file_names.join(building, BUILDING_LOCK_FILE)
+    lock = filesystem.lock(lock_path, wait=False)
     if lock is None:
-        raise SnapshotError(f"{building}: another process is creating {target}; wait until it has ended")
+        holders = lock_holders(lock_path)
+        raise SnapshotError(f"{building}: another process is creating {target}; wait until it has ended{holders}")
     with lock:
         for name in filesystem.list(building):
             if name != BUILDING_LOCK_FILE:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .holders import lock_holders as lock_holders
     from .local import LocalFileSystem as LocalFileSystem
     from .local_file import LocalFile as LocalFile
     from .locks import (
@@ -50,6 +51,7 @@ else:
         submod_attrs={
             "local": ["LocalFileSystem"],
             "local_file": ["LocalFile"],
+            "holders": ["lock_holders"],
             "locks": ["LocalLock", "environment", "process_id", "this_process"],
             "open_files": ["OPEN_FILES"],
             "operations": [

@@ -14,6 +14,7 @@ from typing import Self
 from weakref import ref
 
 from ..errors import LockHeldError
+from .holders import lock_holders
 from .local_file import CLOSED, OPEN_FLAGS, AddingContext
 from .open_files import OPEN_FILES
 
@@ -42,9 +43,13 @@ class LocalLock:
         self._process = os.getpid()
 
     @property
+    def is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    @property
     def _is_open(self) -> bool:
         """False in a forked child too: it closed its copy, and may have another file under this number."""
-        return self._descriptor != CLOSED and self._process == os.getpid()
+        return self._descriptor != CLOSED and not self.is_inherited
 
     def release(self) -> None:
         if not self._is_open:
@@ -147,9 +152,10 @@ class Waits:
         while not self._takes(descriptor, operation):
             left_s = until_s - time.monotonic()
             if left_s <= 0:
+                holders = "" if path in self._given_up else lock_holders(path)  # searched for once: that takes long
                 self._given_up.add(path)
                 raise LockHeldError(
-                    f"{path}: another process has held this lock for more than {limit_s:g} s; is it paused?"
+                    f"{path}: another process has held this lock for more than {limit_s:g} s; is it paused?{holders}"
                 )
             time.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, _POLL_MAX_S)
@@ -171,8 +177,16 @@ class LocalByteLocks:
         with ExitStack() as undo, AddingContext("lock", path):
             self._descriptor = open_lock_file(path, undo)
             undo.pop_all()
+        self._process = os.getpid()
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this is the copy of a forked child, whose file is closed."""
+        return self._process != os.getpid()
 
     def take(self, byte: int) -> bool:
+        if self._is_inherited:
+            return False
         try:
             with AddingContext("lock", self._path):
                 set_ofd_lock(self._descriptor, fcntl.F_WRLCK, byte, 1)
@@ -181,15 +195,20 @@ class LocalByteLocks:
         return True
 
     def give(self, byte: int) -> None:
+        if self._is_inherited:
+            return
         set_ofd_lock(self._descriptor, fcntl.F_UNLCK, byte, 1)
 
     def close(self) -> None:
-        _close_lock_file(self._descriptor)
+        if not self._is_inherited:
+            _close_lock_file(self._descriptor)
 
 
 def open_lock_file(path: str, undo: ExitStack) -> int:
-    descriptor = OPEN_FILES.retrying(lambda: os.open(path, OPEN_FLAGS["create"], 0o666))
-    OPEN_FILES.locks.add(descriptor)
+    """Opens a file for a lock. No other thread forks a child that knows nothing of the file yet."""
+    with OPEN_FILES.lock:
+        descriptor = OPEN_FILES.retrying(lambda: os.open(path, OPEN_FLAGS["create"], 0o666))
+        OPEN_FILES.locks.add(descriptor)
     undo.callback(_close_lock_file, descriptor)
     return descriptor
 

@@ -104,8 +104,13 @@ class Lock(Protocol):
     would keep its locks.
     """
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the process that took the lock is the one that this one was forked from, and may still hold it."""
+        ...
+
     def release(self) -> None:
-        """Release the lock. Releasing twice does nothing."""
+        """Release the lock. Releasing twice does nothing, nor does releasing it in a child of its process."""
         ...
 
     def unlock(self) -> None:

@@ -17,7 +17,7 @@ from ..errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from ..filesystem import FileSystem, LocalFileSystem, Lock, make_directory_durably
+from ..filesystem import FileSystem, LocalFileSystem, Lock, lock_holders, make_directory_durably
 from .log import PositionLog
 from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, check_topic, directory_name, partition_of
 from .retention import retain
@@ -55,9 +55,10 @@ class PositionLogDirectory:
             opening.pop_all()
 
     def _locked(self) -> Lock:
-        lock = self.filesystem.lock(f"{self.directory}/{LOCK_FILE}", wait=False)
+        path = f"{self.directory}/{LOCK_FILE}"
+        lock = self.filesystem.lock(path, wait=False)
         if lock is None:
-            raise LogDirLockedError(f"{self.directory} is open in another process; stop that first")
+            raise LogDirLockedError(f"{self.directory} is open in another process; stop that first{lock_holders(path)}")
         return lock
 
     def _was_closed_in_order(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Self
 
 from ..directory import LogManager
 from ..errors import InvalidConfigError, LogDirLockedError
-from ..filesystem import Lock
+from ..filesystem import Lock, lock_holders
 
 HOLDER_BYTES_MAX = 1000
 ID_BYTES_MAX = 2**15 - 1  # Kafka writes the length as an int16, as for a group's name
@@ -53,7 +53,7 @@ class TransactionalIdLock:
         if lock is None:
             raise LogDirLockedError(
                 f"{path}: transactional id {transactional_id!r} is in use{_by_holder(manager, path)}; stop that query, "
-                "or use another transactional id: each running query needs one of its own"
+                f"or use another transactional id: each running query needs one of its own{lock_holders(path)}"
             )
         taken = cls(manager, path, lock)
         try:  # the lock must not outlive an error, or this process would keep all others out
@@ -68,7 +68,8 @@ class TransactionalIdLock:
     def release(self, *, keep_file: bool = False) -> None:
         """Releases the lock. Removes the file unless ``keep_file``; a remaining file does no harm."""
         try:
-            if not keep_file:  # a process waiting for it notices that the name is another file's
+            # A process that waits for it notices that the name is another file's. A child leaves it to its parent.
+            if not (keep_file or self._lock.is_inherited):
                 self._manager.filesystem.remove(self._path)
         except OSError as error:
             logger.warning("the lock file of a transactional id stays, which does no harm: %s", error)

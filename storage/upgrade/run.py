@@ -9,7 +9,7 @@ from functools import partial
 from ..clock import Clock, SystemClock
 from ..directory import LogManager
 from ..errors import CorruptionError, InvalidConfigError, LogDirLockedError, LogStoreError, NotALogDirError
-from ..filesystem import FileSystem, LocalFileSystem, Lock, make_directory_durably
+from ..filesystem import FileSystem, LocalFileSystem, Lock, lock_holders, make_directory_durably
 from ..format.files.file_names import TopicPartition
 from ..kafka_0_7 import PositionLogReader, position_partitions
 from ..maintenance import OutcomeStatus, PartitionOutcome, Runner
@@ -67,9 +67,12 @@ def upgrade_partitions(run: UpgradeRun, runner: Runner) -> Iterator[PartitionOut
 
 
 def _locked(run: UpgradeRun) -> Lock:
-    lock = run.filesystem.lock(f"{run.positions}/{LOCK_FILE}", wait=False)
+    path = f"{run.positions}/{LOCK_FILE}"
+    lock = run.filesystem.lock(path, wait=False)
     if lock is None:
-        raise LogDirLockedError(f"another upgrade writes to {run.positions}; wait for it, or stop it")
+        raise LogDirLockedError(
+            f"another upgrade writes to {run.positions}; wait for it, or stop it{lock_holders(path)}"
+        )
     return lock
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from ..errors import LogDirLockedError
-from ..filesystem import FileSystem, Lock
+from ..filesystem import FileSystem, Lock, lock_holders
 from ..format.files import file_names
 from ..segment import LogContext
 
@@ -105,6 +105,7 @@ def take_maintenance_lock(context: LogContext) -> Lock:
     if lock is None:
         raise LogDirLockedError(
             f"{path}: another process works on the partition{_read_holder(context, path)}; try again when it has ended"
+            f"{lock_holders(path)}"
         )
     return lock
 

@@ -130,6 +130,10 @@ class FaultyLock:
         self._filesystem = filesystem
         self._path = path
 
+    @property
+    def is_inherited(self) -> bool:
+        return self._inner.is_inherited
+
     def release(self) -> None:
         self._inner.release()
 

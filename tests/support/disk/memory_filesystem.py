@@ -88,6 +88,8 @@ class MemoryByteLocks:
 class MemoryLock:
     """A lock of a MemoryFileSystem."""
 
+    is_inherited = False
+
     def __init__(self, filesystem: MemoryFileSystem, path: str, held: _Held) -> None:
         self._filesystem = filesystem
         self._path = path
