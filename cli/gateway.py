@@ -142,17 +142,12 @@ def _check(config: GatewayConfig, user: str | None) -> None:
 
 
 def _serve_metrics(server: Gateway, port: int) -> str:
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+    from ..gateway import serve_metrics  # noqa: PLC0415
 
-    from ..gateway import GatewayMetrics  # noqa: PLC0415
-
-    registry = CollectorRegistry()
-    registry.register(GatewayMetrics(server.figures))
     try:
-        serving, _ = start_http_server(port, "127.0.0.1", registry)
+        return serve_metrics(server.figures, port)
     except OSError as error:
         fail(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port")
-    return f"http://127.0.0.1:{serving.server_port}/metrics"
 
 
 def settings(conf: Path | None, listen: str | None, config: list[str] | None) -> GatewayConfig:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .kafka_0_7 import PositionGateway as PositionGateway, PositionGatewayConfig as PositionGatewayConfig
     from .listeners import parse_address as parse_address
     from .metrics import GatewayMetrics as GatewayMetrics
+    from .metrics_server import serve_metrics as serve_metrics
     from .process import prepare_process as prepare_process
     from .security import UsersFile as UsersFile
     from .server import Gateway as Gateway
@@ -32,6 +33,7 @@ else:
             "kafka_0_7": ["PositionGateway", "PositionGatewayConfig"],
             "listeners": ["parse_address"],
             "metrics": ["GatewayMetrics"],
+            "metrics_server": ["serve_metrics"],
             "process": ["prepare_process"],
             "security": ["UsersFile"],
             "server": ["Gateway"],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from ..protocol import ApiKey
 from .figures import Figures, OfTopic
+from .threads import thread_failures, unwell_threads
 
 _TOPICS = "kafka_server_brokertopicmetrics"
 _OF_TOPIC = {  # the fields of OfTopic
@@ -35,6 +36,14 @@ class GatewayMetrics(Collector):
         yield _counter(
             "commitlog_gateway_maintenance_failures", "failures of maintenance of a partition", now.failed_maintenance
         )
+        failures = CounterMetricFamily(
+            "commitlog_gateway_thread_failures", "errors that a thread did not expect", labels=["thread"]
+        )
+        for name, count in thread_failures().items():
+            failures.add_metric([name], count)
+        yield failures
+        unwell = len(unwell_threads())
+        yield GaugeMetricFamily("commitlog_gateway_threads_unwell", "threads that do not run now", value=unwell)
         requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "requests", labels=["request"])
         times = SummaryMetricFamily(
             "kafka_network_requestmetrics_totaltimems",

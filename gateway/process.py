@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+from .threads import watch_all_threads
+
 # What a request allocates is freed without the collector, as it has no cycles; a connection that ends, and some errors,
 # have. So it may run seldom, but it must: buffers of a megabyte may hang on a few objects.
 OBJECTS_A_COLLECTION = 5_000
@@ -12,8 +14,10 @@ OBJECTS_A_COLLECTION = 5_000
 def prepare_process() -> None:
     """Makes Python's cyclic garbage collector run seldom; call it once the server has started.
 
-    The collector takes a tenth of the time of small requests. Objects made before this call are never scanned again.
+    Threads of libraries that end with an error are reported from here on. The collector takes a tenth of the time
+    of small requests. Objects made before this call are never scanned again.
     """
+    watch_all_threads()
     gc.collect()
     gc.freeze()
     gc.set_threshold(OBJECTS_A_COLLECTION)

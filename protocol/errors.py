@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
+from traceback import walk_tb
 
 from .. import storage
 from .bodies import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+LOG_AGAIN_S, LOGGED_MAX = 600.0, 1000
+_logged_s: dict[object, float] = {}  # unexpected errors by class and place, and when they were logged
 
 MESSAGE_CHARACTERS_MAX = 8_000  # of 4 bytes at most each: older versions have room for 32767 bytes
 _CODES: dict[type[Exception], ErrorCode] = {
@@ -51,11 +59,34 @@ class RequestError(Exception):
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """Returns the code for an error, by its nearest known class; for unexpected errors, UNKNOWN_SERVER_ERROR."""
+    """Returns the code for an error, by its nearest known class; for unexpected errors, UNKNOWN_SERVER_ERROR.
+
+    Clients get only this code of an unexpected error, so it is logged here: once, and again if it stays.
+    """
     if isinstance(error, RequestError):
         return error.code
     found = (_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
-    return next(found, ErrorCode.unknown_server_error)
+    code = next(found, ErrorCode.unknown_server_error)
+    if code is ErrorCode.unknown_server_error:
+        _log_unexpected(error)
+    return code
+
+
+def _log_unexpected(error: Exception) -> None:
+    kind, now_s = (type(error), _raised_at(error)), time.monotonic()
+    if now_s - _logged_s.get(kind, -LOG_AGAIN_S) >= LOG_AGAIN_S:
+        if len(_logged_s) >= LOGGED_MAX:
+            _logged_s.clear()
+        _logged_s[kind] = now_s
+        logger.error("a request failed with UNKNOWN_SERVER_ERROR: %r", error, exc_info=error)
+
+
+def _raised_at(error: Exception) -> tuple[str, int]:
+    """Returns the place in the code where an error was raised."""
+    place = "", 0
+    for frame, line in walk_tb(error.__traceback__):
+        place = frame.f_code.co_filename, line
+    return place
 
 
 def is_fault(error: Exception) -> bool:

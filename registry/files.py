@@ -327,6 +327,9 @@ class FileRegistry:
             except (LogStoreError, OSError) as error:
                 logger.warning("%s", error)
                 state, was_lost, is_lost = SessionState.SUSPENDED, is_lost, True
+            except Exception:  # ours: without this thread, a session would not be renewed
+                logger.exception("%s: looking at the registry failed", self._path(FILE))
+                continue
             if is_lost != was_lost:
                 for listener in list(self._listeners):
                     self._calls.put(partial(listener, state))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -11,6 +12,8 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,8 +76,9 @@ class _Alarms:
         with self._changed:
             heappush(self._alarms, alarm)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="commitlog alarms", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="commitlog alarms", daemon=True)
+                thread.start()  # may raise: then the next alarm tries again
+                self._thread = thread
             self._changed.notify()
         return partial(self._drop, alarm)
 
@@ -86,7 +90,11 @@ class _Alarms:
 
     def _run(self) -> None:
         while True:
-            self._next()()
+            ring = self._next()
+            try:
+                ring()
+            except Exception:  # against what it promised: the other alarms go on
+                logger.exception("an alarm failed")
 
     def _next(self) -> Callable[[], None]:
         with self._changed:

@@ -51,6 +51,7 @@ FLOORS = {
         """,
     "gateway": """
         pytest_plugin
+        metrics_server
         server metrics check kafka_0_7
         handlers parts
         context
@@ -59,8 +60,8 @@ FLOORS = {
         partitions groups
         cluster
         network security
-        config threads process figures children
-        listeners
+        config process figures children
+        listeners threads
         """,
     "registry": """
         opening
@@ -132,7 +133,6 @@ SPARK = (
 FINDING_JARS = ("tests/support/kafka/kafka_jvm.py", "tests/support/spark/spark_jvm.py")
 KIO_SUPPORT = ("tests/support/gateway.py", "tests/support/recorded_wire.py")
 PLACES = {
-    "fcntl": ("storage/filesystem/", "tests/", "benchmarks/"),  # the home of locks closes them in forked children
     "numba": ("storage/kernels/", "tests/storage/kernels/", "benchmarks/"),
     "pyspark": (*SPARK, *FINDING_JARS, "tests/support/spark/settings.py", "tests/gateway/clients/spark_program.py"),
     "delta": SPARK,

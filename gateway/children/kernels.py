@@ -6,12 +6,18 @@ GIL, so in the gateway's own process it would stop the other threads.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from ...storage import load_kernels, load_kernels_beside
+from ..threads import KeptThread
 from .lifetime import end_with_parent, start_child
+
+DESCRIPTORS = 32  # for a child's pipes, and for files that importing opens
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +27,29 @@ def compile_kernels_beside() -> None:
 
     A child that ends early keeps what it has compiled, and the next one continues there.
     """
-    load_kernels_beside(_compile_in_child)
+    load_kernels_beside(_compile, _start)
+
+
+def _start(task: Callable[[], None]) -> KeptThread:
+    thread = KeptThread("gateway-kernels", task)
+    thread.start()
+    return thread
+
+
+def _compile() -> None:
+    """Compiles in a child process. Raises OSError while this process lacks descriptors, which importing needs, too.
+
+    An import that fails in between leaves half of a library. So it is not begun without some room.
+    """
+    _check_descriptors()
+    _compile_in_child()
+    _check_descriptors()
+
+
+def _check_descriptors() -> None:
+    with ExitStack() as opened:
+        for _ in range(DESCRIPTORS):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
 
 
 def _compile_in_child() -> None:
@@ -29,6 +57,8 @@ def _compile_in_child() -> None:
         with start_child(["-m", __name__], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
             code = child.wait()
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+            raise
         logger.warning("kernels are compiled in this process, which slows it down: %s", error)
     else:
         if code:

@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from threading import Thread
 from typing import Any
+
+from ..threads import KeptThread
 
 
 def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
@@ -20,7 +21,7 @@ def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[by
 
 def end_with_parent() -> None:
     """Ends this child process when its parent ends or closes the pipe, whatever it is doing at that moment."""
-    Thread(target=_wait_for_end, name="parent", daemon=True).start()
+    KeptThread("parent", _wait_for_end).start()
 
 
 def _wait_for_end() -> None:

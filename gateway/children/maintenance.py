@@ -13,8 +13,9 @@ import os
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Event, Thread
+from threading import Event
 
+from ..threads import KeptThread
 from .lifetime import start_child
 
 FIRST_AFTER_S = 30.0  # as a broker; a gateway that ends earlier, as in tests, needs no maintenance
@@ -50,7 +51,7 @@ class Maintenance:
         self._stopped = Event()
         self._has_lost = False  # the claim, since the child was started
         self._child: subprocess.Popen[bytes] | None = None
-        self._thread = Thread(target=self._run, name="gateway-maintenance", daemon=True)
+        self._thread = KeptThread("gateway-maintenance", self._run)
 
     def start(self) -> None:
         """Starts the thread; the first run begins after an interval, or half a minute if that is shorter."""

@@ -6,8 +6,9 @@ import logging
 import socket
 from collections.abc import Sequence
 from itertools import cycle
-from threading import Event, Thread
+from threading import Event
 
+from ..threads import KeptThread
 from .admission import Admission
 from .processor import Processor, Terms
 
@@ -27,7 +28,7 @@ class Acceptor:
         self._processors = processors
         self._admission = admission
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name=f"gateway-acceptor-{terms.listener}", daemon=True)
+        self._thread = KeptThread(f"gateway-acceptor-{terms.listener}", self._run)
 
     def start(self) -> None:
         """Starts the thread."""

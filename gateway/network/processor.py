@@ -14,9 +14,10 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from math import inf
-from threading import Thread, get_ident
+from threading import get_ident
 from typing import NamedTuple
 
+from ..threads import KeptThread
 from .admission import Admission
 from .connection import FRAMES_A_TURN, Connection
 from .exchange import Exchange
@@ -90,7 +91,7 @@ class Processor:
         self._numbers = count()
         self._events: dict[Connection, int] = {}  # what each connection is watched for
         self._look_at_s = 0.0
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = KeptThread(name, self._run)
 
     def start(self) -> None:
         """Starts the thread. For any thread."""

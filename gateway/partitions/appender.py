@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread, Timer
+from threading import Timer
 from typing import TypeVar
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, Log
+from ..threads import KeptThread, run_apart
 from .appending import Append
 from .file_partition import FilePartition
 from .lane import GROUP_MAX, Hold, Lane
@@ -68,7 +69,7 @@ class Appender:
         self._queue: SimpleQueue[FilePartition | _Freed | _Overdue | None] = SimpleQueue()
         self._held: set[FilePartition] = set()
         self._syncers = [Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
-        self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
+        self._thread = KeptThread("gateway-appender", self._run)
 
     def start(self) -> None:
         """Starts its threads."""
@@ -145,17 +146,30 @@ class Appender:
         is_ending = False
         while not is_ending:
             for given in dict.fromkeys(drained(self._queue)):
-                if given is None:
-                    is_ending = True
-                elif isinstance(given, FilePartition):
-                    self._serve(given)
-                elif isinstance(given, _Freed):
-                    self._free(given.led)
-                else:
-                    self._give_up(given.led)
+                is_ending |= given is None
+                try:
+                    self._take(given)
+                except Exception as error:  # such as no descriptor to look at a lock with; the others go on
+                    self._give_back(given, error)
         for led in self._held:
             with led.lane.turn:
                 _refuse(led, led.lane)
+
+    def _take(self, given: FilePartition | _Freed | _Overdue | None) -> None:
+        if isinstance(given, FilePartition):
+            self._serve(given)
+        elif isinstance(given, _Freed):
+            self._free(given.led)
+        elif given is not None:
+            self._give_up(given.led)
+
+    def _give_back(self, given: FilePartition | _Freed | _Overdue | None, error: Exception) -> None:
+        """Answers what waits in the lane of a partition with the error that kept it from being done."""
+        if given is not None:
+            led = given if isinstance(given, FilePartition) else given.led
+            with led.lane.turn:
+                while led.lane:
+                    _fail(led.lane.take(), error)
 
     def _serve(self, led: FilePartition) -> None:
         """Does what waits in the lane of a partition, unless another process holds its lock."""
@@ -186,7 +200,7 @@ class Appender:
                 self._queue.put(_Freed(led))
 
         try:
-            Thread(target=wait, name=f"gateway-waiter-{led.topic}-{led.partition}", daemon=True).start()
+            run_apart(f"gateway-waiter-{led.topic}-{led.partition}", wait)
         except RuntimeError:  # no more threads
             _refuse(led, led.lane)
             return False

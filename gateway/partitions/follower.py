@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
-from threading import Event, Thread
+from threading import Event
 
 from ...storage import Log, LogStoreError, TopicPartition
+from ..threads import KeptThread
 from .appender import Appender
 from .file_partition import FilePartition
 from .led_partition import LedPartition
@@ -39,7 +40,7 @@ class Follower:
         self._compared_with: Mapping[TopicPartition, int] = {}
         self._stopped = Event()
         self._seen = topics.changes
-        self._thread = Thread(target=self._run, name="gateway-follower", daemon=True)
+        self._thread = KeptThread("gateway-follower", self._run)
 
     def start(self) -> None:
         """Starts the thread."""

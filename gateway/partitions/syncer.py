@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock
 from typing import NamedTuple
 
 from ...storage import LogStoreError
+from ..threads import KeptThread
 from .appending import Soon
 from .file_partition import FilePartition
 from .pace import Pace
@@ -71,7 +72,7 @@ class Syncer:
         self._observe = observe
         self._inbox = _Inbox()
         self._pace = Pace()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = KeptThread(name, self._run)
 
     def start(self) -> None:
         """Starts the thread."""

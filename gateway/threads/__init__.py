@@ -1,9 +1,9 @@
 """Threads that run tasks in order, and a helper that waits for several answers.
 
-``worker`` is a thread with timers. ``disk`` is a thread that reads and writes for a coordinator, so that the
-coordinator never waits. ``answers`` calls back when several answers have arrived. ``fair`` is a thread for
-tasks of many clients. ``said`` logs a fault once. This room
-knows no protocol and no log.
+``kept`` is a thread that no error ends, and knows which threads fail. ``worker`` is a thread with timers. ``disk`` is a
+thread that reads and writes for a coordinator, so that the coordinator never waits. ``answers`` calls back when several
+answers have arrived. ``fair`` is a thread for tasks of many clients. ``said`` logs a fault once. This room knows no
+protocol and no log.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from .answers import gathering as gathering
     from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
     from .fair import FairTask as FairTask, FairWorker as FairWorker
+    from .kept import (
+        KeptThread as KeptThread,
+        run_apart as run_apart,
+        thread_failures as thread_failures,
+        unwell_threads as unwell_threads,
+        watch_all_threads as watch_all_threads,
+    )
     from .said import Said as Said
     from .worker import Task as Task, Timer as Timer, Worker as Worker
 else:
@@ -25,6 +32,7 @@ else:
             "disk": ["Disk", "DiskWorker", "Home", "Store"],
             "answers": ["gathering"],
             "fair": ["FairTask", "FairWorker"],
+            "kept": ["KeptThread", "run_apart", "thread_failures", "unwell_threads", "watch_all_threads"],
             "said": ["Said"],
             "worker": ["Task", "Timer", "Worker"],
         },

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Hashable
-from threading import Condition, Thread
+from threading import Condition
 from typing import NamedTuple
 
+from .kept import KeptThread
 from .worker import Task
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class FairWorker:
         self._count = self._number = 0
         self._changed = Condition()
         self._is_stopping = False
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = KeptThread(name, self._run)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -56,8 +57,7 @@ class FairWorker:
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
         while self._count:
             self._take_oldest().drop()
 

@@ -19,10 +19,11 @@ class Said:
         self._lock = Lock()
         self._said_s: dict[object, float] = {}
 
-    def log(self, what: str, error: Exception, *, with_trace: bool = False) -> None:
+    def log(self, what: str, error: BaseException, *, with_trace: bool = False) -> None:
         """Logs an error, unless one of its class and its file was logged; ``what`` is what failed because of it."""
         if self._is_new((what, type(error), getattr(error, "path", None))):
-            self._logger.error("%s: %s", what, error, exc_info=error if with_trace else None)
+            text = str(error) or type(error).__name__
+            self._logger.error("%s: %s", what, text, exc_info=error if with_trace else None)
 
     def _is_new(self, kind: object) -> bool:
         now_s = self._now_s()

@@ -7,7 +7,9 @@ import logging
 import time
 from collections.abc import Callable
 from itertools import count
-from threading import Condition, Thread
+from threading import Condition
+
+from .kept import KeptThread
 
 Task = Callable[[], None]
 PURGE_FROM = 1000  # timers
@@ -38,7 +40,7 @@ class Worker:
         self._numbers = count()
         self._changed = Condition()
         self._is_stopping = False
-        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread = KeptThread(name, self._run)
 
     def start(self) -> None:
         """Starts the thread."""
@@ -88,15 +90,14 @@ class Worker:
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
         while (tasks := self._next()) is not None:
             for task in tasks:
                 try:
                     task()
-                except Exception:
+                except BaseException:  # also SystemExit, which would end the thread without a word
                     logger.exception("a task failed")
         self.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .. import format as formats
-from ..kernels import canonical, compile_beside, frozen, murmur2, scan
+from ..kernels import Start, canonical, compile_beside, frozen, murmur2, scan
 from . import v2
 from .tables import Records
 
@@ -29,9 +29,10 @@ def load_kernels() -> None:
     canonical.survey(frozen(buffer), v2.LAYOUT.itemsize, len(buffer), 1, 0)
 
 
-def load_kernels_beside(compile_all: Callable[[], None]) -> None:
+def load_kernels_beside(compile_all: Callable[[], None], start: Start | None = None) -> None:
     """Runs kernels as plain Python until ``compile_all`` has filled numba's cache, then loads them; all in a thread.
 
     ``compile_all`` calls :func:`load_kernels` in another process. Only the first call in a process does anything.
+    ``start`` starts the thread, as for :func:`compile_beside`.
     """
-    compile_beside(compile_all, load_kernels)
+    compile_beside(compile_all, load_kernels, start)

@@ -20,7 +20,7 @@ from functools import partial
 from importlib import import_module
 from threading import Event, Lock, Thread
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,20 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 Bytes = npt.NDArray[np.uint8]
 
 PLAIN_BYTES_MAX = 4 << 20  # of the arrays given to a kernel; plain Python takes half a second for records of 100 bytes
+TRIES_MAX = 5  # of compiling and importing, if it fails for another reason than the system's limits
 _IN_PLAIN = "canonical memory murmur2 records scan streams varint writing"  # plain Python can stand in for these
+_WITH_NUMBA = frozenset(f"{__name__}.{module}" for module in (*_IN_PLAIN.split(), "compiling"))  # that import it
+
+
+class Running(Protocol):
+    """A thread."""
+
+    def is_alive(self) -> bool:
+        """Whether it runs; False in a forked child, which lacks it."""
+        ...
+
+
+Start = Callable[[Callable[[], None]], Running]  # calls a function in a thread, again if it raises
 
 
 class _Compiling:
@@ -39,11 +52,11 @@ class _Compiling:
     def __init__(self) -> None:
         self.begun = Lock()  # held once it has begun
         self._done = Event()
-        self._thread: Thread | None = None
+        self._thread: Running | None = None
+        self._tries = 0
 
-    def begin(self, compile_all: Callable[[], None], load: Callable[[], None]) -> None:
-        self._thread = Thread(target=self._run, args=(compile_all, load), name="kernels", daemon=True)
-        self._thread.start()
+    def begin(self, compile_all: Callable[[], None], load: Callable[[], None], start: Start) -> None:
+        self._thread = start(partial(self._run, compile_all, load))
 
     @property
     def is_going_on(self) -> bool:
@@ -56,13 +69,33 @@ class _Compiling:
             self._done.wait(1)
 
     def _run(self, compile_all: Callable[[], None], load: Callable[[], None]) -> None:
-        try:
-            compile_all()
-            for module in _IN_PLAIN.split():  # with numba, which is not to be imported by a thread that others wait for
-                import_module(f"{__name__}.{module}")
-        finally:
+        """Compiles and imports, unless that is done, then loads. After an error it may be called again.
+
+        Where it fails each time, the kernels' users import them, and get the error.
+        """
+        self._tries += 1
+        if not self._done.is_set():
+            try:
+                compile_all()
+                for module in _IN_PLAIN.split():  # with numba, which no thread that others wait for is to import
+                    import_module(f"{__name__}.{module}")
+            except OSError:  # such as no descriptor: plain Python goes on until there is one
+                _forget_imports()
+                raise
+            except BaseException:
+                _forget_imports()
+                if self._tries >= TRIES_MAX:
+                    self._done.set()
+                raise
             self._done.set()
         load()
+
+
+def _forget_imports() -> None:
+    """Removes modules of which some could not be imported: half of a package would stay, and fail at each use."""
+    for name in list(sys.modules):
+        if name in _WITH_NUMBA or name.partition(".")[0] in ("numba", "llvmlite"):
+            del sys.modules[name]
 
 
 _compiling = _Compiling()
@@ -139,15 +172,21 @@ def are_being_compiled() -> bool:
     return _compiling.is_going_on
 
 
-def compile_beside(compile_all: Callable[[], None], load: Callable[[], None]) -> None:
+def compile_beside(compile_all: Callable[[], None], load: Callable[[], None], start: Start | None = None) -> None:
     """Runs kernels as plain Python until ``compile_all``, called in a thread, has returned; at most once per process.
 
     ``compile_all`` fills numba's cache, best in another process: compiling holds the GIL for seconds. Then ``load`` is
     called in the thread. Results are the same. A call that would take long in plain Python waits for the compiled
-    kernels.
+    kernels. ``start`` starts the thread, in which all of this is done again after an error; None: once.
     """
     if _compiling.begun.acquire(blocking=False):
-        _compiling.begin(compile_all, load)
+        _compiling.begin(compile_all, load, start or _started)
+
+
+def _started(task: Callable[[], None]) -> Thread:
+    thread = Thread(target=task, name="kernels", daemon=True)
+    thread.start()
+    return thread
 
 
 def frozen(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+from weakref import WeakSet
 
+import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_commitlog.gateway import Gateway, GatewayMetrics
+from pyspark_commitlog.gateway import Gateway, GatewayMetrics, serve_metrics
+from pyspark_commitlog.gateway.metrics_server import HEALTH
+from pyspark_commitlog.gateway.threads import KeptThread, kept
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
 
@@ -57,3 +64,23 @@ def test_the_page_about_metrics_has_each_of_a_gateways(gateway: Gateway) -> None
         for metric in GatewayMetrics(gateway.figures).collect()
     }
     assert named == printed
+
+
+def test_health_names_the_threads_that_do_not_run(
+    gateway: Gateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appender = KeptThread("gateway-appender", lambda: None)
+    monkeypatch.setattr(kept, "_KNOWN", WeakSet([appender]))  # of this test only
+    monkeypatch.setattr(kept, "_failures", Counter())
+    address = serve_metrics(gateway.figures, 0)
+    health = address.replace("/metrics", HEALTH)
+    with urlopen(health, timeout=30) as answer:
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+    monkeypatch.setattr(kept, "_ended", {"gateway-appender", "library"})
+    with pytest.raises(HTTPError) as refused, urlopen(health, timeout=30):
+        pass
+    assert (refused.value.code, refused.value.read()) == (503, b"threads that do not run: gateway-appender, library\n")
+    with urlopen(address, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    assert "commitlog_gateway_threads_unwell 2.0" in lines
+    assert 'commitlog_gateway_thread_failures_total{thread="gateway-appender"} 0.0' in lines

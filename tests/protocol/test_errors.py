@@ -8,7 +8,7 @@ import os
 import pytest
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.protocol import ErrorCode, RequestError, code_of, message_of
+from pyspark_commitlog.protocol import ErrorCode, RequestError, code_of, errors, is_fault, message_of
 from pyspark_commitlog.protocol.errors import ABOUT_REQUESTS
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/secret/path")
@@ -60,3 +60,30 @@ def test_what_a_client_sent_is_explained_to_it() -> None:
     assert message_of(storage.RecordTooLargeError("the batch has 9 bytes")) == "the batch has 9 bytes"
     assert message_of(storage.CorruptRecordError("the checksum is wrong", position=0)) == "the checksum is wrong"
     assert message_of(storage.InvalidConfigError("x" * 9000)) == "x" * 8000
+
+
+def test_an_error_of_which_clients_get_only_the_code_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_logged_s", {})
+
+    def fail(number: int) -> None:
+        raise ImportError(f"half of a library, {number}")
+
+    for number in range(3):
+        with pytest.raises(ImportError) as raised:
+            fail(number)
+        assert code_of(raised.value) is ErrorCode.unknown_server_error
+    code_of(ImportError("elsewhere"))
+    code_of(FULL)
+    assert [each.getMessage().partition(": ")[2] for each in caplog.records] == [
+        "ImportError('half of a library, 0')",
+        "ImportError('elsewhere')",
+    ]
+    assert "raise ImportError" in caplog.text  # with its place
+
+
+@pytest.mark.parametrize(("error", "is_ours"), [(FULL, True), (ValueError(), True), (storage.LockHeldError(""), False)])
+def test_faults_are_those_of_who_runs_the_server(error: Exception, is_ours: bool) -> None:
+    assert is_fault(error) is is_ours
+    assert not is_fault(RequestError(ErrorCode.unknown_topic_or_partition))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 
 from ....protocol import ErrorCode, RequestError
 from ....storage import (
@@ -26,7 +26,7 @@ from ....storage import (
     StorageError,
     append_batches,
 )
-from ...threads import Worker
+from ...threads import KeptThread, Worker
 from ..appending import Append
 from ..led_partition import LedPartition
 from .partition import BucketPartition
@@ -54,7 +54,7 @@ class BucketAppender:
         self._queue: SimpleQueue[Append | None] = SimpleQueue()
         self._next: Append | None = None  # had no room in the last group
         self._is_ending = False
-        self._thread = Thread(target=self._run, name="gateway-appender", daemon=True)
+        self._thread = KeptThread("gateway-appender", self._run)
         self._looker = Worker("gateway-looker")
         self._guard = Lock()
         self._asked: list[Callable[[Exception | None], None]] = []

@@ -321,3 +321,27 @@ def test_a_failing_disk_is_answered_from_a_turn_too(tmp_path: Path) -> None:
         partition.led._log._failure = "a write failed"
         partition.append(b"ours", lambda task: task())
         assert isinstance(partition._answers.get(timeout=TIMEOUT_S), StorageError)
+
+
+def test_an_error_in_one_partition_ends_neither_the_thread_nor_the_appends_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with appending(tmp_path) as partition:
+        other = FilePartition("t", 1, building.open_log(tmp_path / "t-1"))
+        lock = locked(partition)
+
+        def no_descriptor(self: FilePartition) -> bool:
+            if self is partition.led:
+                raise OSError(24, "Too many open files")
+            return False
+
+        with lock, monkeypatch.context() as here:
+            here.setattr(FilePartition, "is_locked_elsewhere", property(no_descriptor))
+            partition.append(b"fails")
+            assert isinstance(partition._answers.get(timeout=TIMEOUT_S), OSError)
+            answers: SimpleQueue[AppendInfo | Exception] = SimpleQueue()
+            batch = check_batch(building.batch(b"goes on").tobytes(), other.config)
+            partition.appender.append(Append(other, batch, answers.put))
+            assert isinstance(answers.get(timeout=TIMEOUT_S), AppendInfo)
+        partition.append(b"goes on")
+        assert partition.first_offset() == 0

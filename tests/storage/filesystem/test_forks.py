@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pyspark_commitlog.storage import LogDirLockedError, LogManager, Transaction
 from pyspark_commitlog.storage.filesystem import LocalFileSystem, lock_holders
 from pyspark_commitlog.storage.writing import take_maintenance_lock
 from tests.support.logs import building
+from tests.test_layering import FOLDERS, ROOT, sources
 
 TIMEOUT_S = 60
 FORKS = {
@@ -147,3 +149,12 @@ def test_a_child_that_ends_its_copies_of_locks_changes_nothing(tmp_path: Path) -
         [sys.executable, "-c", RELEASING], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_locks_are_taken_in_the_one_place_that_closes_them_in_children() -> None:
+    others = [each for each in sources() if each.startswith(FOLDERS) and not each.startswith("storage/filesystem/")]
+    assert [each for each in others if _names(each) & {"flock", "lockf", "F_SETLK", "F_SETLKW", "F_OFD_SETLK"}] == []
+
+
+def _names(path: str) -> set[str]:
+    return {node.attr for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.Attribute)}
