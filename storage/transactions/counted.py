@@ -4,18 +4,28 @@ A transaction that commits offsets also writes to the group's partition of ``__c
 has a higher epoch than the one before. So no data partition can know a newer epoch of the producer than the partition
 of ``__consumer_offsets`` knows. If one does, its directory is newer than the rest of the log: it was restored from a
 newer copy. An application that continues from the committed offsets would write the newer records again.
+
+A batch outside a transaction is no evidence of this: any client that may write to the partition can send one, with any
+producer id and epoch, if it writes through a broker or an older version of the gateway. Nor is a transaction that a
+marker has aborted, since readers of committed records do not see its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+
+import numpy as np
 
 from ..errors import LogStoreError, ProgressMismatchError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
+from ..recovery import read_markers
+from ..segment import WINDOW_BYTES, Window
 from ..writing import Log
 from .producer_ids import is_of_driver
 from .states import TransactionStates, state_text
+from .transaction import abort_command
 
 LOOK_BYTES = 1 << 20  # read after the counted records of a partition that has forgotten the producer
 UNKNOWN = -1
@@ -41,23 +51,26 @@ def check_counted(
     If ``counted`` is empty and ``offsets`` do not know the producer, none of ``logs`` may know it either. This does not
     hold for the producer of a broker or a client, which need not commit offsets.
 
-    Costs one lookup per partition. With ``look``, a partition that does not know the producer is read too, from the end
-    of its counted records on, up to :data:`LOOK_BYTES`.
+    Costs one lookup per partition, and reads from the end of its counted records on only if it knows a newer epoch.
+    With ``look``, a partition that does not know the producer is read too, up to :data:`LOOK_BYTES`.
     """
     reached = max((_known_epoch(logs[partition], newest.producer_id) for partition in offsets), default=UNKNOWN)
     if reached == UNKNOWN and not counted and is_of_driver(newest.producer_id):
         counted, look = (
-            {partition: log.log_end_offset for partition, log in logs.items() if _is_active(log, newest)},
+            {partition: 0 for partition, log in logs.items() if _is_active(log, newest)},
             False,
         )
     elif reached == UNKNOWN:
         reached = newest.producer_epoch
     for partition, end in sorted(counted.items()):
         epoch = _known_epoch(logs[partition], newest.producer_id)
-        if epoch == UNKNOWN and look:
+        if epoch > reached:
             epoch = _epoch_after(logs[partition], newest.producer_id, end)
+        elif epoch == UNKNOWN and look:
+            epoch = _epoch_after(logs[partition], newest.producer_id, end, windows_max=1, window_bytes=LOOK_BYTES)
         if epoch > reached and not _is_shared(states, transactional_id, newest.producer_id, epoch):
-            raise _uncounted(transactional_id, newest, partition, epoch, offsets, reached)
+            way_out = _way_out(states, partition, logs[partition], newest.producer_id)
+            raise _uncounted(transactional_id, newest, partition, epoch, offsets, reached, way_out)
 
 
 def _is_active(log: Log, newest: TransactionLogValue) -> bool:
@@ -70,23 +83,46 @@ def _known_epoch(log: Log, producer_id: int) -> int:
     return UNKNOWN if known is None else known.epoch
 
 
-def _epoch_after(log: Log, producer_id: int, end: int) -> int:
-    """Returns the newest epoch of a producer in the first :data:`LOOK_BYTES` from offset ``end`` on.
+def _epoch_after(
+    log: Log, producer_id: int, end: int, *, windows_max: int | None = None, window_bytes: int = WINDOW_BYTES
+) -> int:
+    """Returns the newest epoch of a producer's transactions from offset ``end`` on that are not aborted.
 
-    Returns UNKNOWN if the producer wrote no batch there. Raises CorruptionError.
+    Returns UNKNOWN if there are none. ``windows_max``: how much is read; None: all. Raises CorruptionError.
     """
-    start = max(end, log.log_start_offset)
+    newest = undecided = UNKNOWN
+    for window in islice(_windows(log, max(end, log.log_start_offset), window_bytes), windows_max):
+        for epoch, is_commit in _steps(window, producer_id, end):
+            if is_commit is None:
+                undecided = max(undecided, epoch)
+            else:
+                newest = max(newest, undecided, epoch) if is_commit else newest
+                undecided = UNKNOWN
+    return max(newest, undecided)
+
+
+def _windows(log: Log, start: int, window_bytes: int) -> Iterator[Window]:
     if start >= log.log_end_offset:
-        return UNKNOWN
-    try:
-        window = next(log.segments.reaching(start)[0].from_index(start, window_bytes=LOOK_BYTES), None)
-    except FileNotFoundError:  # retention has just removed it: its records need no reader any more
-        return UNKNOWN
-    if window is None:
-        return UNKNOWN
-    table = window.headers.table
-    epochs = table["producer_epoch"][(table["producer_id"] == producer_id) & (table["base_offset"] >= start)]
-    return int(epochs.max(initial=UNKNOWN))
+        return
+    for segment in log.segments.reaching(start):
+        try:
+            yield from segment.from_index(start, window_bytes=window_bytes)
+        except FileNotFoundError:  # retention has just removed it: its records need no reader any more
+            continue
+
+
+def _steps(window: Window, producer_id: int, start: int) -> Iterator[tuple[int, bool | None]]:
+    """Yields the epoch of each batch of a producer's transactions, and what it is: a commit, an abort, or records."""
+    headers = window.headers
+    table = headers.table
+    is_its = (table["producer_id"] == producer_id) & (table["base_offset"] >= start) & headers.is_transactional
+    if not is_its.any():
+        return
+    markers, _ = read_markers(window, passes_bad=True)
+    for row in np.flatnonzero(is_its).tolist():
+        marker = markers.get(int(table["base_offset"][row]))
+        if marker is not None or not headers.is_control[row]:
+            yield int(table["producer_epoch"][row]), None if marker is None else marker.is_commit
 
 
 def _is_shared(states: TransactionStates, transactional_id: str, producer_id: int, epoch: int) -> bool:
@@ -108,6 +144,7 @@ def _uncounted(
     epoch: int,
     offsets: Collection[TopicPartition],
     reached: int,
+    way_out: str,
 ) -> ProgressMismatchError:
     names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(offsets))
     there = "no record of this producer" if reached == UNKNOWN else f"epoch {reached}"
@@ -116,5 +153,14 @@ def _uncounted(
         f"epoch {epoch}, but transactional id {transactional_id!r} has {state_text(newest)}, and {names}, where its "
         f"progress is committed, has {there}: the partition's directory is newer than these, or comes from another "
         "log. Continuing might write records again that the partition has. Restore all directories from copies of the "
-        "same moment. To continue anyway, use another transactional id (txnAppId)"
+        f"same moment. To continue anyway, use another transactional id (txnAppId){way_out}"
     )
+
+
+def _way_out(states: TransactionStates, partition: TopicPartition, log: Log, producer_id: int) -> str:
+    """Returns what else to do if the newest transaction is open, since it may be somebody else's; else nothing."""
+    known = log.producers.last_entry(producer_id)
+    if known is None or not known.in_transaction:
+        return ""
+    command = abort_command(states.manager.directory, *partition, known.current_txn_first_offset)
+    return f"; if another program wrote the transaction that is open there, abort it: {command}"

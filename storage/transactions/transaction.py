@@ -40,3 +40,11 @@ class TransactionPart(NamedTuple):
     topic: str
     partition: int
     records: int
+
+
+def abort_command(directory: str, topic: str, partition: int, first_offset: int) -> str:
+    """Returns the command that aborts an open transaction, which no coordinator ends, for messages."""
+    return (
+        f"commitlog transactions --log-dir {directory} --abort --topic {topic} --partition {partition} "
+        f"--start-offset {first_offset}"
+    )

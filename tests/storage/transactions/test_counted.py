@@ -11,10 +11,12 @@ from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRA
 from pyspark_commitlog.storage.transactions import (
     Transaction,
     TransactionCoordinator,
+    abort_transaction,
 )
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.trees import copy_file, copy_tree
+from tests.support.logs.building import batch, write_transactional
 from tests.support.logs.transactions import (
     APP,
     PARTITIONS,
@@ -98,6 +100,30 @@ class TestCountedPartitions:
         query.write(query.begin(), 4)
         query.stop()
         assert self.begin(disk).producer_id == FIRST_PRODUCER_ID
+
+    @pytest.mark.parametrize("partition", [0, 1])
+    def test_with_a_batch_outside_a_transaction_are_accepted(self, disk: MemoryFileSystem, partition: int) -> None:
+        """A client of a broker, or of an older gateway, took the query's producer id, and a large epoch."""
+        with manage(disk) as manager:
+            data = batch(b"foreign", producer_id=FIRST_PRODUCER_ID, producer_epoch=30000, base_sequence=0)
+            manager.open_log(TOPIC, partition).append(data)
+        for _ in range(2):  # the query goes on as another producer, also when it is started again
+            query = Query.on(disk).start()
+            counted = dict.fromkeys(PARTITIONS, 8)
+            begun = query.coordinator.begin(PARTITIONS, groups=[APP], counted=counted)
+            assert begun.producer_id == FIRST_PRODUCER_ID + 1
+            query.stop()
+
+    def test_with_an_open_transaction_of_nobody_are_accepted_once_it_is_aborted(self, disk: MemoryFileSystem) -> None:
+        with manage(disk) as manager:
+            log = manager.open_log(TOPIC, 0)
+            first = write_transactional(log, FIRST_PRODUCER_ID, 0, b"foreign", epoch=30000).first_offset
+        with pytest.raises(ProgressMismatchError, match=rf"abort it: .* --topic t .* --start-offset {first}"):
+            self.begin(disk)
+        disk.lose_locks()
+        with manage(disk) as manager:
+            abort_transaction(manager, TOPIC, 0, first)
+        assert self.begin(disk).producer_id == FIRST_PRODUCER_ID + 1
 
     def test_that_another_transactional_id_wrote_under_the_same_producer_id_are_accepted(
         self, disk: MemoryFileSystem
