@@ -18,7 +18,7 @@ class ProducerIds:
         self._block: Iterator[int] = iter(())
 
     def next(self, manager: LogManager) -> int:
-        """Returns an id that no other producer of the log has.
+        """Returns an id that no other producer of the log has; its kind of client determines the range that it gets.
 
         Raises LogDirLockedError while a broker runs on the directory.
         """

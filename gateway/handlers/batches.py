@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from ...protocol import ErrorCode, RequestError
-from ...storage import Codec
+from ...storage import Codec, is_of_driver, is_of_transactional_client
 
 _SIZE_AT, _MAGIC_AT = 8, 16
 MAGIC = 2  # of a record batch; older ones are of message sets, and there are no newer ones
 _HEADER_BYTES = 61  # of a batch of magic 2
 _ATTRIBUTES = struct.Struct(">h")
 _ATTRIBUTES_AT = 21
-_PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
-_PRODUCER_AT = 43
-_CODEC_MASK, _TRANSACTIONAL_MASK = 0x07, 0x10
+_CODEC_MASK = 0x07
 ONE_BATCH_FROM = 3  # the first version of Produce that has one batch of magic 2 a partition
 ZSTD_FROM = 7
 
 
-class BatchHead(NamedTuple):
-    """The producer that a batch's header names."""
+def check_batch_set(records: memoryview, version: int) -> None:
+    """Raises RequestError with Kafka's code unless a version of Produce may have the records of a partition.
 
-    producer_id: int
-    producer_epoch: int
-    is_transactional: bool
-
-
-def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
-    """Returns the head of a partition's single batch; None for message sets, which old versions of Produce have.
-
-    Raises RequestError with Kafka's code. The batch's content is checked when it is appended.
+    Old versions may have anything. What the batch contains, and its producer, are checked for all versions later.
     """
     if version < ONE_BATCH_FROM:
-        return None
+        return
     if len(records) <= _MAGIC_AT:
         raise RequestError(ErrorCode.invalid_record, "the request has no record batch for the partition")
     magic = records[_MAGIC_AT]
@@ -53,5 +42,17 @@ def check_batch_set(records: memoryview, version: int) -> BatchHead | None:
         raise RequestError(
             ErrorCode.unsupported_compression_type, f"zstd needs version {ZSTD_FROM} or later of Produce"
         )
-    producer_id, producer_epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-    return BatchHead(producer_id, producer_epoch, bool(attributes & _TRANSACTIONAL_MASK))
+
+
+def check_idempotent(producer_id: int) -> None:
+    """Raises RequestError if a batch of no transaction has the producer id of a transactional id, or of a writer here.
+
+    An idempotent producer has its id from InitProducerId, in ranges of its own. With another's id, it would fence that
+    producer by a large epoch, or have the other's records taken for repetitions.
+    """
+    if is_of_driver(producer_id) or is_of_transactional_client(producer_id):
+        raise RequestError(
+            ErrorCode.invalid_producer_id_mapping,
+            f"producer id {producer_id} is that of a transactional id or of a writer of this log, such as Spark's, and "
+            "is not taken from an idempotent producer: start the producer again, so that it asks for an id of its own",
+        )

@@ -31,7 +31,7 @@ from ..request import Request
 from ..threads import gathering
 from ..transactions import known_before
 from .access import check_transactional_id, check_written_topic, may_write_internal_topics
-from .batches import BatchHead, check_batch_set
+from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
 NO_OFFSET = -1
@@ -119,10 +119,11 @@ class _Producing:
         if each.topic in INTERNAL_TOPICS and not may_write_internal_topics(self._request, self._context):
             raise RequestError(ErrorCode.invalid_topic_exception, f"only coordinators may write to {each.topic}")
         records = memoryview(b"") if each.records is None else each.records
-        head = check_batch_set(records, self._request.version)
+        check_batch_set(records, self._request.version)
         batch, done = check_batch(records, led.config), partial(self._on_appended, answered, each, led)
         soon = self._request.exchange.processor.call_soon
-        if head is None or not head.is_transactional:
+        if not batch.is_transactional:
+            check_idempotent(batch.producer_id)
             return Append(led, batch, done, soon=soon)
         if self._asked.transactional_id is None:
             raise RequestError(
@@ -132,11 +133,11 @@ class _Producing:
         if self._refused_by:
             raise RequestError(self._refused_by)
         waits = self._context.transactions.gate.waits(self._asked.transactional_id)
-        check = partial(self._check_transaction, head, led)
-        return Append(led, batch, done, check, head.producer_id, None if waits else soon)
+        producer = Producer(batch.producer_id, batch.producer_epoch)
+        check = partial(self._check_transaction, producer, led)
+        return Append(led, batch, done, check, producer.id, None if waits else soon)
 
-    def _check_transaction(self, head: BatchHead, led: LedPartition) -> None:
-        producer = Producer(head.producer_id, head.producer_epoch)
+    def _check_transaction(self, producer: Producer, led: LedPartition) -> None:
         partition = TopicPartition(led.topic, led.partition)
         try:
             self._context.transactions.gate.check(self._asked.transactional_id, producer, partition)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol import ErrorCode, code_of, message_of
-from ...storage import LogManager, LogStoreError, Producer, TopicPartition
+from ...storage import LogManager, LogStoreError, Producer, TopicPartition, idempotent_producer_id
 from ..context import Context
 from ..partitions import LedPartition
 from ..request import Request
@@ -25,7 +25,7 @@ def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | 
 
     def task(manager: LogManager) -> Mapping[str, Any]:
         try:
-            return initialised(ErrorCode.none, Producer(context.producer_ids.next(manager), 0))
+            return initialised(ErrorCode.none, Producer(idempotent_producer_id(context.producer_ids.next(manager)), 0))
         except (LogStoreError, OSError) as error:
             return initialised(code_of(error))
 

@@ -124,7 +124,7 @@ class TransactionCoordinator:
             self._init_new(held, asked, None)
         elif expected is not None and expected == held.previous and not held.is_in(UNDECIDED):
             done(ErrorCode.none, current)  # asked again
-        elif expected is not None and expected != current:
+        elif expected is not None and (expected != current or is_of_driver(expected.id)):
             done(ErrorCode.producer_fenced, None)
         elif held.is_in(UNDECIDED):
             self._endings.end(held, partial(self._init_after_abort, held, asked), commit=False, raise_epoch=True)

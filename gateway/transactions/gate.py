@@ -9,7 +9,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...protocol import ErrorCode, RequestError
-from ...storage import PREPARED, Producer, TopicPartition, TransactionLogValue, TransactionState, ungrouped
+from ...storage import (
+    PREPARED,
+    Producer,
+    TopicPartition,
+    TransactionLogValue,
+    TransactionState,
+    is_of_driver,
+    ungrouped,
+)
 from ..cluster import Homes
 
 
@@ -74,6 +82,11 @@ class Gate:
             raise RequestError(
                 ErrorCode.invalid_producer_id_mapping,
                 f"transactional id {transactional_id!r} has producer {shown.producer.id}, not {producer.id}",
+            )
+        if is_of_driver(producer.id):
+            raise RequestError(
+                ErrorCode.invalid_producer_id_mapping,
+                f"producer {producer.id} is a writer's of this log, such as Spark's: begin with InitProducerId",
             )
         if shown.producer.epoch != producer.epoch:
             raise RequestError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...protocol import ErrorCode
-from ...storage import PREPARED, UNDECIDED, Producer, TransactionLogValue, TransactionState
+from ...storage import PREPARED, UNDECIDED, Producer, TransactionLogValue, TransactionState, is_of_driver
 
 EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)
 
@@ -47,7 +47,7 @@ class HeldId:
 
     def check_producer(self, producer: Producer) -> ErrorCode:
         """Returns the error for a producer's request that must be refused, else ``ErrorCode.none``."""
-        if self.value is None or self.value.producer_id != producer.id:
+        if self.value is None or self.value.producer_id != producer.id or is_of_driver(producer.id):
             return ErrorCode.invalid_producer_id_mapping
         if self.value.producer_epoch != producer.epoch:
             return ErrorCode.producer_fenced

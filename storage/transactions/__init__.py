@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from .producer_ids import (
         allot_producer_id as allot_producer_id,
         client_producer_id as client_producer_id,
+        idempotent_producer_id as idempotent_producer_id,
         is_of_driver as is_of_driver,
+        is_of_transactional_client as is_of_transactional_client,
     )
     from .states import (
         PREPARED as PREPARED,
@@ -68,7 +70,13 @@ else:
             "ending": ["write_marker"],
             "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
             "idempotent": ["IdempotentProducer"],
-            "producer_ids": ["allot_producer_id", "client_producer_id", "is_of_driver"],
+            "producer_ids": [
+                "allot_producer_id",
+                "client_producer_id",
+                "idempotent_producer_id",
+                "is_of_driver",
+                "is_of_transactional_client",
+            ],
             "states": [
                 "PREPARED",
                 "UNDECIDED",

@@ -43,7 +43,7 @@ from ..writing import Log, Producer
 from .background_sync import BackgroundSync
 from .counted import check_counted
 from .ending import Ending, open_logs, sync_all
-from .producer_ids import allot_producer_id, is_of_client
+from .producer_ids import allot_producer_id, is_of_transactional_client
 from .states import UNDECIDED, UNFINISHED, TransactionStates, ongoing, state_text
 from .transaction import Transaction, TransactionPart
 from .transactional_id import TransactionalIdLock
@@ -187,7 +187,7 @@ class TransactionCoordinator:
         records of the epoch: a partition's directory may have been copied from another log directory, or
         ``producer_ids.json`` restored.
         """
-        if self._newest is not None and not is_of_client(self._newest.producer_id):
+        if self._newest is not None and not is_of_transactional_client(self._newest.producer_id):
             producer = Producer(self._newest.producer_id, self._newest.producer_epoch + self._is_new)
             if producer.epoch <= EPOCH_MAX and not any(_is_used(log, producer) for log in logs):
                 return producer

@@ -4,8 +4,9 @@
 from a backup, and a partition may come from another log directory, so an id counts as free only if none of the
 partitions to be written to knows it.
 
-Transactional producers of Kafka's clients get ids from 2^50 upward. So a driver that has the transactional id of a
-client writes under another producer id, and its progress is compared with its own records only (``counted``).
+Idempotent producers of Kafka's clients get ids from 2^45 upward, transactional ones from 2^50 upward. So a batch that
+a client sends cannot have an id of ours (``is_of_driver``), and a driver that has the transactional id of a client
+writes under another producer id, and its progress is compared with its own records only (``counted``).
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import json
 import logging
 from collections.abc import Collection
 
-from ..config import INT64_MAX
 from ..errors import CorruptionError, LogStoreError
 from ..filesystem import read_file, write_atomically
 from ..writing import Log
 from .states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"
+FIRST_IDEMPOTENT_ID = 2**45
 FIRST_CLIENT_ID = 2**50
 FILE_BYTES_MAX = 1000
 FIRST_PRODUCER_ID = 2**40  # a broker assigns ids from 0, in blocks of 1000, so the ranges never meet
-_END = INT64_MAX // 2  # no id from here on was ever assigned: such an id is damage
+_END = FIRST_IDEMPOTENT_ID  # no id from here on was ever assigned: such an id is damage
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +35,17 @@ def client_producer_id(free_id: int) -> int:
     return free_id + FIRST_CLIENT_ID
 
 
+def idempotent_producer_id(free_id: int) -> int:
+    """Returns the producer id for an idempotent client, given a free id; one on an object store has its range."""
+    return free_id if free_id >= FIRST_IDEMPOTENT_ID else free_id + FIRST_IDEMPOTENT_ID
+
+
 def is_of_driver(producer_id: int) -> bool:
-    """Whether the id is one of ours, and no client's."""
-    return producer_id >= FIRST_PRODUCER_ID and not is_of_client(producer_id)
+    """Whether the id is one of ours, of a writer that opens the log, such as Spark's; no client gets such an id."""
+    return FIRST_PRODUCER_ID <= producer_id < FIRST_IDEMPOTENT_ID
 
 
-def is_of_client(producer_id: int) -> bool:
+def is_of_transactional_client(producer_id: int) -> bool:
     """Whether a transactional client got the id."""
     return FIRST_CLIENT_ID <= producer_id < 2 * FIRST_CLIENT_ID
 
@@ -87,7 +93,7 @@ def _next_unknown(states: TransactionStates) -> int:
     """
     unreadable: list[LogStoreError] = []
     found = (value.producer_id for _, value in states.all(unreadable))
-    known = [each - FIRST_CLIENT_ID if is_of_client(each) else each for each in found]
+    known = [each - FIRST_CLIENT_ID if is_of_transactional_client(each) else each for each in found]
     for error in unreadable:
         logger.warning("%s; producer ids in this partition are ignored when a free one is searched for", error)
     return max(FIRST_PRODUCER_ID, 1 + max((each for each in known if each < _END), default=0))

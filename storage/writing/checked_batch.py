@@ -39,6 +39,8 @@ class CheckedBatch(NamedTuple):
     header: v2.Header | None = None  # of a plain batch; None: appending it checks it as any bytes
     smallest_timestamp: int = NO_TIMESTAMP  # ms, other than -1; 2^63 - 1: no record has one; only of a plain batch
     is_transactional: bool = False  # whether it, or one of several, belongs to a transaction
+    producer_id: int = NO_PRODUCER_ID  # of the first of several, which an append refuses unless they have no producer
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
     def is_plain(self) -> bool:
@@ -70,7 +72,11 @@ def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:
     if checked is not None:
         return checked
     headers = analyze(np.frombuffer(view, dtype=np.uint8), Origin.CLIENT, config).headers
-    return CheckedBatch(view, config, is_transactional=bool(headers.is_transactional.any()))
+    producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    if len(headers):
+        first = headers.table[0]
+        producer = (int(first["producer_id"]), int(first["producer_epoch"]))
+    return CheckedBatch(view, config, None, NO_TIMESTAMP, bool(headers.is_transactional.any()), *producer)
 
 
 def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
@@ -92,7 +98,8 @@ def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
     )
     if not is_plain or largest != header.max_timestamp or (keyless and config.compact):
         return None
-    return CheckedBatch(data, config, header, smallest, bool(header.attributes & TRANSACTIONAL_MASK))
+    is_transactional = bool(header.attributes & TRANSACTIONAL_MASK)
+    return CheckedBatch(data, config, header, smallest, is_transactional, header.producer_id, header.producer_epoch)
 
 
 def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:

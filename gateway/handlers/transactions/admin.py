@@ -14,6 +14,7 @@ from ....storage import (
     TransactionCoordinatorFencedError,
     TransactionLogValue,
     TransactionState,
+    is_of_driver,
     ungrouped,
 )
 from ...context import Context
@@ -136,6 +137,13 @@ def _refusal(marker: Any) -> RequestError | None:
 def _write_marker(marker: Any, log: Log) -> None:
     producer = Producer(marker.producer_id, marker.producer_epoch)
     known = log.producers.last_entry(producer.id)
+    if is_of_driver(producer.id):
+        is_open = known is not None and known.in_transaction and known.epoch == producer.epoch
+        if marker.transaction_result or not is_open:
+            raise RequestError(
+                ErrorCode.invalid_producer_id_mapping,
+                f"producer {producer.id} is a writer's of this log: a client can only abort its open transaction",
+            )
     if known is not None and known.coordinator_epoch > marker.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"the coordinator's epoch is {known.coordinator_epoch}, not {marker.coordinator_epoch}"
