@@ -134,6 +134,11 @@ class GatewayConfig:
         Between(0), "The least rate at which a request must arrive; the connection of a slower one is closed.")
     commitlog_request_grace_ms: int = _key("commitlog.request.grace.ms", INT, 10_000, Between(1),
         "How long a request that is arriving may pause.")
+    commitlog_request_max_entries: int = _key("commitlog.request.max.entries", INT, 200_000, Between(1),
+        "Entries that the arrays of one request may have together, such as topics and partitions; the connection of a "
+        "larger one is closed.")
+    commitlog_answer_max_bytes: int = _key("commitlog.answer.max.bytes", INT, 100 << 20, Between(1),
+        "The largest answer without records; what would exceed it gets POLICY_VIOLATION.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..registry import Registry
 from ..storage import Clock, LogManager
@@ -21,6 +22,10 @@ from .request import Request
 from .security import RulesFile
 from .threads import DiskWorker, FairWorker, Worker
 from .transactions import TransactionThreads
+
+T = TypeVar("T")
+
+A_TURN_S = 0.02  # of one request in a thread that others wait for
 
 
 class ManagerWorker(DiskWorker[LogManager]):
@@ -40,6 +45,45 @@ class ManagerWorker(DiskWorker[LogManager]):
 
         self.run(run)
 
+    def answer_each(
+        self,
+        request: Request,
+        items: Sequence[Any],
+        task: Callable[[LogManager, Any], T],
+        body: Callable[[Sequence[T]], Mapping[str, Any]],
+    ) -> None:
+        """Like :meth:`answer`, with the body of the results of ``task`` for each item; others have turns in between."""
+        _Turn(self, request, items, task, body).start()
+
+
+class _Turn(Generic[T]):
+    """A request whose items are worked on a few at a time."""
+
+    def __init__(
+        self,
+        worker: ManagerWorker,
+        request: Request,
+        items: Sequence[Any],
+        task: Callable[[LogManager, Any], T],
+        body: Callable[[Sequence[T]], Mapping[str, Any]],
+    ) -> None:
+        self._worker, self._request, self._items, self._task, self._body = worker, request, items, task, body
+        self._done: list[T] = []
+
+    def start(self) -> None:
+        self._worker.run(self._request.or_fail(self._go_on))
+
+    def _go_on(self) -> None:
+        until_s = time.monotonic() + A_TURN_S
+        for item in self._items[len(self._done) :]:
+            self._done.append(self._task(self._worker.opened, item))
+            if time.monotonic() > until_s:
+                break
+        if len(self._done) == len(self._items):
+            self._request.answer(self._body(self._done))
+        else:
+            self.start()
+
 
 class Workers:
     """The threads of requests that wait for the disk, for ZooKeeper, or that take long."""
@@ -47,12 +91,15 @@ class Workers:
     def __init__(self, open_manager: Callable[[], LogManager], config: GatewayConfig) -> None:
         """``open_manager`` is called in the threads that use the managers."""
         self.admin = ManagerWorker("gateway-admin", open_manager)  # changes topics
+        self.configs = ManagerWorker("gateway-configs", open_manager)  # reads configs
+        self.ids = ManagerWorker("gateway-ids", open_manager)  # reserves producer ids, which producers wait for
         self.creations = ManagerWorker("gateway-creations", open_manager)  # creates many partitions, which takes long
         self.lookups = ManagerWorker("gateway-lookups", open_manager)  # searches by time
         self.logins = Worker("gateway-logins")  # answers tokens, as far as that is quick
         self.passwords = FairWorker("gateway-passwords", config.commitlog_login_queued_max_requests)  # hashes them
         self.registrar = Worker("gateway-registrar")  # waits for the registry
-        self._all = self.admin, self.creations, self.lookups, self.logins, self.registrar
+        managing = self.admin, self.configs, self.ids, self.creations, self.lookups
+        self._all: Sequence[Worker] = (*managing, self.logins, self.registrar)
 
     def start(self) -> None:
         """Starts the threads."""
@@ -81,6 +128,7 @@ class Context:
     partitions: Partitions
     appender: Appending
     workers: Workers
+    large: Executor  # serves requests with many entries, and writes answers with many, so that others need not wait
     cold: Executor  # does what takes long: reads from an object store, checks while code is being compiled
     figures: Figures
     rules: RulesFile | None  # None: everyone may do everything
@@ -88,7 +136,7 @@ class Context:
     registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
     groups: GroupThreads
     transactions: TransactionThreads
-    producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for ``workers.admin``
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for ``workers.ids``
 
     @property
     def log_path(self) -> str:
@@ -103,6 +151,17 @@ class Context:
             self.cold.submit(request.or_fail(answer), request)
         else:
             answer(request)
+
+    def answer(self, request: Request, body: Mapping[str, Any], entries: int) -> None:
+        """Answers a request with a body of about so many entries: in another thread if they are many."""
+        self.answer_with(request, lambda: body, entries)
+
+    def answer_with(self, request: Request, body: Callable[[], Mapping[str, Any]], entries: int) -> None:
+        """Like :meth:`answer`, with what ``body`` returns."""
+        if entries <= request.limits.entries_here:
+            request.answer(body())
+        else:
+            self.large.submit(request.or_fail(lambda: request.answer(body())))
 
     def address_for(self, request: Request) -> Address:
         """Returns the address for a client to connect to: that of the listener that it is connected to."""

@@ -45,6 +45,7 @@ from .transactions import TransactionThreads
 
 COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
 RECORD_BATCHES_FROM = (3, 0)  # versions of Kafka that ignore topics' message.format.version
+LARGE_THREADS = 2  # each takes time from the thread of connections, as Python runs one at a time
 COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 
 Ends = tuple[Partitions, Appending, Follower | BucketFollower]
@@ -85,6 +86,7 @@ class Parts:
             partitions=partitions,
             appender=appender,
             workers=workers,
+            large=starting.enter_context(ThreadPoolExecutor(LARGE_THREADS, "gateway-large")),
             cold=starting.enter_context(ThreadPoolExecutor(COLD_THREADS, "gateway-cold")),
             figures=self._figures,
             rules=rules,

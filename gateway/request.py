@@ -6,35 +6,75 @@ import logging
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ParamSpec
 
-from ..protocol import ErrorCode, RequestHeader, answer_header, code_of, message_of, read_request, write_answer
+from ..protocol import (
+    ErrorCode,
+    RequestError,
+    RequestHeader,
+    answer_header,
+    code_of,
+    message_of,
+    read_request,
+    write_answer,
+)
 from .figures import Figures
 from .network import Exchange, Part
 from .security import Session
 
-C = TypeVar("C")
+P = ParamSpec("P")
 _LENGTH = struct.Struct(">i")
+
+INT32_MAX = 2**31 - 1
 
 logger = logging.getLogger(__name__)
 
 
-class Request:
-    """A request whose header was read. It is answered once, at once or later, from any thread."""
+@dataclass(frozen=True)
+class RequestLimits:
+    """What one request may cost."""
 
-    def __init__(self, exchange: Exchange, header: RequestHeader, figures: Figures) -> None:
+    entries_here: int = INT32_MAX  # entries of its arrays; with more it is read and served in another thread
+    entries_max: int = INT32_MAX  # with more it is refused
+    answer_bytes_max: int = INT32_MAX
+
+
+class Request:
+    """A request whose header was read. It is answered once, at once or later, from any thread.
+
+    Every request ends: one that nobody can answer any more, because a handler or a thread has lost it by an error of
+    ours, closes its connection and gives its place to others.
+    """
+
+    def __init__(
+        self, exchange: Exchange, header: RequestHeader, figures: Figures, limits: RequestLimits | None = None
+    ) -> None:
+        self._is_ended = False
         self.exchange = exchange
+        self.limits = limits or RequestLimits()
+        self._body: Any = None
+        self._answer_bytes = 0  # of what handlers have for the answer so far
         self._figures, self._began_s = figures, time.perf_counter()
         self.key, self.version, self.client_id = header.key, header.version, header.client_id
         self.is_guarded = False  # whether the rules were asked
         self.amend: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # adds to the handler's answer
         self._header = header
 
-    @cached_property
+    @property
     def body(self) -> Any:
         """The body, by kio's names of fields. Raises MalformedRequestError."""
-        return read_request(self.key, self.version, self.exchange.frame, self._header.body_at)
+        if self._body is None:
+            self.read_body(self.limits.entries_max)
+        return self._body
+
+    @body.setter
+    def body(self, body: Any) -> None:
+        self._body = body
+
+    def read_body(self, entries_max: int) -> None:
+        """Reads the body. Raises MalformedRequestError, and TooManyEntriesError if it has more entries."""
+        self._body = read_request(self.key, self.version, self.exchange.frame, self._header.body_at, entries_max)
 
     @property
     def body_at(self) -> int:
@@ -67,6 +107,19 @@ class Request:
         """The server's address that the client connected to."""
         return self.exchange.connection.local_host
 
+    def reserve(self, size: int) -> None:
+        """Counts about ``size`` bytes of the answer before they are put together. Raises RequestError if too many."""
+        self._answer_bytes += size
+        if self._answer_bytes > self.limits.answer_bytes_max:
+            raise self._too_large()
+
+    def _too_large(self) -> RequestError:
+        return RequestError(
+            ErrorCode.policy_violation,
+            f"the answer would be larger than {self.limits.answer_bytes_max} bytes: ask for less at a time, or raise "
+            "commitlog.answer.max.bytes",
+        )
+
     def answer(self, body: Mapping[str, Any]) -> None:
         """Answers with a body by kio's names; fields that the version lacks are left out.
 
@@ -76,19 +129,21 @@ class Request:
         try:
             if self.amend is not None:
                 body = self.amend(body)
-            parts = [write_answer(self.key, self.version, body)]
+            encoded = write_answer(self.key, self.version, body)
+            if len(encoded) > self.limits.answer_bytes_max:
+                raise self._too_large()
+            self.answer_parts([encoded])
+        except RequestError as error:
+            self.fail(error)
         except Exception:
             logger.exception("the answer to a request of kind %s cannot be written", self.key)
-            self.exchange.close()
-        else:
-            self.answer_parts(parts)
+            self.close()
 
     def answer_parts(self, parts: Sequence[Part]) -> None:
-        """Answers with the bytes of a body."""
+        """Answers with the bytes of a body. Raises struct.error if they are more than an answer can have."""
         header = answer_header(self._header)
-        size = len(header) + sum(map(len, parts))
-        self._figures.answered(self.key, time.perf_counter() - self._began_s)
-        self.exchange.answer([_LENGTH.pack(size) + header, *parts])
+        length = _LENGTH.pack(len(header) + sum(map(len, parts)))
+        self._end([length + header, *parts])
 
     def answer_oldest(self, body: bytes) -> None:
         """Answers with a body of version 0, for a client whose version is not known."""
@@ -96,15 +151,34 @@ class Request:
 
     def answer_nothing(self) -> None:
         """Ends a request whose client expects no answer."""
-        self._figures.answered(self.key, time.perf_counter() - self._began_s)
-        self.exchange.answer(())
+        self._end(())
 
-    def or_fail(self, task: Callable[[C], None]) -> Callable[[C], None]:
+    def close(self) -> None:
+        """Closes the connection instead of answering."""
+        self._is_ended = True
+        self.exchange.close()
+
+    def _end(self, parts: Sequence[Part]) -> None:
+        if self._is_ended:  # by an error behind the answer
+            return
+        self._is_ended = True
+        self._figures.answered(self.key, time.perf_counter() - self._began_s)
+        self.exchange.answer(parts)
+
+    def __del__(self) -> None:
+        if self._is_ended:
+            return
+        exchange = self.exchange
+        if not (exchange.connection.is_closed or exchange.is_stopping):
+            logger.error("a request of kind %s was lost by an error; its connection is closed", self.key)
+        exchange.processor.call_soon(exchange.close)  # not here, where any thread may hold any lock
+
+    def or_fail(self, task: Callable[P, None]) -> Callable[P, None]:
         """Returns ``task``, which answers the request at once or later; an error that it raises is the answer."""
 
-        def run(given: C) -> None:
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
             try:
-                task(given)
+                task(*args, **kwargs)
             except Exception as error:  # of ours
                 self.fail(error)
 
@@ -114,12 +188,14 @@ class Request:
         """Answers with an error for the whole request if the answer has a field for it; else closes the connection."""
         if code_of(error) is ErrorCode.unknown_server_error:
             logger.error("a request of kind %s failed", self.key, exc_info=error)
+        if self._is_ended:
+            return
         try:
-            parts = [write_answer(self.key, self.version, _error_body(self.key, self.version, error))]
-        except KeyError:
-            self.exchange.close()
-        else:
-            self.answer_parts(parts)
+            self.answer_parts([write_answer(self.key, self.version, _error_body(self.key, self.version, error))])
+        except Exception as failure:
+            if not isinstance(failure, KeyError):  # it has no such field
+                logger.exception("the error of a request of kind %s cannot be written", self.key)
+            self.close()
 
 
 def _error_body(key: int, version: int, error: Exception) -> Mapping[str, Any]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..protocol import APIS, ApiKey, ErrorCode, MalformedRequestError, parse_header, write_answer
+from ..protocol import (
+    APIS,
+    ApiKey,
+    ErrorCode,
+    MalformedRequestError,
+    RequestHeader,
+    TooManyEntriesError,
+    parse_header,
+    write_answer,
+)
 from ..registry import Registry, SessionState
 from ..storage import InvalidConfigError, LogManager, is_store_url, open_root
 from .children import Maintenance, compile_kernels_beside
@@ -18,7 +27,7 @@ from .cluster import TopicNodes, View, claim_maintenance
 from .config import GatewayConfig
 from .context import Context, Handler
 from .figures import Figures
-from .handlers import HANDLERS, check_login, guard, take_raw_token
+from .handlers import HANDLERS, check_login, guard, once, take_raw_token
 from .listeners import Address, Listener, limits_of_addresses, parse_address_limits
 from .network import (
     Acceptor,
@@ -35,11 +44,13 @@ from .network import (
 from .partitions import NotOpenError
 from .parts import Parts
 from .places import Places
-from .request import Request
+from .request import Request, RequestLimits
 from .security import Security, Stage, made_security
+from .threads import Task
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
+ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -66,6 +77,10 @@ class Gateway:
         self._context: Context | None = None
         self.figures = Figures()
         self._security = Security(None, None, (), None)  # until it is started
+        entries_max = self.config.commitlog_request_max_entries
+        self._limits = RequestLimits(
+            min(ENTRIES_HERE, entries_max), entries_max, self.config.commitlog_answer_max_bytes
+        )
 
     @property
     def address(self) -> Address:
@@ -225,30 +240,53 @@ class Gateway:
     # Requests
 
     def _serve(self, exchange: Exchange) -> None:
-        connection = exchange.connection
-        if connection.session is None:
-            logs_in = connection.terms.login_bytes_max is not None
-            connection.session = self._security.session(connection.certificate, logs_in=logs_in)
-        if connection.session.stage is Stage.RAW_TOKENS:
-            take_raw_token(exchange, self.context)
-            return
         try:
+            self._begin_session(exchange)
+            if exchange.connection.session.stage is Stage.RAW_TOKENS:
+                take_raw_token(exchange, self.context)
+                return
             header = parse_header(exchange.frame)
         except MalformedRequestError as error:
             exchange.processor.log_hostile(exchange.connection, error)
             exchange.close()
-            return
-        request = Request(exchange, header, self.figures)
+        except Exception:  # of ours
+            logger.exception("a request could not be read")
+            exchange.close()
+        else:
+            self._serve_request(Request(exchange, header, self.figures, self._limits), header)
+
+    def _begin_session(self, exchange: Exchange) -> None:
+        connection = exchange.connection
+        if connection.session is None:
+            logs_in = connection.terms.login_bytes_max is not None
+            connection.session = self._security.session(connection.certificate, logs_in=logs_in)
+
+    def _serve_request(self, request: Request, header: RequestHeader) -> None:
         if header.is_served:
-            self._run(request)
+            self._run_here(request)
         else:  # ApiVersions in a version that does not exist yet
             request.answer_oldest(write_answer(header.key, 0, _unsupported()))
 
-    def _run(self, request: Request) -> None:
+    def _run_here(self, request: Request) -> None:
+        """Serves a request in the thread of its connection, or in another one if it has many entries.
+
+        No other request of the connection is served before its answer, so the order of answers stays.
+        """
         try:
             check_login(request)
-            if request.key not in READ_BY_HAND:
-                request.body  # noqa: B018  a malformed one must not reach a thread that others wait for
+            if request.key not in READ_BY_HAND:  # here: a malformed one must not reach a thread that others wait for
+                request.read_body(request.limits.entries_here)
+        except TooManyEntriesError:
+            self.context.large.submit(self._run, request, self.context.large.submit)
+        except Exception as error:
+            self._refuse(request, error)
+        else:
+            self._run(request, request.exchange.processor.call_soon)
+
+    def _run(self, request: Request, again: Callable[[Task], object]) -> None:
+        """Serves a request in this thread. ``again``: has it served again, once its partitions are open."""
+        try:
+            once(request)
             refused = guard(request, self.context)
             if refused is not None:
                 request.answer(refused)
@@ -258,13 +296,22 @@ class Gateway:
                 request.answer(body)
         except NotOpenError as error:
             request.exchange.hold_others()  # the next batch must not find the partition open, and be appended first
-            again = partial(request.exchange.processor.call_soon, partial(self._run, request))
-            self.context.partitions.open_then(error.partitions, again)
-        except MalformedRequestError as error:
-            request.exchange.processor.log_hostile(request.exchange.connection, error)
-            request.exchange.close()
+            self.context.partitions.open_then(
+                error.partitions, partial(_call, again, partial(self._run, request, again))
+            )
         except Exception as error:
+            self._refuse(request, error)
+
+    def _refuse(self, request: Request, error: Exception) -> None:
+        if isinstance(error, MalformedRequestError):
+            request.exchange.processor.log_hostile(request.exchange.connection, error)
+            request.close()
+        else:
             request.fail(error)
+
+
+def _call(again: Callable[[Task], object], task: Task) -> None:
+    again(task)
 
 
 def _admission(config: GatewayConfig) -> Admission:

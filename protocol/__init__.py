@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         encode_produced as encode_produced,
         parse_produce as parse_produce,
     )
-    from .reading import MalformedRequestError as MalformedRequestError
+    from .reading import MalformedRequestError as MalformedRequestError, TooManyEntriesError as TooManyEntriesError
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -59,6 +59,6 @@ else:
             "fetch": ["FetchPartition", "FetchRequest", "Fetched", "encode_fetched", "parse_fetch"],
             "headers": ["RequestHeader", "answer_header", "answer_header_bytes", "request_header", "parse_header"],
             "produce": ["ProducePartition", "ProduceRequest", "Produced", "encode_produced", "parse_produce"],
-            "reading": ["MalformedRequestError"],
+            "reading": ["MalformedRequestError", "TooManyEntriesError"],
         },
     )

@@ -21,7 +21,7 @@ from kio.static.primitive import i16
 
 from .decoding import decode, decode_whole, shape_of
 from .old import OLD
-from .reading import Frame
+from .reading import ENTRIES_MAX, Entries, Frame
 
 __all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]
 
@@ -44,9 +44,12 @@ _MAKERS: Mapping[object, Callable[[Any], Any]] = {
 }
 
 
-def read_request(key: int, version: int, frame: Frame, position: int) -> Any:
-    """Returns the body of a request, which begins at ``position``. Raises MalformedRequestError."""
-    return decode(request_class(key, version), frame, position)
+def read_request(key: int, version: int, frame: Frame, position: int, entries_max: int = ENTRIES_MAX) -> Any:
+    """Returns the body of a request, which begins at ``position``.
+
+    Raises MalformedRequestError, and TooManyEntriesError if its arrays have more than ``entries_max`` entries.
+    """
+    return decode(request_class(key, version), frame, position, Entries(entries_max))
 
 
 def write_answer(key: int, version: int, body: Body) -> bytes:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
-from .reading import Frame, MalformedRequestError, RequestReader
+from .reading import Entries, Frame, MalformedRequestError, RequestReader
 
 Read = Callable[[RequestReader], Any]
 
@@ -41,9 +41,10 @@ _NULLABLE = (
 )  # that may be null in bytes; a field says whether it may
 
 
-def decode(entity: Any, frame: Frame, position: int) -> Any:
+def decode(entity: Any, frame: Frame, position: int, entries: Entries | None = None) -> Any:
     """Returns an object of ``entity``, kio's class, from the bytes at ``position``. Raises MalformedRequestError."""
-    return _decoder(entity)(RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__))
+    reader = RequestReader(memoryview(frame), position, is_flexible=entity.__flexible__, entries=entries)
+    return _decoder(entity)(reader)
 
 
 def decode_whole(entity: Any, frame: Frame, position: int) -> Any:

@@ -12,7 +12,7 @@ from uuid import UUID
 from ..storage import unsigned_varint
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
-from .reading import Frame, RequestReader
+from .reading import ENTRIES_MAX, Entries, Frame, RequestReader
 from .writing import AnswerWriter
 
 INT32_MAX = 2**31 - 1
@@ -75,9 +75,13 @@ class Fetched(NamedTuple, Generic[P]):
         return 0 if self.records is None else len(self.records)
 
 
-def parse_fetch(frame: Frame, position: int, version: int) -> FetchRequest:
-    """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
-    reader = RequestReader(memoryview(frame), position, is_flexible=version >= _FLEXIBLE_FROM)
+def parse_fetch(frame: Frame, position: int, version: int, entries_max: int = ENTRIES_MAX) -> FetchRequest:
+    """Returns the request whose body begins at ``position`` of the frame.
+
+    Raises MalformedRequestError, and TooManyEntriesError if its arrays have more than ``entries_max`` entries.
+    """
+    is_flexible = version >= _FLEXIBLE_FROM
+    reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible, entries=Entries(entries_max))
     head, numbers = _asked_numbers(version)
     max_wait_ms, min_bytes, *more = reader.numbers(head)
     max_bytes, isolation, session_id, session_epoch = *more, *_ASKED_DEFAULTS[len(more) :]

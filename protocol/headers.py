@@ -6,10 +6,11 @@ import struct
 from typing import NamedTuple
 
 from .apis import APIS, ApiKey
-from .reading import Frame, MalformedRequestError, RequestReader
+from .reading import Entries, Frame, MalformedRequestError, RequestReader
 
 _FIXED = struct.Struct(">hhi")  # key, version, correlation id
 _CORRELATION_ID = struct.Struct(">i")
+TAGS_MAX = 1000  # tagged fields of a header: Kafka has defined none
 
 
 class RequestHeader(NamedTuple):
@@ -41,7 +42,7 @@ def parse_header(frame: Frame) -> RequestHeader:
     reader = RequestReader(memoryview(frame), _FIXED.size, is_flexible=False)
     client_id = reader.string()
     if version >= api.flexible_from:
-        reader = RequestReader(memoryview(frame), reader.position, is_flexible=True)
+        reader = RequestReader(memoryview(frame), reader.position, is_flexible=True, entries=Entries(TAGS_MAX))
         reader.tags()
     return RequestHeader(key, version, correlation_id, client_id, reader.position, is_served=True)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..storage import unsigned_varint
 from .apis import APIS, ApiKey
 from .bodies import ErrorCode
-from .reading import Frame, RequestReader
+from .reading import ENTRIES_MAX, Entries, Frame, RequestReader
 from .writing import AnswerWriter
 
 _PARTITION = struct.Struct(">ihq")  # index, error, base offset
@@ -53,10 +53,13 @@ class Produced(NamedTuple):
     message: str | None = None
 
 
-def parse_produce(frame: Frame, position: int, version: int) -> ProduceRequest:
-    """Returns the request whose body begins at ``position`` of the frame. Raises MalformedRequestError."""
+def parse_produce(frame: Frame, position: int, version: int, entries_max: int = ENTRIES_MAX) -> ProduceRequest:
+    """Returns the request whose body begins at ``position`` of the frame.
+
+    Raises MalformedRequestError, and TooManyEntriesError if its arrays have more than ``entries_max`` entries.
+    """
     found = _parse_one(memoryview(frame), position) if version >= _FLEXIBLE_FROM else None
-    return _parse_all(frame, position, version) if found is None else found
+    return _parse_all(frame, position, version, entries_max) if found is None else found
 
 
 def _parse_one(frame: memoryview, position: int) -> ProduceRequest | None:
@@ -88,9 +91,9 @@ def _small_uvarint(data: memoryview, at: int) -> tuple[int, int]:
     return 0, at
 
 
-def _parse_all(frame: Frame, position: int, version: int) -> ProduceRequest:
+def _parse_all(frame: Frame, position: int, version: int, entries_max: int = ENTRIES_MAX) -> ProduceRequest:
     is_flexible = version >= _FLEXIBLE_FROM
-    reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible)
+    reader = RequestReader(memoryview(frame), position, is_flexible=is_flexible, entries=Entries(entries_max))
     transactional_id = reader.string() if version >= 3 else None
     acks = reader.int16()
     reader.int32()  # the timeout: this node waits for no other

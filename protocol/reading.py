@@ -13,19 +13,44 @@ Frame = bytes | bytearray | memoryview  # of bytes: a request or an answer, with
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{kind}") for kind in "bhiq")
 VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
+ENTRIES_MAX = 2**31 - 1
 
 
 class MalformedRequestError(Exception):
     """The bytes of a request, or of an answer, do not match its header; the connection is closed, as by a broker."""
 
 
+class TooManyEntriesError(MalformedRequestError):
+    """A request has more entries in its arrays than it may have."""
+
+
+class Entries:
+    """Counts the entries of all arrays of one request, and its tagged fields: each takes time and memory."""
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self, limit: int = ENTRIES_MAX) -> None:
+        self._left = self._limit = limit
+
+    def take(self, count: int) -> None:
+        """Counts entries before they are read. Raises TooManyEntriesError."""
+        if count > self._left:
+            raise TooManyEntriesError(
+                f"a request has more than {self._limit} entries in its arrays; send several requests, or raise "
+                "commitlog.request.max.entries"
+            )
+        self._left -= count
+
+
 class RequestReader:
     """Reads values in order. Every method raises MalformedRequestError if the bytes end too early."""
 
-    def __init__(self, data: memoryview, position: int, *, is_flexible: bool) -> None:
+    def __init__(self, data: memoryview, position: int, *, is_flexible: bool, entries: Entries | None = None) -> None:
+        """``entries``: counts those of arrays and raises if there are too many; default: a limit that none reaches."""
         self._data, self._size = data, len(data)
         self._at = position
         self._is_flexible = is_flexible
+        self._entries = entries or Entries()
 
     @property
     def position(self) -> int:
@@ -87,15 +112,20 @@ class RequestReader:
         length = self._uvarint() - 1 if self._is_flexible else self.int32()
         if length < -1:
             raise MalformedRequestError(f"an array states {length} items")
-        return None if length < 0 else [read_item() for _ in range(length)]
+        if length < 0:
+            return None
+        self._entries.take(length)
+        return [read_item() for _ in range(length)]
 
     def tags(self) -> Sequence[tuple[int, RequestReader]]:
         """Reads the tagged fields at the end of a struct, in flexible versions: tags, with readers of the fields."""
         if not self._is_flexible or not (count := self._uvarint()):
             return ()
-        return [
-            (self._uvarint(), RequestReader(self._take(self._uvarint()), 0, is_flexible=True)) for _ in range(count)
-        ]
+        self._entries.take(count)
+        return [(self._uvarint(), self._within(self._take(self._uvarint()))) for _ in range(count)]
+
+    def _within(self, data: memoryview) -> RequestReader:
+        return RequestReader(data, 0, is_flexible=True, entries=self._entries)
 
     def _number(self, kind: struct.Struct) -> int:
         return self.numbers(kind)[0]

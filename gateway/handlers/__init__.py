@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .access import guard as guard
+    from .access import guard as guard, once as once
     from .logins import check_login as check_login, take_raw_token as take_raw_token
     from .table import HANDLERS as HANDLERS
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
-        __name__, submod_attrs={"access": ["guard"], "logins": ["check_login", "take_raw_token"], "table": ["HANDLERS"]}
+        __name__,
+        submod_attrs={
+            "access": ["guard", "once"],
+            "logins": ["check_login", "take_raw_token"],
+            "table": ["HANDLERS"],
+        },
     )

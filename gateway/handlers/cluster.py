@@ -89,7 +89,7 @@ def find_coordinator(request: Request, context: Context) -> Mapping[str, Any]:
 def describe_log_dirs(request: Request, context: Context) -> None:
     """Answers with the sizes of partitions."""
     wanted = request.body.topics
-    names = None if wanted is None else {each.topic: each.partitions for each in wanted}
+    names = None if wanted is None else {each.topic: frozenset(each.partitions) for each in wanted}
     context.workers.lookups.answer(request, lambda manager: _log_dirs(manager, context, names))
 
 

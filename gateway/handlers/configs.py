@@ -69,10 +69,11 @@ Changes = Mapping[str, str | None]  # None: back to the default
 
 def describe_configs(request: Request, context: Context) -> None:
     """Answers with the configs of topics and of the node."""
-    context.workers.admin.answer(
-        request,
-        lambda manager: {"results": [_described(manager, request, context, each) for each in request.body.resources]},
-    )
+
+    def describe(manager: LogManager, asked: Any) -> Mapping[str, Any]:
+        return _described(manager, request, context, asked)
+
+    context.workers.configs.answer_each(request, request.body.resources, describe, lambda results: {"results": results})
 
 
 def _described(manager: LogManager, request: Request, context: Context, asked: Any) -> Mapping[str, Any]:
@@ -80,20 +81,29 @@ def _described(manager: LogManager, request: Request, context: Context, asked: A
     body = request.body
     try:
         configs = _configs_of(manager, context, asked)
+        wanted = frozenset(asked.configuration_keys or [each["name"] for each in configs])
+        shown = [_shown(body, each) for each in configs if each["name"] in wanted]
+        request.reserve(sum(map(_bytes_of, shown)))
     except Exception as error:
         return {**head, "error_code": code_of(error), "error_message": message_of(error), "configs": ()}
-    wanted = asked.configuration_keys
-    shown = [
-        {
-            **each,
-            "synonyms": each["synonyms"] if getattr(body, "include_synonyms", False) else (),
-            "is_default": each["config_source"] == Source.DEFAULT,
-            "documentation": each["documentation"] if getattr(body, "include_documentation", False) else None,
-        }
-        for each in configs
-        if not wanted or each["name"] in wanted
-    ]
     return {**head, "error_message": "", "configs": shown}
+
+
+def _shown(body: Any, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a config with what the request asks for."""
+    return {
+        **config,
+        "synonyms": config["synonyms"] if getattr(body, "include_synonyms", False) else (),
+        "is_default": config["config_source"] == Source.DEFAULT,
+        "documentation": config["documentation"] if getattr(body, "include_documentation", False) else None,
+    }
+
+
+def _bytes_of(config: Mapping[str, Any]) -> int:
+    """Returns about how many bytes of an answer a config takes."""
+    texts = [config["name"], config["value"], config["documentation"]]
+    texts += [text for each in config["synonyms"] for text in (each["name"], each["value"])]
+    return sum(len(each or "") + 4 for each in texts)
 
 
 def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[Mapping[str, Any]]:
@@ -204,8 +214,8 @@ def _changed_list(own: Mapping[str, str], change: Any) -> str:
         raise InvalidConfigError(
             f"{change.name} is not a list: set it instead of appending to it or subtracting from it"
         )
-    before = own.get(change.name, key.kind.render(key.default)).split(",")
-    given = change.value.split(",")
+    before = dict.fromkeys(own.get(change.name, key.kind.render(key.default)).split(","))
+    given = dict.fromkeys(change.value.split(","))
     if change.config_operation == Operation.APPEND:
         kept = [*before, *(each for each in given if each not in before)]
     else:
@@ -281,8 +291,8 @@ def _apply(
         except InvalidConfigError as error:  # for nodes Kafka has another code than for topics
             raise RequestError(ErrorCode.invalid_request, str(error)) from None
         changed = list(context.topics.all())
-    for topic in () if is_dry else changed:
-        context.partitions.close_topic(topic)
+    if not is_dry:
+        context.partitions.close_topics(changed)
 
 
 def _check_topic_name(name: str) -> None:

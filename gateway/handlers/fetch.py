@@ -44,7 +44,8 @@ class _BusyError(Exception):
 
 def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
-    asked = parse_fetch(request.exchange.frame, request.body_at, request.version)
+    frame, limits = request.exchange.frame, request.limits
+    asked = parse_fetch(frame, request.body_at, request.version, limits.entries_max)
     if asked.session_epoch not in FULL_EPOCHS:  # no session was ever begun
         request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
         return
@@ -73,13 +74,17 @@ class _Fetching:
 
     def look(self) -> None:
         """Answers if there is enough to send or the time is over, else waits."""
+        self._request.or_fail(self._look)()
+
+    def _look(self) -> None:
         if self._is_done or self._is_reading:
             return
         for led in self._waits_on:
             led.unwait(self._wake)
         self._waits_on = []
         converts = self._request.version < OLD_FORMATS_BELOW
-        if self._context.is_remote or (converts and are_being_compiled()):
+        is_large = len(self._asked.partitions) > self._request.limits.entries_here
+        if self._context.is_remote or is_large or (converts and are_being_compiled()):
             self._read_aside()
         else:
             self._try_read(may_wait=False)()
@@ -87,7 +92,11 @@ class _Fetching:
     def _read_aside(self) -> None:
         """Reads in another thread."""
         self._is_reading = True
-        self._context.cold.submit(lambda: self._request.exchange.processor.call_soon(self._try_read(may_wait=True)))
+        self._context.cold.submit(self._read_and_go_on)
+
+    def _read_and_go_on(self) -> None:
+        step = self._request.or_fail(self._try_read(may_wait=True))
+        self._request.exchange.processor.call_soon(step)
 
     def _try_read(self, *, may_wait: bool) -> Callable[[], None]:
         """Reads; returns a function with the next step, to be called in the thread of the connection."""

@@ -16,6 +16,7 @@ from .access import NOT_ASKED, authorized_operations
 from .cluster import nodes
 from .epochs import leader_epoch
 
+FEW_MAX = 100  # topics that the thread of administrators creates, which takes a third of a second
 IDS_FROM = 12  # the first version in which topics may be asked for by id
 
 
@@ -24,22 +25,40 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
     body = request.body
     asked: Sequence[Any] | None = body.topics
     if asked is None or (request.version == 0 and not asked):
-        return _answer(request, context, [_found(topic, context) for topic in context.topics.all().values()])
+        topics = context.topics.all().values()
+        partitions = sum(len(topic.partitions) for topic in topics)
+        context.answer_with(
+            request, lambda: _answer(request, context, [_found(topic, context) for topic in topics]), partitions
+        )
+        return None
     if request.version < IDS_FROM and any(each.name is None or getattr(each, "topic_id", None) for each in asked):
         return _refused(asked)
-    asked = tuple({(each.name, getattr(each, "topic_id", None)): each for each in asked}.values())
-    names = [_name(each) for each in asked]
-    creates = context.config.auto_create_topics_enable and getattr(body, "allow_auto_topic_creation", True)
-    missing = [name for name in names if name is not None and context.topics.find(name) is None]
-    if not missing or not creates:
-        return _answer(request, context, [_described(each, context, {}) for each in asked])
+    once = {(each.name, getattr(each, "topic_id", None)): each for each in asked}
+    _answer_named(request, context, tuple(once.values()))
+    return None
 
-    def create(manager: LogManager) -> Mapping[str, Any]:
-        errors = {name: error for name in missing if (error := _create(manager, context, name)) is not None}
+
+def _answer_named(request: Request, context: Context, asked: Sequence[Any]) -> None:
+    """Answers with topics that were named, each once; creates those that are missing, if the client wants that."""
+    names = [name for each in asked if (name := _name(each)) is not None]
+    known = {name: topic for name in names if (topic := context.topics.find(name)) is not None}
+    missing = [name for name in names if name not in known]
+    creates = context.config.auto_create_topics_enable and getattr(request.body, "allow_auto_topic_creation", True)
+
+    def answer(errors: Mapping[str, ErrorCode]) -> Mapping[str, Any]:
         return _answer(request, context, [_described(each, context, errors) for each in asked])
 
-    context.workers.admin.answer(request, create)
-    return None
+    def create(manager: LogManager, name: str) -> tuple[str, ErrorCode | None]:
+        return name, _create(manager, context, name)
+
+    if missing and creates:
+        worker = context.workers.admin if len(missing) <= FEW_MAX else context.workers.creations
+        worker.answer_each(
+            request, missing, create, lambda made: answer({name: error for name, error in made if error is not None})
+        )
+    else:
+        partitions = sum(len(topic.partitions) for topic in known.values())
+        context.answer_with(request, lambda: answer({}), partitions + len(asked))
 
 
 def _refused(asked: Sequence[Any]) -> Mapping[str, Any]:

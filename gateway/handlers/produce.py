@@ -53,7 +53,7 @@ def produce(request: Request, context: Context) -> None:
 
     With acks 0, sends no answer, and closes the connection on an error.
     """
-    asked = parse_produce(request.exchange.frame, request.body_at, request.version)
+    asked = parse_produce(request.exchange.frame, request.body_at, request.version, request.limits.entries_max)
     wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
     producing = _Producing(request, context, asked, context.partitions.led(wanted))
     name = asked.transactional_id
@@ -91,14 +91,16 @@ class _Producing:
 
     def start(self) -> None:
         """Checks the batches and passes them to the appender; in another thread if the checks take long."""
-        if are_being_compiled():
+        if are_being_compiled() or len(self._asked.partitions) > self._request.limits.entries_here:
             self._request.exchange.hold_others()  # a later one, checked here, must not be appended first
             self._context.cold.submit(self._request.or_fail(_Producing._start), self)
         else:
             self._start()
 
     def _start(self) -> None:
-        answered: Callable[[int, Produced], None] = gathering(len(self._asked.partitions), self._finish)
+        answered: Callable[[int, Produced], None] = gathering(
+            len(self._asked.partitions), self._request.or_fail(self._finish)
+        )
         for index, each in enumerate(self._asked.partitions):
             try:
                 job = self._checked(partial(answered, index), each)
@@ -174,7 +176,7 @@ class _Producing:
         if self._asked.acks != 0:
             self._request.answer_parts([encode_produced(answers, self._request.version)])
         elif failed:
-            self._request.exchange.close()  # the only way to tell the client
+            self._request.close()  # the only way to tell the client
         else:
             self._request.answer_nothing()
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol import ErrorCode, code_of, message_of
-from ...storage import LogManager, LogStoreError, Producer, TopicPartition, idempotent_producer_id
+from ...storage import LogManager, LogStoreError, Producer, ProducerState, TopicPartition, idempotent_producer_id
 from ..context import Context
 from ..partitions import LedPartition
 from ..request import Request
 from .transactions import NO_PRODUCER, init_transactions, initialised
+
+_PRODUCER_BYTES = 41  # of an active producer in an answer
 
 
 def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | None:
@@ -29,7 +31,7 @@ def init_producer_id(request: Request, context: Context) -> Mapping[str, Any] | 
         except (LogStoreError, OSError) as error:
             return initialised(code_of(error))
 
-    context.workers.admin.answer(request, task)
+    context.workers.ids.answer(request, task)
     return None
 
 
@@ -45,7 +47,7 @@ def describe_producers(request: Request, context: Context) -> None:
             {
                 "name": topic.name,
                 "partitions": [
-                    _producers(number, led[TopicPartition(topic.name, number)], now_ms)
+                    _producers(request, number, led[TopicPartition(topic.name, number)], now_ms)
                     for number in topic.partition_indexes
                 ],
             }
@@ -56,11 +58,13 @@ def describe_producers(request: Request, context: Context) -> None:
     context.when_free(request, led.values(), answer)
 
 
-def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
+def _producers(request: Request, number: int, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
-        return {"partition_index": number, "error_message": None, "active_producers": _active(led, now_ms)}
+        active = led.producers(now_ms)
+        request.reserve(_PRODUCER_BYTES * len(active))
+        return {"partition_index": number, "error_message": None, "active_producers": _active(active)}
     except Exception as error:
         return {
             "partition_index": number,
@@ -70,7 +74,7 @@ def _producers(number: int, led: LedPartition | Exception, now_ms: int) -> Mappi
         }
 
 
-def _active(led: LedPartition, now_ms: int) -> list[Mapping[str, Any]]:
+def _active(producers: Mapping[int, ProducerState]) -> list[Mapping[str, Any]]:
     return [
         {
             "producer_id": producer_id,
@@ -80,5 +84,5 @@ def _active(led: LedPartition, now_ms: int) -> list[Mapping[str, Any]]:
             "coordinator_epoch": state.coordinator_epoch,
             "current_txn_start_offset": state.current_txn_first_offset,
         }
-        for producer_id, state in led.producers(now_ms).items()
+        for producer_id, state in producers.items()
     ]

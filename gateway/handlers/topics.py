@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -178,12 +178,15 @@ def delete_topics(request: Request, context: Context) -> None:
     """Closes the logs of topics, then deletes the topics."""
     asked = _named(request, context)
     known = [each.topic for each in asked if each.topic is not None and each.topic.name not in COORDINATOR_TOPICS]
-    known = known if context.config.delete_topic_enable else []
 
+    @request.or_fail
     def delete() -> None:
         context.workers.admin.answer(request, lambda manager: _deleted(manager, request, context, asked))
 
-    _after_closing(context, [topic.name for topic in known], delete)
+    if known and context.config.delete_topic_enable:
+        context.partitions.close_topics({topic.name for topic in known}, delete, keep_closed=True)
+    else:
+        delete()
 
 
 class _Named(NamedTuple):
@@ -211,14 +214,6 @@ def _named(request: Request, context: Context) -> list[_Named]:
         else:
             found[key] = _Named(given, topic)
     return list(found.values())
-
-
-def _after_closing(context: Context, topics: Sequence[str], then: Callable[[], None]) -> None:
-    if not topics:
-        then()
-    for index, topic in enumerate(topics):
-        is_last = index == len(topics) - 1
-        context.partitions.close_topic(topic, then if is_last else lambda: None, keep_closed=True)
 
 
 def _deleted(manager: LogManager, request: Request, context: Context, asked: Sequence[_Named]) -> Mapping[str, Any]:

@@ -110,7 +110,7 @@ class Partitions(Worker):
         if wanted.topic in self._closed:
             return BeingDeletedError(f"topic {wanted.topic!r} is being deleted")
         topic = self._topics.find(wanted.topic)
-        if topic is None or wanted.partition not in topic.partitions:
+        if topic is None or not topic.has(wanted.partition):
             return UnknownTopicOrPartitionError(f"there is no partition {wanted.partition} of topic {wanted.topic!r}")
         return NotOpenError([wanted])
 
@@ -191,24 +191,31 @@ class Partitions(Worker):
         self._openings = [opening for opening in self._openings if opening.held]
         self._look_again()
 
-    def close_topic(self, topic: str, then: Callable[[], None] = lambda: None, *, keep_closed: bool = False) -> None:
-        """Closes the partitions of a topic in the opening thread, then calls ``then`` there.
+    def close_topics(
+        self, topics: Collection[str], then: Callable[[], None] = lambda: None, *, keep_closed: bool = False
+    ) -> None:
+        """Closes the partitions of topics in the opening thread, then calls ``then`` there.
 
         With ``keep_closed``, they cannot be opened again before :meth:`reopen_topic`.
         """
+        topics = frozenset(topics)
         if keep_closed:
-            self._closed.add(topic)
+            self._closed |= topics
 
         def task() -> None:
             with self._guard:
-                left = [self._led.pop(each) for each in list(self._led) if each.topic == topic]
+                left = [self._led.pop(each) for each in list(self._led) if each.topic in topics]
             for led in left:
                 led.leave()
             with suppress(LogStoreError, OSError):  # the directory may be gone
-                self._manager.close_logs(topic)
+                self._manager.close_logs(topics)
             then()
 
         self.run(task)
+
+    def close_topic(self, topic: str, then: Callable[[], None] = lambda: None, *, keep_closed: bool = False) -> None:
+        """Like :meth:`close_topics`, for one."""
+        self.close_topics([topic], then, keep_closed=keep_closed)
 
     def reopen_topic(self, topic: str) -> None:
         """Allows a topic closed with ``keep_closed`` to be opened again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from bisect import bisect_left
 from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from ...storage import (
     TOPICS_FILE,
     LogManager,
     LogStoreError,
+    TopicDescription,
     TopicPartition,
     topic_id,
 )
@@ -29,6 +31,11 @@ class TopicInfo(NamedTuple):
     id: UUID | None  # None for a topic from before Kafka 2.8
     partitions: tuple[int, ...]
     is_internal: bool
+
+    def has(self, partition: int) -> bool:
+        """Whether the topic has a partition; ``partitions`` are sorted, and may be many."""
+        at = bisect_left(self.partitions, partition)
+        return at < len(self.partitions) and self.partitions[at] == partition
 
 
 class Topics:
@@ -62,7 +69,7 @@ class Topics:
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition exists."""
         topic = self.find(partition.topic)
-        return topic is not None and partition.partition in topic.partitions
+        return topic is not None and topic.has(partition.partition)
 
     def name_of(self, topic: UUID) -> str | None:
         """Returns the name of the topic with an id; None if there is none."""
@@ -99,12 +106,13 @@ class Topics:
             logger.error("%s; clients see the topics of the last successful read", error)
 
     def _read(self) -> None:
-        self._topics = {
-            name: TopicInfo(name, _uuid(topic_id(self._manager, topic)), topic.partitions, name in INTERNAL_TOPICS)
-            for name, topic in self._manager.topics().items()
-            if name not in self._hidden
-        }
+        found = {name: topic for name, topic in self._manager.topics().items() if name not in self._hidden}
+        self._topics = {name: self._info(name, topic) for name, topic in found.items()}
         self._names = {topic.id: name for name, topic in self._topics.items() if topic.id is not None}
+
+    def _info(self, name: str, topic: TopicDescription) -> TopicInfo:
+        id_, partitions = _uuid(topic_id(self._manager, topic)), tuple(sorted(topic.partitions))
+        return TopicInfo(name, id_, partitions, name in INTERNAL_TOPICS)
 
 
 def _uuid(encoded: str | None) -> UUID | None:

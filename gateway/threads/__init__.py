@@ -2,8 +2,8 @@
 
 ``kept`` is a thread that no error ends, and knows which threads fail. ``worker`` is a thread with timers. ``disk`` is a
 thread that reads and writes for a coordinator, so that the coordinator never waits. ``answers`` calls back when several
-answers have arrived. ``fair`` is a thread for tasks of many clients. ``said`` logs a fault once. This room knows no
-protocol and no log.
+answers have arrived, and asks for many in turns. ``fair`` is a thread for tasks of many clients. ``said`` logs a fault
+once. This room knows no protocol and no log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .answers import gathering as gathering
+    from .answers import A_TURN as A_TURN, Turns as Turns, gathering as gathering
     from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
     from .fair import FairTask as FairTask, FairWorker as FairWorker
     from .kept import (
@@ -30,7 +30,7 @@ else:
         __name__,
         submod_attrs={
             "disk": ["Disk", "DiskWorker", "Home", "Store"],
-            "answers": ["gathering"],
+            "answers": ["A_TURN", "Turns", "gathering"],
             "fair": ["FairTask", "FairWorker"],
             "kept": ["KeptThread", "run_apart", "thread_failures", "unwell_threads", "watch_all_threads"],
             "said": ["Said"],

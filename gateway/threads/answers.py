@@ -1,12 +1,17 @@
-"""Answers: collects several answers, which arrive in any order and from any thread."""
+"""Answers: collects several answers, which arrive in any order and from any thread; asks for many in turns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Item = TypeVar("Item")
+C = TypeVar("C")
+
+A_TURN = 100  # items that are asked for together, before others have their turn
 
 
 def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], None]:
@@ -28,3 +33,39 @@ def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T],
     if not count:
         done([])
     return put
+
+
+class Turns(Generic[C, Item, T]):
+    """Asks for an answer about each of many items, a few at a time, so that the thread serves others in between."""
+
+    def __init__(
+        self,
+        run: Callable[[Callable[[C], None]], None],
+        items: Sequence[Item],
+        ask: Callable[[C, Item, Callable[[T], None]], None],
+        done: Callable[[Sequence[T]], None],
+    ) -> None:
+        """``run`` queues a task in the thread, which gets an object that only the thread may use.
+
+        ``ask`` is called there with that object, an item, and what to call with the answer. ``done`` is called with
+        all answers, in the order of the items, where the last one arrives.
+        """
+        self._run, self._items, self._ask, self._done = run, items, ask, done
+        self._answers: list[T] = []
+
+    def start(self) -> None:
+        """Asks for the first items. For any thread."""
+        self._run(self._next)
+
+    def _next(self, owned: C) -> None:
+        some = self._items[len(self._answers) : len(self._answers) + A_TURN]
+        put = gathering(len(some), self._take)
+        for index, item in enumerate(some):
+            self._ask(owned, item, partial(put, index))
+
+    def _take(self, answers: Sequence[T]) -> None:
+        self._answers += answers
+        if len(self._answers) == len(self._items):
+            self._done(self._answers)
+        else:
+            self._run(self._next)

@@ -94,7 +94,7 @@ class Store(ABC, Generic[D, W]):
                 self._note(error)
                 self._home.run(partial(failed, error))
             else:
-                self._home.run(partial(done, answer))
+                self._home.run(partial(_pass, answer, done, failed))
 
         self._disk.run(run)
 
@@ -143,3 +143,12 @@ class Store(ABC, Generic[D, W]):
     @abstractmethod
     def _answer(self, write: W, error: Exception | None) -> None:
         """Answers a write, in the coordinator's thread."""
+
+
+def _pass(answer: T, done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
+    """Calls ``done`` with an answer, or ``failed`` with the error that it raises, so that whoever asked is answered."""
+    try:
+        done(answer)
+    except Exception as error:  # ours
+        logger.exception("an answer failed")
+        failed(error)

@@ -94,11 +94,8 @@ class Worker:
 
     def _run(self) -> None:
         while (tasks := self._next()) is not None:
-            for task in tasks:
-                try:
-                    task()
-                except BaseException:  # also SystemExit, which would end the thread without a word
-                    logger.exception("a task failed")
+            _run_all(tasks)
+            tasks.clear()  # while this waits for more, it keeps nothing that these refer to
         self.close()
 
     def _next(self) -> list[Task] | None:
@@ -119,3 +116,11 @@ class Worker:
 
     def close(self) -> None:
         """Called in the thread when it ends."""
+
+
+def _run_all(tasks: list[Task]) -> None:
+    for task in tasks:
+        try:
+            task()
+        except BaseException:  # also SystemExit, which would end the thread without a word
+            logger.exception("a task failed")

@@ -122,7 +122,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
         return
     manager.check_writable()
     OPEN_FILES.check_room_for_locks(2 * len(topic.partitions), f"deleting topic {name!r}")
-    manager.close_logs(name)
+    manager.close_logs([name])
     with ExitStack() as locks:
         contexts = [context for partition in topic.partitions if (context := _context(manager, name, partition))]
         for context in contexts:

@@ -6,7 +6,7 @@ which are unknown; its topics and partitions are found by the names of directori
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
@@ -297,10 +297,11 @@ class LogManager(LogDirectory):
         found: KeptT = self._kept[key]
         return found
 
-    def close_logs(self, topic: str) -> None:
-        """Closes the open logs of one topic cleanly."""
-        for key in [key for key in self._logs if key.topic == topic]:
-            self._logs.pop(key).close()
+    def close_logs(self, topics: Collection[str]) -> None:
+        """Closes the open logs of some topics cleanly; if one cannot be closed, closes the others, then raises."""
+        with ExitStack() as closing:
+            for key in [key for key in self._logs if key.topic in topics]:
+                closing.callback(self._logs.pop(key).close)
 
     def close(self) -> None:
         """Closes all logs cleanly, then releases the lock on the directory. The next opening recovers a failed log.

@@ -50,7 +50,7 @@ def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: 
         target.note_holes(partition)
     target.write_marks({partition: Marks(0, start)})
     target.open_log(*partition)  # makes indexes, epochs and snapshots
-    target.close_logs(partition.topic)
+    target.close_logs([partition.topic])
     size = sum(piece.stop - piece.start for piece in pieces)
     return CopiedPartition(*partition, start, end, len(pieces), size)
 

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from ....storage import TopicPartition
 from ...context import Context
 from ...groups import GroupCoordinator
 from ...request import Request
+from ...threads import Turns
+
+Item = TypeVar("Item")
+T = TypeVar("T")
 
 
 def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], None]) -> None:
     """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
     context.groups.run(request.or_fail(task))
+
+
+def ask_each(
+    request: Request,
+    context: Context,
+    items: Sequence[Item],
+    question: Callable[[GroupCoordinator, Item, Callable[[T], None]], None],
+    done: Callable[[Sequence[T]], None],
+) -> None:
+    """Asks the coordinator about each item, in turns with other requests; ``done`` gets all answers."""
+    Turns(partial(ask, request, context), items, question, request.or_fail(done)).start()
 
 
 def by_topic(answers: Iterable[tuple[TopicPartition, Mapping[str, Any]]]) -> Sequence[Mapping[str, Any]]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
-from ....protocol import ErrorCode
+from ....protocol import ErrorCode, RequestError
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
 from ...groups import Commit, Fetched, GroupCoordinator
 from ...request import Request
-from ...threads import gathering
 from ..old import commit_to_registry, fetch_from_registry
-from .asking import ask, by_topic
+from .asking import ask, ask_each, by_topic
 
 IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry, if there is a common one
 NO_OFFSET = NO_TIMESTAMP = -1
 NO_EPOCH = NO_GENERATION = -1
+_OFFSET_BYTES = 20
 _OWN_RETENTION = range(2, 5)  # versions of OffsetCommit in which a client can say how long its offsets are kept
 _FETCH_ERROR, _FETCH_SEVERAL = 2, 8  # first versions of OffsetFetch with an error of the whole, with several groups
 
@@ -36,6 +35,7 @@ def commit_offsets(request: Request, context: Context) -> None:
     generation = getattr(body, "generation_id_or_member_epoch", NO_GENERATION)
     commit = Commit(body.group_id, generation, getattr(body, "member_id", ""), instance_id, known)
 
+    @request.or_fail
     def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         code_of = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
         request.answer({"topics": by_topic((each, {"error_code": code}) for each, code in code_of.items())})
@@ -80,22 +80,20 @@ def fetch_offsets(request: Request, context: Context) -> None:
         fetch_from_registry(request, context)
         return
     body = request.body
-    groups = body.groups if request.version >= _FETCH_SEVERAL else [body]
+    is_stable = getattr(body, "require_stable", False)
+
+    def question(coordinator: GroupCoordinator, group: Any, put: Callable[[Mapping[str, Any]], None]) -> None:
+        def done(error: ErrorCode, found: Fetched) -> None:
+            put(_fetched(request, group, error, found))
+
+        coordinator.offsets.fetch(group.group_id, _wanted(group), request.or_fail(done), require_stable=is_stable)
 
     def answer(several: Sequence[Mapping[str, Any]]) -> None:
-        request.answer({"groups": several} if request.version >= _FETCH_SEVERAL else several[0])
+        offsets = sum(len(topic["partitions"]) for each in several for topic in each["topics"])
+        found = {"groups": several} if request.version >= _FETCH_SEVERAL else several[0]
+        context.answer(request, found, len(several) + offsets)
 
-    put = gathering(len(groups), answer)
-
-    def done(index: int, error: ErrorCode, found: Fetched) -> None:
-        put(index, _fetched(request.version, groups[index], error, found))
-
-    def fetch(coordinator: GroupCoordinator) -> None:
-        for index, group in enumerate(groups):
-            stable = getattr(body, "require_stable", False)
-            coordinator.offsets.fetch(group.group_id, _wanted(group), partial(done, index), require_stable=stable)
-
-    ask(request, context, fetch)
+    ask_each(request, context, body.groups if request.version >= _FETCH_SEVERAL else [body], question, answer)
 
 
 def _wanted(group: Any) -> Sequence[TopicPartition] | None:
@@ -104,8 +102,13 @@ def _wanted(group: Any) -> Sequence[TopicPartition] | None:
     return [TopicPartition(topic.name, each) for topic in group.topics for each in topic.partition_indexes]
 
 
-def _fetched(version: int, group: Any, error: ErrorCode, found: Fetched) -> Mapping[str, Any]:
+def _fetched(request: Request, group: Any, error: ErrorCode, found: Fetched) -> Mapping[str, Any]:
     """Returns the answer for one group. Versions without a field for the group's error get it in each partition."""
+    version = request.version
+    try:
+        request.reserve(sum(map(_bytes_of, found.values())))
+    except RequestError as refused:
+        error, found = refused.code, {}
     if error and version < _FETCH_ERROR:
         found = dict.fromkeys(_wanted(group) or (), error)
     if version == IN_REGISTRY:  # in which a partition without an offset is unknown
@@ -113,6 +116,11 @@ def _fetched(version: int, group: Any, error: ErrorCode, found: Fetched) -> Mapp
         found = {each: unknown if value is None else value for each, value in found.items()}
     topics = by_topic((each, _offset(value)) for each, value in found.items())
     return {"group_id": group.group_id, "topics": topics, "error_code": error}
+
+
+def _bytes_of(value: OffsetCommitValue | ErrorCode | None) -> int:
+    """Returns about how many bytes of an answer an offset takes, without the name of its topic."""
+    return _OFFSET_BYTES + (len(value.metadata) if isinstance(value, OffsetCommitValue) else 0)
 
 
 def _offset(value: OffsetCommitValue | ErrorCode | None) -> Mapping[str, Any]:

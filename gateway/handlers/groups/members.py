@@ -39,6 +39,7 @@ def join_group(request: Request, context: Context) -> None:
         client=request.exchange.connection,
     )
 
+    @request.or_fail
     def done(result: JoinResult) -> None:
         request.answer(_joined(result, version))
 
@@ -82,6 +83,7 @@ def sync_group(request: Request, context: Context) -> Mapping[str, Any] | None:
     if request.version >= _SYNC_PROTOCOL and (sync.protocol_type is None or sync.protocol is None):
         return {"error_code": ErrorCode.inconsistent_group_protocol}
 
+    @request.or_fail
     def done(result: SyncResult) -> None:
         request.answer(
             {

@@ -19,7 +19,7 @@ from ....storage import (
 )
 from ...context import Context
 from ...request import Request
-from ...threads import gathering
+from ...threads import Turns, gathering
 from ...transactions import TransactionCoordinator
 from .producers import ask
 
@@ -38,6 +38,7 @@ def list_transactions(request: Request, context: Context) -> None:
     unknown = [each for each in body.state_filters if each not in _STATES]
     states = {_STATES[each] for each in body.state_filters if each in _STATES}
 
+    @request.or_fail
     def done(error: ErrorCode, found: Collection[tuple[str, TransactionLogValue]]) -> None:
         listed = [
             {
@@ -47,7 +48,8 @@ def list_transactions(request: Request, context: Context) -> None:
             }
             for name, value in sorted(found, key=lambda each: each[0])
         ]
-        request.answer({"error_code": error, "unknown_state_filters": unknown, "transaction_states": listed})
+        body = {"error_code": error, "unknown_state_filters": unknown, "transaction_states": listed}
+        context.answer(request, body, len(listed))
 
     if body.state_filters and not states:
         done(ErrorCode.none, ())
@@ -58,7 +60,7 @@ def list_transactions(request: Request, context: Context) -> None:
         lambda coordinator: coordinator.list(
             done,
             states=states,
-            producer_ids=body.producer_id_filters,
+            producer_ids=frozenset(body.producer_id_filters),
             older_than_ms=getattr(body, "duration_filter", -1),
         ),
     )
@@ -66,19 +68,18 @@ def list_transactions(request: Request, context: Context) -> None:
 
 def describe_transactions(request: Request, context: Context) -> None:
     """Answers with the state of each transactional id, and the partitions of its open transaction."""
-    names = list(request.body.transactional_ids)
-    put: Callable[[int, Mapping[str, Any]], None] = gathering(
-        len(names), lambda states: request.answer({"transaction_states": states})
-    )
 
-    def done(index: int, error: ErrorCode, value: TransactionLogValue | None) -> None:
-        put(index, {"transactional_id": names[index], "error_code": error, **_described(value)})
+    def question(coordinator: TransactionCoordinator, name: str, put: Callable[[Mapping[str, Any]], None]) -> None:
+        def done(error: ErrorCode, value: TransactionLogValue | None) -> None:
+            put({"transactional_id": name, "error_code": error, **_described(value)})
 
-    def describe(coordinator: TransactionCoordinator) -> None:
-        for index, name in enumerate(names):
-            coordinator.describe(name, partial(done, index))
+        coordinator.describe(name, request.or_fail(done))
 
-    ask(request, context, describe)
+    def answer(states: Sequence[Mapping[str, Any]]) -> None:
+        context.answer(request, {"transaction_states": states}, len(states))
+
+    names = request.body.transactional_ids
+    Turns(partial(ask, request, context), names, question, request.or_fail(answer)).start()
 
 
 def _described(value: TransactionLogValue | None) -> Mapping[str, Any]:
@@ -108,6 +109,7 @@ def write_markers(request: Request, context: Context) -> None:
     )
     led = context.partitions.led({partition for _, partition in asked})
 
+    @request.or_fail
     def answer(errors: Sequence[Exception | None]) -> None:
         codes = {
             place: ErrorCode.none if error is None else code_of(error)

@@ -35,6 +35,7 @@ def init_transactions(request: Request, context: Context) -> None:
     own = Producer(getattr(body, "producer_id", NO_PRODUCER), getattr(body, "producer_epoch", NO_PRODUCER))
     expected = None if own.id == NO_PRODUCER else own
 
+    @request.or_fail
     def done(error: ErrorCode, producer: Producer | None) -> None:
         request.answer(initialised(_known(request, error, _FENCED_INIT), producer))
 
@@ -58,6 +59,7 @@ def add_partitions(request: Request, context: Context) -> None:
     internal = {each for each in asked if each.topic in INTERNAL_TOPICS}
     missing = {each for each in asked if not context.topics.has(each)} - internal
 
+    @request.or_fail
     def done(error: ErrorCode) -> None:
         code = _known(request, error)
         request.answer({"results_by_topic_v3_and_below": _by_topic(asked, lambda _: code)})
@@ -87,7 +89,7 @@ def _by_topic(
 
 def add_offsets(request: Request, context: Context) -> None:
     """Adds the partition of a group's offsets to a transaction."""
-    body, done = request.body, partial(_answer, request)
+    body, done = request.body, request.or_fail(partial(_answer, request))
     producer = Producer(body.producer_id, body.producer_epoch)
     ask(
         request,
@@ -102,7 +104,7 @@ def _answer(request: Request, error: ErrorCode) -> None:
 
 def end_transaction(request: Request, context: Context) -> None:
     """Commits or aborts a transaction; answers when readers of committed records see the result."""
-    body, done = request.body, partial(_answer, request)
+    body, done = request.body, request.or_fail(partial(_answer, request))
     producer = Producer(body.producer_id, body.producer_epoch)
     ask(
         request,

@@ -31,10 +31,12 @@ def commit_transactional_offsets(request: Request, context: Context) -> None:
     )
     producer = Producer(body.producer_id, body.producer_epoch)
 
+    @request.or_fail
     def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         code_of = {each: codes.get(each, ErrorCode.unknown_topic_or_partition) for each in asked}
         request.answer({"topics": by_topic((each, {"error_code": code}) for each, code in code_of.items())})
 
+    @request.or_fail
     def loaded(error: ErrorCode, home: TopicPartition | None) -> None:
         if error or home is None:
             done(dict.fromkeys(known, error))
