@@ -104,6 +104,8 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         yield f"  {storage.remote_text(found.remote)}"
     if found.holding is not None:
         yield f"  {found.holding}: readers of committed records wait for it; see commitlog transactions"
+    for each in found.hanging:
+        yield f"  {each}"
     if found.cleanable is not None:
         what = found.cleanable
         due = (
@@ -149,12 +151,17 @@ def _json(found: storage.PartitionDescription) -> dict[str, Any]:
         "last_stable_offset": facts.last_stable_offset,
         "log_end_offset": facts.log_end_offset,
         **({} if found.holding is None else {"open_transaction": found.holding._asdict()}),
+        **({"hanging_transactions": [_hanging_json(each) for each in found.hanging]} if found.hanging else {}),
         "bytes": facts.size,
         "dirty_ratio": None if what is None else what.ratio,
         "compaction_due": None if what is None else what.is_due,
         "remote_offsets": None if found.remote is None else [found.remote.start, found.remote.stop],
         "segments": [_segment_json(found, fate) for fate in found.retention.plan.fates],
     }
+
+
+def _hanging_json(found: storage.HangingTransaction) -> dict[str, Any]:
+    return {**found.transaction._asdict(), "abort": found.abort}
 
 
 def _segment_json(found: storage.PartitionDescription, fate: storage.SegmentFate) -> dict[str, Any]:

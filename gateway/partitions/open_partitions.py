@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from threading import Lock
 
 from ...protocol import ErrorCode, RequestError
-from ...storage import LogManager, LogStoreError, TopicPartition, UnknownTopicOrPartitionError
+from ...storage import (
+    HoldingTransaction,
+    LogManager,
+    LogStoreError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    hanging_transactions,
+)
 from ..threads import Worker
 from .file_partition import FilePartition
 from .led_partition import LedPartition
@@ -67,6 +74,7 @@ class Partitions(Worker):
         self._openings: list[_Opening] = []  # those that wait for locks
         self._held_until_s: dict[TopicPartition, float] = {}  # what they wait for, and when each gives up
         self._looks_again = False
+        self._warned_of: set[tuple[TopicPartition, HoldingTransaction]] = set()
 
     def led(
         self, wanted: Collection[TopicPartition], *, by_any: bool = False
@@ -154,11 +162,24 @@ class Partitions(Worker):
                 logger.error("%s cannot be opened", wanted, exc_info=error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return True
+        self._warn_of_hanging(wanted, opened)
         with self._guard:
             self._led[wanted] = opened
         if led is not None:
             led.leave()
         return True
+
+    def _warn_of_hanging(self, wanted: TopicPartition, opened: LedPartition) -> None:
+        """Logs, each once, the open transactions that came with the log and that no coordinator knows."""
+        if not isinstance(opened, FilePartition):  # on an object store, no transaction in the log is open
+            return
+        found = []
+        with suppress(LogStoreError, OSError):  # what cannot be read is reported by those that need it
+            found = opened.ask(lambda log: hanging_transactions(self._manager, wanted, log))
+        for each in found:
+            if (wanted, each.transaction) not in self._warned_of:
+                self._warned_of.add((wanted, each.transaction))
+                logger.warning("%s: %s", wanted, each)
 
     def _is_to_wait(self, wanted: TopicPartition) -> bool:
         """Whether a process holds the append lock. Raises RequestError if one holds it for too long."""

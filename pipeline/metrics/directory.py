@@ -93,6 +93,11 @@ OPEN_TRANSACTION_AGE = Gauge(
     "The age of a transaction that holds records back",
     ("cluster_name", "transactional_id", "producer_id", "epoch", "state"),
 )
+HANGING_TRANSACTION_AGE = Gauge(
+    "commitlog_hanging_transaction_age_seconds",
+    "The age of a transaction in a partition that no transactional id has: commitlog transactions --abort ends it",
+    (*_PARTITION, "producer_id", "epoch", "first_offset"),
+)
 SUCCESS = Gauge("commitlog_scrape_success", "1 if everything could be read, else 0", ("cluster_name",))
 
 
@@ -288,6 +293,9 @@ class _Scrape:
                 counts[each.state] = counts.get(each.state, 0) + 1
                 labels = (each.transactional_id or "", each.producer_id, each.epoch, each.state)
                 self._gauges.set(OPEN_TRANSACTION_AGE, each.age_ms / 1000, *labels)
+            for part in each.partitions if each.transactional_id is None else ():
+                place = (*part.topic_partition, each.producer_id, each.epoch, part.first_offset)
+                self._gauges.set(HANGING_TRANSACTION_AGE, each.age_ms / 1000, *place)
         for state, count in counts.items():
             self._gauges.set(OPEN_TRANSACTIONS, count, state)
 

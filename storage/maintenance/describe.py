@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..compaction import Cleanable, cleanable
@@ -10,7 +11,7 @@ from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader
 from ..retention import RetentionReport, SegmentFate, preview_retention
-from ..transactions import HoldingTransaction, holding_transaction
+from ..transactions import HangingTransaction, HoldingTransaction, hanging_transactions, holding_transaction
 from .retain import retention_options
 from .selecting import select_partition
 
@@ -24,6 +25,7 @@ class PartitionDescription:
     retention: RetentionReport  # a dry run: its plan has every segment, with its fate and the reason
     cleanable: Cleanable | None  # None if the topic is not compacted
     holding: HoldingTransaction | None = None  # the transaction that readers of committed records wait for
+    hanging: Sequence[HangingTransaction] = ()  # open transactions that no coordinator ends
     remote: range | None = None  # offsets that only a broker's remote storage has
 
     def compaction_of(self, fate: SegmentFate) -> str | None:
@@ -50,9 +52,9 @@ def describe_partition(
         log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
         remote = remote_offsets(manager, {topic_partition: log.log_start_offset}).get(topic_partition)
-        return PartitionDescription(
-            topic, partition, plan, _cleanable(log, checkpointed, now_ms), holding_transaction(log), remote
-        )
+        hanging = hanging_transactions(manager, topic_partition, log)
+        what = _cleanable(log, checkpointed, now_ms)
+        return PartitionDescription(topic, partition, plan, what, holding_transaction(log), hanging, remote)
 
 
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:

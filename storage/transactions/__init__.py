@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     )
     from .ending import write_marker as write_marker
     from .hanging import (
+        HangingTransaction as HangingTransaction,
         HoldingTransaction as HoldingTransaction,
         abort_transaction as abort_transaction,
         find_hanging as find_hanging,
+        hanging_transactions as hanging_transactions,
         holding_transaction as holding_transaction,
     )
     from .idempotent import IdempotentProducer as IdempotentProducer
@@ -68,7 +70,14 @@ else:
             ],
             "coordinator": ["NO_OFFSETS", "TRANSACTION_TIMEOUT_MS", "TransactionCoordinator"],
             "ending": ["write_marker"],
-            "hanging": ["HoldingTransaction", "abort_transaction", "find_hanging", "holding_transaction"],
+            "hanging": [
+                "HangingTransaction",
+                "HoldingTransaction",
+                "abort_transaction",
+                "find_hanging",
+                "hanging_transactions",
+                "holding_transaction",
+            ],
             "idempotent": ["IdempotentProducer"],
             "producer_ids": [
                 "allot_producer_id",

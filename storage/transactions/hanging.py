@@ -20,6 +20,7 @@ from ..writing import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
 from .coordinator import TRANSACTION_TIMEOUT_MS
 from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text, ungrouped
+from .transaction import abort_command
 from .transactional_id import TransactionalIdLock
 
 
@@ -36,6 +37,43 @@ class HoldingTransaction(NamedTuple):
         return (
             f"open transaction from offset {self.first_offset}, producer {self.producer_id}, epoch {self.epoch}{since}"
         )
+
+
+class HangingTransaction(NamedTuple):
+    """An open transaction of a partition that no transactional id of the log has, as if nobody had begun it."""
+
+    transaction: HoldingTransaction
+    abort: str  # the command that ends it
+
+    def __str__(self) -> str:
+        return (
+            f"{self.transaction}: no transactional id of this log has it, so no coordinator ends it, and readers of "
+            f"committed records wait for ever. Once its producer has stopped, abort it: {self.abort}"
+        )
+
+
+def hanging_transactions(manager: LogManager, partition: TopicPartition, log: LogReader) -> list[HangingTransaction]:
+    """Returns the open transactions of a partition that neither a coordinator nor retention ends, by their offsets.
+
+    Returns none while a partition of ``__transaction_state``, which may have their ids, cannot be read.
+    """
+    ongoing = [_described(log, *each) for each in log.producers.ongoing.items()]
+    unread: list[LogStoreError] = []
+    known = [*TransactionStates(manager).all(unread)] if ongoing else []
+    return [
+        HangingTransaction(each, abort_command(manager.directory, *partition, each.first_offset))
+        for each in ongoing
+        if not unread and _is_nobodys(known, partition, each)
+    ]
+
+
+def _is_nobodys(
+    known: Iterable[tuple[str, TransactionLogValue]], partition: TopicPartition, found: HoldingTransaction
+) -> bool:
+    """Whether no transactional id has the transaction, or a newer epoch of its producer: retention ends it then."""
+    if _coordinator_of(known, partition, found.producer_id, found.epoch) is not None:
+        return False
+    return not any(each.producer_id == found.producer_id and each.producer_epoch > found.epoch for _, each in known)
 
 
 def holding_transaction(log: LogReader) -> HoldingTransaction | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
-from tests.support.logs.building import NOW_MS, records
+from tests.support.logs.building import NOW_MS, records, write_transactional
 
 DAY_MS = 86_400_000
 
@@ -125,3 +126,19 @@ def test_help_says_what_the_columns_mean() -> None:
     assert done.code == 0
     for word in ("--topic", "--partition", "--as-of", "KEPT-UNTIL", "COMPACTION"):
         assert word in done.stdout
+
+
+def test_a_transaction_of_nobody_is_shown_with_the_command_that_ends_it(tmp_path: Path) -> None:
+    directory = str(tmp_path / "log")
+    with LogManager.open(directory, create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        write_transactional(manager.open_log("t", 0), 777, 0, b"nobody's", epoch=2)
+    [found] = described(directory, "-t", "t")
+    [hanging] = found["hanging_transactions"]
+    command = f"commitlog transactions --log-dir {directory} --abort --topic t --partition 0 --start-offset 0"
+    assert (hanging["producer_id"], hanging["epoch"], hanging["abort"]) == (777, 2, command)
+    shown = commitlog("describe", "--log-dir", directory, "-t", "t").stdout
+    assert "producer 777, epoch 2" in shown
+    assert f"abort it: {command}\n" in shown
+    assert not commitlog(*command.split()[1:]).code
+    assert "hanging_transactions" not in described(directory, "-t", "t")[0]

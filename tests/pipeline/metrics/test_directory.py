@@ -157,6 +157,8 @@ def test_open_transactions_are_reported_with_their_age(manager: LogManager, metr
         ages = found["commitlog_open_transaction_age_seconds"]
         assert ages.keys() == {("Ongoing", "copy"), ("Unknown", "")}
         assert ages["Ongoing", "copy"] >= 0
+        hanging = look(metrics, "topic", "partition", "producer_id", "epoch", "first_offset")
+        assert hanging["commitlog_hanging_transaction_age_seconds"].keys() == {("t", "1", "7", "0", "0")}
         partitions = look(metrics, "topic", "partition")
         assert partitions["commitlog_partition_last_stable_offset"]["t", "0"] == 3
         assert partitions["kafka_partition_latest_offset"]["t", "0"] == 4

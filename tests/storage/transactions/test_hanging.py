@@ -12,12 +12,14 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import TransactionState
 from pyspark_commitlog.storage.transactions import (
     TransactionalWriter,
     TransactionCoordinator,
     abort_transaction,
     find_hanging,
+    hanging_transactions,
     holding_transaction,
 )
 from pyspark_commitlog.storage.transactions.states import TransactionStates, grouped
@@ -182,3 +184,23 @@ def test_a_brokers_hanging_transaction_is_ended(tmp_path: Path) -> None:
         assert holding_transaction(after) is None
         assert committed(after)[: len(before)] == before
         assert manager.open_log("txn", 0).next_sequence(Producer(1, 0)) > 0
+
+
+def test_what_no_transactional_id_has_is_named_with_the_command_that_ends_it(manager: LogManager) -> None:
+    here = TopicPartition("t", 0)
+    (found,) = hanging_transactions(manager, here, manager.open_reader("t", 0))
+    assert found.transaction == (7, 3, 1, NOW_MS)
+    command = f"commitlog transactions --log-dir {manager.directory} --abort --topic t --partition 0 --start-offset 1"
+    assert str(found).endswith(f"abort it: {command}")
+    abort_transaction(manager, "t", 0, 1)
+    assert hanging_transactions(manager, here, manager.open_reader("t", 0)) == []
+
+
+def test_what_a_coordinator_or_retention_ends_is_not_named(manager: LogManager) -> None:
+    with TransactionCoordinator.open(manager, "app") as coordinator:
+        transaction = coordinator.begin([("t", 1)])
+        writer = TransactionalWriter(manager, transaction)
+        writer.append("t", 1, encoded(b"open"))
+        writer.sync()
+        assert hanging_transactions(manager, TopicPartition("t", 1), manager.open_reader("t", 1)) == []
+        coordinator.abort(transaction)
