@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...storage import InvalidConfigError, LogStoreError
-from ..job import Run, job_session, run_together
+from ..job import Run, check_delta, job_session, run_together
 from .command.words import DELTA
 from .export import advice, each_topic, is_load, load, query
 
@@ -31,6 +31,8 @@ class ExportRun:
         try:
             self.topics = {each.topic: each for each in each_topic(options)}
             spark = job_session(f"export {options.topic}, {options.direction}", delta=_needs_delta(options))
+            if _needs_delta(options):
+                check_delta(spark)  # before a query starts
         except LogStoreError as error:
             print(f"export: {error}", file=sys.stderr)
             return 2 if isinstance(error, InvalidConfigError) else 1

@@ -21,6 +21,18 @@ _ID = ("_partition", "_offset")  # identify a row among those of a topic
 DELETED = "_deleted"  # marks tombstones while a micro-batch is merged; not a column of the table
 
 
+def check_columns(records: DataFrame) -> None:
+    """Raises InvalidConfigError if ``records`` lack a column that a row comes from."""
+    missing = [name for name in (*COORDINATES.values(), "value") if name not in records.columns]
+    if missing == ["headers"]:
+        raise InvalidConfigError('a table has the headers of records: read with option("includeHeaders", "true")')
+    if missing:
+        raise InvalidConfigError(
+            f'a table is written with the columns of format("commitlog"); {", ".join(missing)} are missing: keep them, '
+            "and let serde= decode the values"
+        )
+
+
 def to_rows(records: DataFrame, serde: Serde | None, *more: str) -> DataFrame:
     """Returns records as rows of a table. ``more`` may name one more column, which is true for tombstones."""
     coordinates = [F.col(source).alias(name) for name, source in COORDINATES.items()]

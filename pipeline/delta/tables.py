@@ -15,18 +15,21 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
 from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
+from ..job import check_delta
 from ..rows import EARLIEST, Offsets, offsets_to_nested
-from ..values import Serde, encoded
+from ..values import Serde, SerializationError, encoded
 from ..write import Run
 from .command.words import TableMode
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
-from .table_rows import COORDINATES, DELETED, differ, in_table, nullable, to_rows
-from .undecodable import REASON, keep_bad, with_reasons
+from .table_rows import COORDINATES, DELETED, check_columns, differ, in_table, nullable, to_rows
+from .undecodable import REASON, first_bad, keep_bad, with_reasons
 from .upserts import merge, newest_of_each_key
 
 _MODE_PROPERTY = "commitlog.mode"
@@ -92,6 +95,7 @@ class TableSink:
         Bad records are committed first, to their own table, and then the others. After a crash, each table has all its
         records or none. Spark then repeats the micro-batch, and records that a table has already are skipped.
         """
+        check_delta(records.sparkSession)
         run = Run.of(records.sparkSession, self.app_id)
         with self._good(records, batch_id) as good:
             self._write(self._rows(good), run, batch_id)
@@ -118,6 +122,7 @@ class TableSink:
         in a commit of its own. Raises the errors of :meth:`replace`.
         """
         session = records.sparkSession
+        check_delta(session)
         with self._good(records, None) as good:
             rows = self._rows(good)
             self._create(rows, {_MODE_PROPERTY: self.mode.value, **before})
@@ -143,8 +148,12 @@ class TableSink:
     @contextmanager
     def _good(self, records: DataFrame, version: int | None) -> Iterator[DataFrame]:
         """Commits the bad records, if there is a table for them, and yields the others, which are decoded once."""
+        check_columns(records)
         if self.bad_records is None:
-            yield records
+            try:
+                yield records
+            except (PySparkException, Py4JJavaError) as error:  # Delta raises the latter
+                raise self._of_record(records, error) from None
             return
         with_reason = with_reasons(records, self.serde, by_key=self.mode is TableMode.UPSERT).persist()
         try:
@@ -152,6 +161,17 @@ class TableSink:
             yield with_reason.where(F.col(REASON).isNull())
         finally:
             with_reason.unpersist()
+
+    def _of_record(self, records: DataFrame, error: Exception) -> Exception:
+        """Returns an error that names the record, if one did not decode; else ``error``."""
+        if SerializationError.__name__ not in str(error):
+            return error
+        bad = first_bad(records, self.serde, by_key=self.mode is TableMode.UPSERT)
+        return (
+            SerializationError(f"{bad}; badRecords (--bad-records) keeps such records in another table")
+            if bad
+            else error
+        )
 
     def _rows(self, records: DataFrame) -> DataFrame:
         if self.mode is TableMode.APPEND:

@@ -51,6 +51,13 @@ def with_reasons(records: DataFrame, serde: Serde | None, *, by_key: bool) -> Da
     return records.withColumn(REASON, reason).drop("outcome")
 
 
+def first_bad(records: DataFrame, serde: Serde | None, *, by_key: bool) -> str | None:
+    """Returns where one of the bad records is, and why it is bad: ``flights-0, offset 7: its value …``; else None."""
+    bad = with_reasons(records, serde, by_key=by_key).where(F.col(REASON).isNotNull())
+    found = bad.select("topic", "partition", "offset", REASON).head() if "topic" in records.columns else None
+    return None if found is None else f"{found[0]}-{found[1]}, offset {found[2]}: {found[3]}"
+
+
 def keep_bad(records: DataFrame, path: str, version: int | None) -> None:
     """Adds the records with a reason to the Delta table at ``path``, except those that it has already.
 

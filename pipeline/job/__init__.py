@@ -8,6 +8,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .command_line import Parser as Parser, arguments as arguments, to_run as to_run
+    from .delta_jars import check_delta as check_delta
     from .run_query import (
         ProgressLines as ProgressLines,
         Run as Run,
@@ -28,6 +29,7 @@ else:
         __name__,
         submod_attrs={
             "command_line": ["Parser", "arguments", "to_run"],
+            "delta_jars": ["check_delta"],
             "settings_files": ["properties"],
             "run_query": ["ProgressLines", "Run", "on_jvm_shutdown", "run_available", "run_together"],
             "session": ["Settings", "WORKER_SETTINGS", "job_session", "spark_session"],

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 
 from ...storage import InvalidConfigError, LocalFileSystem, write_atomically
@@ -55,6 +56,16 @@ def delta_jars(settings: Mapping[str, str]) -> list[str]:
         known.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(LocalFileSystem(), str(known), "\n".join(jars).encode())
     return jars
+
+
+def check_delta(session: SparkSession) -> None:
+    """Raises InvalidConfigError if a session of this process is without Delta's jar."""
+    jvm = getattr(session, "_jvm", None)  # Spark Connect has none
+    if jvm is not None and isinstance(jvm.io.delta.tables.DeltaTable, JavaPackage):
+        raise InvalidConfigError(
+            "Delta's jar is not in this session: create it with spark_session(name, delta=True), or give spark-submit "
+            "the settings that python -m pyspark_commitlog.pipeline.job.delta_jars prints"
+        )
 
 
 def _packages() -> str:

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.clientserver import ClientServer
+from py4j.protocol import Py4JJavaError
 from pyspark.core.rdd import RDD
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.serializers import NoOpSerializer

@@ -7,17 +7,20 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
+from py4j.java_gateway import JavaPackage
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.delta.tables import changes_to_records, starting_offsets, table_sink
+from pyspark_commitlog.pipeline.job import check_delta
 from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, SingleObject
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
+from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError
 from pyspark_commitlog.storage import InvalidConfigError, LogManager, ProgressMismatchError, delete_topic
 from tests.pipeline.delta.table_topics import PARTITIONS, Pair, Topic, raw, rows, run
 from tests.support.logs.building import NOW_MS
@@ -172,6 +175,32 @@ class TestUpsert:
         table_sink(path=path, txnAppId="export")(topic.next_batch(), 0)
         with pytest.raises(InvalidConfigError, match="created with mode 'append', not 'upsert'"):
             table_sink(path=path, mode="upsert", txnAppId="export")(topic.next_batch(), 1)
+
+
+def test_records_without_headers_are_refused_with_the_option_that_reads_them(
+    spark: SparkSession, topic: Topic, path: str
+) -> None:
+    topic.append([(b"a", b"1")])
+    with pytest.raises(InvalidConfigError, match="includeHeaders"):
+        table_sink(path=path, txnAppId="export")(topic.next_batch().drop("headers"), 0)
+
+
+def test_a_value_that_does_not_decode_is_named_by_its_offset(spark: SparkSession, topic: Topic, path: str) -> None:
+    topic.append([(None, b'{"carrier":"UA","delay":1}'), (None, b"{not json")], partition=1)
+    with pytest.raises(SerializationError, match=rf"^{topic.name}-1, offset 1: its value is not the JSON .*badRecords"):
+        table_sink(path=path, serde=JSON, txnAppId="export")(topic.next_batch(), 0)
+
+
+def test_a_session_without_the_jar_of_delta_is_told_how_to_get_it() -> None:
+    class Session:
+        class _jvm:  # noqa: N801  as py4j names it
+            class io:  # noqa: N801
+                class delta:  # noqa: N801
+                    class tables:  # noqa: N801
+                        DeltaTable = JavaPackage("io.delta.tables.DeltaTable", None)
+
+    with pytest.raises(InvalidConfigError, match=r"spark_session\(name, delta=True\)"):
+        check_delta(cast(SparkSession, Session()))
 
 
 def test_wrong_settings_are_refused_at_once(path: str) -> None:
