@@ -52,16 +52,20 @@ class _Compiling:
     def __init__(self) -> None:
         self.begun = Lock()  # held once it has begun
         self._done = Event()
+        self._is_begun = False
         self._thread: Running | None = None
         self._tries = 0
 
     def begin(self, compile_all: Callable[[], None], load: Callable[[], None], start: Start) -> None:
+        self._is_begun = True  # before the thread runs, which asks
         self._thread = start(partial(self._run, compile_all, load))
 
     @property
     def is_going_on(self) -> bool:
         """False in a forked child too, which lacks the thread: it compiles what it uses."""
-        return self._thread is not None and not self._done.is_set() and self._thread.is_alive()
+        if not self._is_begun or self._done.is_set():  # as after a minute, for each batch
+            return False
+        return self._thread is None or self._thread.is_alive()
 
     def wait(self) -> None:
         """Waits until kernels can be used."""

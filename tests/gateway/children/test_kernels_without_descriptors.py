@@ -46,9 +46,7 @@ assert unwell_threads() == []
 """
 
 
-@pytest.mark.parametrize(
-    ("event", "number"), [("open", 1), ("open", 40), ("open", 100), ("open", 400), ("import", 60)], ids=str
-)
+@pytest.mark.parametrize(("event", "number"), [("open", 1), ("open", 100), ("open", 400), ("import", 60)], ids=str)
 def test_the_thread_of_the_kernels_is_started_again_wherever_it_failed(event: str, number: int) -> None:
     command = [sys.executable, "-c", PROGRAM, event, str(number)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=ROOT)
