@@ -16,9 +16,9 @@ from ..storage import (
     GROUP_METADATA_TOPIC,
     ROOT_LOCK_FILE,
     TRANSACTION_STATE_TOPIC,
+    ClientTransactions,
     LocalFileSystem,
     LogManager,
-    StagedTransactions,
 )
 from .cluster import Cluster, Homes, Presence, check_directory, find_cluster_id
 from .config import GatewayConfig
@@ -58,7 +58,7 @@ class Parts:
         """``log``: open, and closed by the caller after the parts were stopped."""
         self._log, self._config, self._figures = log, config, figures
         self._formats = MessageFormats(are_followed=config.kafka_version < RECORD_BATCHES_FROM)
-        self._staged = None if log.bucket is None else StagedTransactions(log.bucket, log.clock)
+        self._transactions = None if log.bucket is None else ClientTransactions(log.bucket)
 
     def start(self, starting: ExitStack, listening_on: Mapping[str, Address], rules: RulesFile | None) -> Context:
         """Starts all parts, and returns them; ``starting`` stops them in the opposite order."""
@@ -133,12 +133,12 @@ class Parts:
     def _ends(self, managers: Callable[[], LogManager], topics: Topics, cluster: Cluster) -> Ends:
         """Returns what touches logs: in the directory, or on the object store."""
         log, config, synced = self._log, self._config, self._figures.synced
-        if log.bucket is None or self._staged is None:
+        if log.bucket is None or self._transactions is None:
             partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_file_partition))
             files = Appender(config.num_io_threads, synced)
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
         partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition))
-        appender = BucketAppender(log.bucket, self._staged, config.commitlog_bucket_linger_ms, synced)
+        appender = BucketAppender(log.bucket, self._transactions, config.commitlog_bucket_linger_ms, synced)
         follower = BucketFollower(partitions, topics, log.catch_up, config.commitlog_bucket_poll_interval_ms)
         return partitions, appender, follower
 
@@ -148,9 +148,9 @@ class Parts:
         """Returns the coordinators of groups and of transactions."""
         log, config, managers = self._log, self._config, self._managers(COORDINATORS_HELD_S)
         homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config)
-        groups = GroupThreads(config, log, managers, homes, self._staged)
+        groups = GroupThreads(config, log, managers, homes, self._transactions)
         homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, config)
-        return groups, TransactionThreads(config, log.clock, managers, partitions, appender, homes, self._staged)
+        return groups, TransactionThreads(config, log.clock, managers, partitions, appender, homes, self._transactions)
 
 
 def _homes(cluster: Cluster, topics: Topics, topic: str, config: GatewayConfig) -> Homes:

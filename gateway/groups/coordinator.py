@@ -24,6 +24,7 @@ from ...storage import (
     GroupsInUse,
     GroupValue,
     LogStoreError,
+    TopicPartition,
 )
 from ..cluster import Homes
 from ..config import GatewayConfig
@@ -31,7 +32,7 @@ from ..threads import Home
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
-from .offsets import Offsets
+from .offsets import Offsets, deletions_of
 from .rebalancing import Groups
 from .store import GroupStore, run_later, stored_offset_code
 
@@ -253,14 +254,20 @@ class GroupCoordinator:
             done(error)
             return
         self._groups.store.ask(
-            lambda store: store.records(name),
-            lambda records: self._delete(name, records, done),
+            lambda store: (store.records(name), store.undecided(name)),
+            lambda found: self._delete(name, *found, done),
             lambda failure: done(stored_offset_code(failure)),
         )
 
-    def _delete(self, name: str, records: Mapping[GroupKey, GroupValue], done: Callable[[ErrorCode], None]) -> None:
+    def _delete(
+        self,
+        name: str,
+        records: Mapping[GroupKey, GroupValue],
+        undecided: Collection[TopicPartition],
+        done: Callable[[ErrorCode], None],
+    ) -> None:
         group = self._groups.find(name, records)
-        if (group is None and not records) or (group is not None and group.state is State.DEAD):
+        if (group is None and not records and not undecided) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found)
             return
         if (group is not None and group.state is not State.EMPTY) or any(map(is_of_sink, records)):
@@ -270,6 +277,7 @@ class GroupCoordinator:
             group = self._groups.by_name[name] = Group(name, self._groups.clock)
         group.enter(State.DEAD)
         changes = [GroupChange(key, None, only_if=value) for key, value in records.items()]
+        changes += deletions_of(name, records, undecided)
         self._groups.write_offsets(group, changes, partial(self._deleted, group, done))
 
     def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:

@@ -206,8 +206,8 @@ class Offsets:
             done(error, {})
             return
         self._groups.store.ask(
-            lambda store: store.records(name),
-            lambda records: self._delete(name, records, partitions, done),
+            lambda store: (store.records(name), store.undecided(name)),
+            lambda found: self._delete(name, *found, partitions, done),
             lambda failure: done(stored_offset_code(failure), {}),
         )
 
@@ -215,12 +215,13 @@ class Offsets:
         self,
         name: str,
         records: Contents,
+        undecided: Collection[TopicPartition],
         partitions: Collection[TopicPartition],
         done: Callable[[ErrorCode, Codes], None],
     ) -> None:
         group = self._groups.find(name, records)
         is_used = group is not None and group.state is not State.EMPTY
-        if (group is None and not records) or (group is not None and group.state is State.DEAD):
+        if (group is None and not records and not undecided) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found, {})
             return
         if group is not None and is_used and group.protocol_type != CONSUMER:
@@ -235,7 +236,9 @@ class Offsets:
         codes = {each: ErrorCode.group_subscribed_to_topic if each in kept else ErrorCode.none for each in partitions}
         keys = (OffsetCommitKey(name, *each) for each in partitions if each not in kept)
         changes = [GroupChange(key, None, only_if=records[key]) for key in keys if key in records]
-        if group is not None and not is_used and len(changes) == len(offsets_among(records)):
+        is_last = len(changes) == len(offsets_among(records))
+        changes += deletions_of(name, records, {*undecided} & {*partitions})
+        if group is not None and not is_used and is_last and {*undecided} <= {*partitions}:
             changes.extend(self._forget(group, records))
 
         def written(failure: Exception | None) -> None:
@@ -302,6 +305,15 @@ class Offsets:
         self._groups.forget(group)
         key = GroupMetadataKey(group.name)
         return [GroupChange(key, None, only_if=contents[key])] if key in contents else []
+
+
+def deletions_of(group: str, records: Contents, undecided: Collection[TopicPartition]) -> list[GroupChange]:
+    """Returns the tombstones of offsets that only open transactions have: they would count when those are committed.
+
+    Those of ``records`` are not among them.
+    """
+    keys = [OffsetCommitKey(group, *each) for each in undecided]
+    return [GroupChange(key, None) for key in keys if key not in records]
 
 
 def offsets_among(contents: Contents) -> dict[OffsetCommitKey, OffsetCommitValue]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage import BucketGroups, CoordinatedGroups, GroupRecords, GroupsInUse, LogManager, StagedTransactions
+from ...storage import BucketGroups, ClientTransactions, CoordinatedGroups, GroupRecords, GroupsInUse, LogManager
 from ..cluster import Homes
 from ..config import GatewayConfig
 from ..threads import DiskWorker, Worker
@@ -21,18 +21,18 @@ class GroupThreads:
         manager: LogManager,
         open_manager: Callable[[], LogManager],
         homes: Homes,
-        staged: StagedTransactions | None = None,
+        transactions: ClientTransactions | None = None,
     ) -> None:
         """``manager``: only its clock and its locks are used.
 
         ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
-        coordinates. ``staged``: the transactions of a log on an object store.
+        coordinates. ``transactions``: the transactions of a log on an object store.
         """
         self.homes = homes
         self._home = Worker("gateway-groups")
         self._disk = DiskWorker(
             "gateway-offsets",
-            lambda: _records(open_manager(), config.offsets_topic_num_partitions, staged),
+            lambda: _records(open_manager(), config.offsets_topic_num_partitions, transactions),
             lambda records: records.close(),
         )
         store = GroupStore(self._disk, self._home, config.offsets_commit_timeout_ms)
@@ -60,6 +60,10 @@ class GroupThreads:
         self._in_use.close()
 
 
-def _records(manager: LogManager, partitions: int, staged: StagedTransactions | None) -> GroupRecords:
+def _records(manager: LogManager, partitions: int, transactions: ClientTransactions | None) -> GroupRecords:
     """Returns the records of groups; ``partitions``: of ``__consumer_offsets``, if it must be created."""
-    return CoordinatedGroups(manager, partitions=partitions) if staged is None else BucketGroups(manager, staged)
+    return (
+        CoordinatedGroups(manager, partitions=partitions)
+        if transactions is None
+        else BucketGroups(manager, transactions)
+    )

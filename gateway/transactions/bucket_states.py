@@ -1,29 +1,37 @@
-"""Transactions on an object store: states in memory, and ends that are one commit or none.
+"""Transactions on an object store: the coordinator's states in memory, and ends that are one commit.
 
-A transaction is staged until it ends (:class:`StagedTransactions`). The coordinator is the same as over a directory:
-what it stores is kept here, and in place of markers a commit names what was staged. A restart aborts what is open, and
-its producers must begin again.
+What a transaction has is in the log (:class:`ClientTransactions`). The coordinator is the same as over a directory:
+what it stores is kept here, and in place of markers there is a commit. A restart aborts what is open, and its producers
+must begin again. What a gateway that was killed has left open, another one aborts when it has seen it for as long as
+its timeout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import NamedTuple
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import (
     GROUP_METADATA_TOPIC,
     PREPARED,
     UNDECIDED,
+    ClientTransaction,
+    ClientTransactions,
     LogManager,
     LogStoreError,
     Producer,
     ProducerFencedError,
-    StagedTransactions,
     TopicPartition,
     TransactionLogValue,
     TransactionState,
     client_producer_id,
+    give_up,
     positive_hash,
 )
 from ..producer_ids import ProducerIds
@@ -31,6 +39,8 @@ from ..threads import Worker
 from .held import Opened, is_late
 from .markers import Done
 from .store import Write
+
+logger = logging.getLogger(__name__)
 
 EXPIRY_MS = 7 * 24 * 3_600_000  # of an id that no client uses, as Kafka's transactional.id.expiration.ms
 
@@ -45,10 +55,11 @@ class _Use:
 class BucketStates:
     """The states of transactional ids. Belongs to the thread of the store."""
 
-    def __init__(self, manager: LogManager, staged: StagedTransactions, partitions: int) -> None:
+    def __init__(self, manager: LogManager, transactions: ClientTransactions, partitions: int) -> None:
         """``partitions``: of ``__consumer_offsets``, which is not there, but gives groups their places."""
-        self._manager, self._staged, self._partitions = manager, staged, partitions
+        self._manager, self._transactions, self._partitions = manager, transactions, partitions
         self._producer_ids = ProducerIds()
+        self._of_others: dict[ClientTransaction, float] = {}  # open ones, and when they were first seen
         self._values: dict[str, TransactionLogValue] = {}
 
     def open(self, transactional_id: str, *, create: bool) -> Opened | None:
@@ -62,7 +73,7 @@ class BucketStates:
         value = self._values.get(lock.transactional_id)
         if value is not None and value.transaction_status in PREPARED:
             del self._values[lock.transactional_id]
-            self._staged.forget(lock.transactional_id)
+            self._transactions.forget(lock.transactional_id)
 
     def new_producer_id(self) -> int:
         """Returns a producer id that no other producer has."""
@@ -81,12 +92,16 @@ class BucketStates:
         return list(self._values.items())
 
     def unfinished(self, now_ms: int, failures: list[LogStoreError]) -> list[str]:
-        """Returns the ids whose transaction is decided but not ended, or too old; forgets ids that have expired."""
+        """Returns the ids whose transaction is decided but not ended, or too old; forgets ids that have expired.
+
+        Aborts what other processes have left open.
+        """
+        self._abort_abandoned(failures)
         for name, value in self.all(failures):
             is_open = value.transaction_status in PREPARED | UNDECIDED
             if not is_open and now_ms - value.transaction_last_update_timestamp_ms >= EXPIRY_MS:
                 del self._values[name]
-                self._staged.forget(name)
+                self._transactions.forget(name)
         return [
             name
             for name, value in self._values.items()
@@ -94,18 +109,39 @@ class BucketStates:
             or (value.transaction_status in UNDECIDED and is_late(value, now_ms))
         ]
 
+    def _abort_abandoned(self, failures: list[LogStoreError]) -> None:
+        """Aborts the transactions of other processes that this one has seen for as long as their timeouts."""
+        log, now_s = self._manager.bucket, time.monotonic()
+        assert log is not None
+        with log.reading() as state:
+            found = [each.transaction for each in state.open.values() if not self._transactions.has(each.transaction)]
+        self._of_others = {each: self._of_others.get(each, now_s) for each in found}
+        for each, seen_s in self._of_others.items():
+            if now_s - seen_s >= each.timeout_ms / 1000:
+                try:
+                    log.commit(partial(give_up, transaction=each))
+                except LogStoreError as error:
+                    failures.append(error)
+                else:
+                    logger.warning("aborted the transaction of %s, which its gateway has left open", each.name)
+
     def write(self, writes: Collection[Write]) -> list[Exception | None]:
         """Keeps states; a producer that begins takes over its id by a commit. Returns an error or None for each."""
         return [self._keep(write) for write in writes]
+
+    def _begin(self, write: Write) -> None:
+        value = write.value
+        producer = Producer(value.producer_id, value.producer_epoch)
+        self._transactions.begin(write.transactional_id, producer, value.transaction_timeout_ms, write.after)
 
     def _keep(self, write: Write) -> Exception | None:
         name, value = write.transactional_id, write.value
         if value.transaction_status is TransactionState.EMPTY:
             try:
-                self._staged.begin(name, Producer(value.producer_id, value.producer_epoch), write.after)
+                self._begin(write)
             except ProducerFencedError as error:  # at another gateway: nothing that this one knows of the id counts
                 self._values.pop(name, None)
-                self._staged.forget(name)
+                self._transactions.forget(name)
                 return RequestError(ErrorCode.producer_fenced, str(error))
             except (LogStoreError, OSError) as error:
                 return error
@@ -117,35 +153,48 @@ class BucketStates:
         self._manager.close()
 
 
+class _End(NamedTuple):
+    producer_id: int
+    is_commit: bool
+    done: Done
+
+
 class BucketEnds:
-    """Commits or drops what was staged. For any thread; the store is waited for in a thread of its own."""
+    """Commits or aborts transactions. For any thread; the store is waited for in a thread of its own."""
 
     are_forgotten = True
 
-    def __init__(self, staged: StagedTransactions) -> None:
-        self._staged = staged
+    def __init__(self, transactions: ClientTransactions) -> None:
+        self._transactions = transactions
         self._worker = Worker("gateway-transaction-ends")
+        self._guard = Lock()
+        self._asked: list[_End] = []  # what comes while a commit is under way waits for the next one
 
     def start(self) -> None:
         """Starts the thread."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Ends the thread, after what was given."""
+        """Ends the thread, after what was given; aborts what is still open."""
         self._worker.stop()
+        self._transactions.abort_all()
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         """Ends a transaction as it was decided, then calls ``done``; with an error, call it again."""
+        is_commit = decided.transaction_status is TransactionState.PREPARE_COMMIT
+        with self._guard:
+            self._asked.append(_End(decided.producer_id, is_commit, done))
+            is_first = len(self._asked) == 1
+        if is_first:
+            self._worker.run(self._end)
 
-        def run() -> None:
-            try:
-                if decided.transaction_status is TransactionState.PREPARE_COMMIT:
-                    self._staged.commit(decided.producer_id)
-                else:
-                    self._staged.abort(decided.producer_id)
-            except Exception as error:
-                done(error)
-            else:
-                done(None)
-
-        self._worker.run(run)
+    def _end(self) -> None:
+        with self._guard:
+            asked, self._asked = self._asked, []
+        results: Sequence[Exception | None]
+        try:
+            results = self._transactions.end([(each.producer_id, each.is_commit) for each in asked])
+        except Exception as error:
+            results = [error] * len(asked)
+        for each, result in zip(asked, results, strict=True):
+            each.done(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...storage import Clock, LogManager, StagedTransactions
+from ...storage import ClientTransactions, Clock, LogManager
 from ..cluster import Homes
 from ..config import GatewayConfig
 from ..partitions import Appending, Partitions
@@ -28,22 +28,22 @@ class TransactionThreads:
         partitions: Partitions,
         appender: Appending,
         homes: Homes,
-        staged: StagedTransactions | None = None,
+        transactions: ClientTransactions | None = None,
     ) -> None:
         """``open_manager`` is called in the thread that uses the manager.
 
-        ``homes``: which ids this node coordinates. ``staged``: the transactions of a log on an object store.
+        ``homes``: which ids this node coordinates. ``transactions``: the transactions of a log on an object store.
         """
         self.homes = homes
         self._others = OthersStates(open_manager)
         self.gate = Gate(homes, self._others.newest)
         self._home = Worker("gateway-transactions")
-        self._ends = None if staged is None else BucketEnds(staged)
+        self._ends = None if transactions is None else BucketEnds(transactions)
 
         def states() -> States:
-            if staged is None:
+            if transactions is None:
                 return StoredStates(open_manager(), config)
-            return BucketStates(open_manager(), staged, config.offsets_topic_num_partitions)
+            return BucketStates(open_manager(), transactions, config.offsets_topic_num_partitions)
 
         self._disk: DiskWorker[States] = DiskWorker("gateway-transaction-states", states, lambda opened: opened.close())
         ids = HeldIds(clock, self._home, TransactionStore(self._disk, self._home), self.gate, homes)

@@ -16,15 +16,21 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
-    from .clients.transactions import StagedTransactions as StagedTransactions
+    from .clients.transactions import (
+        ClientTransactions as ClientTransactions,
+        give_up as give_up,
+        give_up_producer as give_up_producer,
+    )
     from .collecting import (
         COLLECTOR_KEYS as COLLECTOR_KEYS,
         Collected as Collected,
         CollectLimits as CollectLimits,
+        abort_overdue as abort_overdue,
         collect as collect,
     )
     from .commit_log import CommitLog as CommitLog
     from .commits.commit import (
+        ClientTransaction as ClientTransaction,
         DataChange as DataChange,
         GroupOffset as GroupOffset,
         OffsetsChange as OffsetsChange,
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
         TopicChange as TopicChange,
     )
     from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
+    from .commits.transactions import undecided_offsets as undecided_offsets
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.marks import StateMarks as StateMarks
     from .files.opening import open_files as open_files
@@ -80,8 +87,8 @@ else:
         __name__,
         submod_attrs={
             "clients.appends": ["ClientBatch", "append_batches"],
-            "clients.transactions": ["StagedTransactions"],
-            "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "collect"],
+            "clients.transactions": ["ClientTransactions", "give_up", "give_up_producer"],
+            "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "abort_overdue", "collect"],
             "commit_log": ["CommitLog"],
             "commits.commit": [
                 "DataChange",
@@ -91,8 +98,10 @@ else:
                 "Segment",
                 "SwapChange",
                 "TopicChange",
+                "ClientTransaction",
             ],
             "commits.state": ["PartitionState", "Slice", "State", "Topic"],
+            "commits.transactions": ["undecided_offsets"],
             "filler": ["encode_filler", "is_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
             "files.filesystem": ["BucketFileSystem"],

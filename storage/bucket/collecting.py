@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
 from ..errors import InvalidConfigError, ObjectMissingError
+from .clients.transactions import give_up
 from .commit_log import CommitLog
-from .commits.commit import VoidChange, commit_key
-from .commits.state import State
+from .commits.commit import ClientTransaction, VoidChange, commit_key
+from .commits.state import OpenTransaction, State
 from .loading import last_between
 from .stores.patience import patiently
 from .stores.port import ObjectFacts, ObjectStore
@@ -130,6 +132,26 @@ def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: boo
             _delete(store, [facts.key for facts in objects])
         total = _added(total, candidates, doomed, objects)
     return total
+
+
+def abort_overdue(log: CommitLog, *, dry_run: bool = False) -> list[ClientTransaction]:
+    """Aborts the transactions of clients that are open for longer than their timeouts, by the store's clock.
+
+    Their gateways abort them, unless they were killed. Returns the transactions. Raises as :func:`collect`.
+    """
+    opened = list(log.catch_up().open.values())
+    now_ms = _store_time(log) if opened else 0
+    late = [each.transaction for each in opened if now_ms - _begun_ms(log, each) >= each.transaction.timeout_ms]
+    for each in () if dry_run else late:
+        log.commit(partial(give_up, transaction=each))
+    return late
+
+
+def _begun_ms(log: CommitLog, opened: OpenTransaction) -> int:
+    facts = patiently(log.attempts(), lambda: log.store.head(commit_key(opened.number)))
+    if facts is None:
+        raise ObjectMissingError(f"{log.store.url}/{commit_key(opened.number)}: the log has lost a commit")
+    return facts.modified_ms
 
 
 def _give_up(log: CommitLog, candidates: _Candidates) -> dict[str, bool]:

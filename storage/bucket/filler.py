@@ -21,10 +21,10 @@ def encode_filler(
 
     Each batch is a slice of its own, so that a segment can replace it alone.
     """
-    batches = [_empty(count) for count in spans]
+    batches = [empty_batch(count) for count in spans]
     records = sum(spans)
     filled = FilledSlice(batches, list(map(len, batches)), records, -1)
-    data = encode_object(write, {(topic_id, partition): filled})
+    data = encode_object(write, [((topic_id, partition), filled)])
     ends = np.cumsum([len(batch) for batch in batches])
     rows = [
         (0, end - len(batch), len(batch), count, 1, -1)
@@ -38,6 +38,7 @@ def is_filler(part: Slice | Segment) -> bool:
     return isinstance(part, Slice) and part.size == part.batches * v2.LAYOUT.itemsize
 
 
-def _empty(offsets: int) -> bytes:
+def empty_batch(offsets: int) -> bytes:
+    """Returns a batch without records that takes so many offsets, from 0 on."""
     length = v2.LAYOUT.itemsize - LOG_OVERHEAD
     return v2.encode_header(v2.Header(0, length, 0, v2.MAGIC, 0, 0, offsets - 1, -1, -1, -1, -1, -1, 0), b"")

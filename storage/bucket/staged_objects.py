@@ -3,7 +3,8 @@
 ::
 
     slices: each the batches of one partition, one behind the other; base offsets from 0 on in the slice, epoch 0;
-            only batches of clients have a producer
+            only batches of clients have a producer. A slice of a transaction is followed by another one: an empty
+            batch with as many offsets, which takes its place if the transaction is aborted
     footer: zlib of JSON {"v", "write", "slices": [{topicId, p, at, len, records, batches, maxTs}],
             "sizes": [[bytes of each batch] of each slice], "crc": CRC-32C of the slices}
     u32 length of the footer | u32 CRC-32C of the footer | "CLSTAGE1"
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,29 +48,33 @@ class FilledSlice:
         return sum(map(len, self.parts))
 
 
-def rows_of(slices: Mapping[tuple[str, int], FilledSlice], number: int) -> Iterator[tuple[tuple[str, int], list[int]]]:
+Slices = Sequence[tuple[tuple[str, int], FilledSlice]]
+"""Slices in the order of an object, with topic id and partition of each."""
+
+
+def rows_of(slices: Slices, number: int) -> Iterator[tuple[tuple[str, int], list[int]]]:
     """Yields what a commit says of each slice of an object: a row with the columns of a commit's slices.
 
     ``number``: of the object in its commit. Positions follow the order of the slices, as in :func:`encode_object`.
     """
     at = 0
-    for key, each in slices.items():
+    for key, each in slices:
         yield key, [number, at, each.size, each.records, len(each.sizes), each.max_timestamp]
         at += each.size
 
 
-def encode_object(write: str, slices: Mapping[tuple[str, int], FilledSlice]) -> bytes:
-    """Returns the bytes of an object with these slices, by topic id and partition."""
-    parts = [part for each in slices.values() for part in each.parts]
+def encode_object(write: str, slices: Slices) -> bytes:
+    """Returns the bytes of an object with these slices."""
+    parts = [part for _, each in slices for part in each.parts]
     checksum, at, listed = 0, 0, list[dict[str, Any]]()
     for part in parts:
         checksum = crc32c(part, checksum)
-    for (topic_id, partition), each in slices.items():
+    for (topic_id, partition), each in slices:
         counts = {"records": each.records, "batches": len(each.sizes), "maxTs": each.max_timestamp}
         listed.append({"topicId": topic_id, "p": partition, "at": at, "len": each.size, **counts})
         at += each.size
     content = {"v": VERSION, "write": write, "slices": listed, "crc": checksum}
-    content["sizes"] = [each.sizes for each in slices.values()]
+    content["sizes"] = [each.sizes for _, each in slices]
     footer = zlib.compress(json.dumps(content, separators=(",", ":")).encode())
     return b"".join([*parts, footer, TAIL.pack(len(footer), crc32c(footer), MAGIC)])
 

@@ -175,7 +175,7 @@ class Stager:
         """Begins to put the object that was filled; waits for the one before it first, so that two are in memory."""
         if not self._filling:
             return
-        slices, self._filling, self._filled = self._filling, {}, 0
+        slices, self._filling, self._filled = list(self._filling.items()), {}, 0
         data, number = encode_object(self._write, slices), len(self._objects)
         staged = StagedObject(self._task, self._attempt, number, len(data))
         for key, row in rows_of(slices, number):

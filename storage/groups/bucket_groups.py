@@ -23,14 +23,14 @@ Offsets = dict[str, dict[str, bucket.GroupOffset | None]]  # by group and partit
 class BucketGroups:
     """The records of groups in a log on an object store. It belongs to one thread."""
 
-    def __init__(self, manager: LogManager, staged: bucket.StagedTransactions) -> None:
+    def __init__(self, manager: LogManager, transactions: bucket.ClientTransactions) -> None:
         """Reads nothing yet. ``manager``: of a log on an object store; closed with :meth:`close`.
 
-        ``staged``: the open transactions, which may have offsets of groups.
+        ``transactions``: those of this process.
         """
         log = manager.bucket
         assert log is not None
-        self._manager, self._log, self._staged = manager, log, staged
+        self._manager, self._log, self._transactions = manager, log, transactions
         self._others: dict[GroupKey, GroupValue] = {}  # what commits have no place for: the members
 
     # Reading
@@ -57,8 +57,10 @@ class BucketGroups:
         return {each: found[key] for each, key in keys if key in found}
 
     def undecided(self, group: str) -> set[TopicPartition]:
-        """Returns the partitions in which open transactions of this process have offsets of a group."""
-        return {_partition_of(name) for name in self._staged.undecided(group)}
+        """Returns the partitions in which open transactions have offsets of a group. One request to the store."""
+        self._log.catch_up()
+        with self._log.reading() as state:
+            return {_partition_of(name) for name in bucket.undecided_offsets(state, group)}
 
     def _offsets_of(self, group: str) -> dict[OffsetCommitKey, OffsetCommitValue]:
         with self._log.reading() as state:
@@ -110,14 +112,14 @@ class BucketGroups:
         check: Callable[[], object],
         fence: GroupFence | None = None,
     ) -> None:
-        """Adds offsets to the open transaction of ``producer``, whose commit will have them."""
-        with self._staged.held(producer.id):  # the transaction that is checked is the one that gets the offsets
+        """Adds offsets to the open transaction of ``producer``, by a commit: what is written later wins over them."""
+        with self._transactions.held(producer.id):  # the transaction that is checked is the one that gets the offsets
             check()
             refusal = _refusal([GroupChange(OffsetCommitKey(group, *each), value) for each, value in offsets.items()])
             if refusal is not None:
                 raise refusal
             kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in offsets.items()}
-            self._staged.add_offsets(producer.id, group, kept)
+            self._transactions.add_offsets(producer.id, group, kept)
 
     def close(self) -> None:
         self._manager.close()
@@ -155,7 +157,7 @@ def _add(found: Offsets, state: bucket.State, key: OffsetCommitKey, change: Grou
     now = found.get(key.group, {}).get(name, state.groups.get(key.group, {}).get(name))
     if change.only_if is not None and now != _kept(change.only_if):
         return
-    if change.value is not None or now is not None:
+    if change.value is not None or now is not None or name in bucket.undecided_offsets(state, key.group):
         found.setdefault(key.group, {})[name] = _kept(change.value)
 
 

@@ -127,13 +127,22 @@ class GroupOffsets:
         """
         keys = [key for key in keys_of(group, self._logs.values(group)) if _is_among(key, offsets)]
         if self.manager.bucket is not None:
-            there = self.fetch(group)
-            self._change(self.manager.bucket, {group: dict.fromkeys(there if offsets is None else offsets)})
+            self._delete_on_store(self.manager.bucket, group, offsets)
         elif keys:
             log = self.manager.open_log(*self.partition_of(group))
             entries = [(key.encode(), None) for key in keys]
             log.append_encoded(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config))
         return bool(keys)
+
+    def _delete_on_store(self, log: bucket.CommitLog, group: str, offsets: Collection[TopicPartition] | None) -> None:
+        """Deletes offsets, also those that open transactions have: they were written before."""
+
+        def propose(state: bucket.State) -> bucket.OffsetsChange | None:
+            there = state.groups.get(group, {}).keys() | bucket.undecided_offsets(state, group)
+            gone = there if offsets is None else there & set(map(str, offsets))
+            return bucket.OffsetsChange({group: dict.fromkeys(gone)}) if gone else None
+
+        log.commit(propose)
 
     def _change(
         self, log: bucket.CommitLog, changes: Mapping[str, Mapping[TopicPartition, bucket.GroupOffset | None]]

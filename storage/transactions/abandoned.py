@@ -7,7 +7,7 @@ batch write holds no lock. A decided transaction is completed, no matter which p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -94,7 +94,7 @@ def open_transactions(
     the other partitions.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
-    states = {value.producer_id: (name, value) for name, value in TransactionStates(manager).all(failures)}
+    states = {value.producer_id: (name, value) for name, value in _states(manager, failures)}
     seen = _seen_in_partitions(manager, failures)
     found = []
     for producer_id in seen.keys() | states.keys():
@@ -106,6 +106,19 @@ def open_transactions(
             in_epochs.setdefault(epoch_of_records(value, in_epochs), [])
         found += [_described(name, value, producer_id, epoch, parts, now_ms) for epoch, parts in in_epochs.items()]
     return sorted(found, key=lambda each: (-each.age_ms, each.producer_id, each.epoch))
+
+
+def _states(manager: LogManager, failures: list[LogStoreError] | None) -> Iterable[tuple[str, TransactionLogValue]]:
+    """Returns the states of transactional ids; of a log on an object store, those that have a transaction open."""
+    if manager.bucket is None:
+        return TransactionStates(manager).all(failures)
+    with manager.bucket.reading() as state:
+        found = [each.transaction for each in state.open.values()]
+    ongoing = TransactionState.ONGOING
+    return [
+        (each.name, TransactionLogValue(each.producer_id, each.producer_epoch, each.timeout_ms, ongoing, (), -1))
+        for each in found
+    ]
 
 
 def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | None) -> dict[int, list[_Seen]]:

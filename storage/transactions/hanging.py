@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
+from ..bucket import give_up_producer
 from ..clock import instant
 from ..directory import LogManager
 from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
@@ -135,12 +137,17 @@ def abort_transaction(
 
     Like Kafka's tool, gives the marker the producer's epoch and the coordinator's epoch, 0 if that is unknown. The
     marker is synced on return; after a crash before that, the log has the whole marker or none of it. With ``dry_run``,
-    writes nothing. Raises InvalidTxnStateError if no open transaction begins at the offset or a coordinator will end
+    writes nothing. On an object store, the transaction is aborted in all partitions, and its gateway is told when it
+    goes on. Raises InvalidTxnStateError if no open transaction begins at the offset or a coordinator will end
     it, and LogDirLockedError while a broker runs on the directory. If no readable partition of ``__transaction_state``
     has the transaction and another one cannot be read, raises the error of that one.
     """
     with manager.open_reader(topic, partition) as reader:
         found = _beginning_at(reader, start_offset)
+    if manager.bucket is not None:
+        if not dry_run:
+            manager.bucket.commit(partial(give_up_producer, producer_id=found.producer_id))
+        return found
     _check_hangs(manager, TopicPartition(topic, partition), found)
     if not dry_run:
         log = manager.open_log(topic, partition)

@@ -63,19 +63,31 @@ class Piece(NamedTuple):
             raise StorageError(f"{path}: the file was changed or replaced while it was copied: copy the topic again")
 
 
-def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX) -> list[Piece]:
+def end_to_copy(reader: LogReader) -> int:
+    """Returns where the copy of a partition ends: below what a client's open transaction has on an object store.
+
+    Its batches do not say that they are in a transaction, and there will be no marker; its producer has no batch.
+    """
+    producers = reader.producers
+    unmarked = (first for first, each in producers.ongoing.items() if producers.producers[each].last_offset < 0)
+    return min(unmarked, default=reader.log_end_offset)
+
+
+def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX, end: int | None = None) -> list[Piece]:
     """Returns the pieces of a log, from the segment with the log start on. Reads and checks every batch.
+
+    ``end``: where a batch begins at which to stop; by default the log end.
 
     Leaves the segments' files open: so the pieces can be read though maintenance replaces or deletes the files.
 
     Raises CorruptionError for damage.
     """
-    end = reader.log_end_offset
+    end = reader.log_end_offset if end is None else end
     reader.check_readable_to(end)
     found: list[Piece] = []
-    for segment, next_offset in reader.segments.with_next_offsets(end):
-        if next_offset > reader.log_start_offset:
-            found += _of_segment(segment, next_offset, limit)
+    for segment, next_offset in reader.segments.with_next_offsets(reader.log_end_offset):
+        if next_offset > reader.log_start_offset and segment.base_offset < max(end, 1):
+            found += _of_segment(segment, min(next_offset, end), limit)
     return _without_gaps(found, reader.log_start_offset, end)
 
 
@@ -91,7 +103,9 @@ def _without_gaps(pieces: list[Piece], start: int, end: int) -> list[Piece]:
 def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
     piece: Piece | None = None
     for window in segment.batches():
-        headers = window.headers
+        headers = window.headers[window.headers.table["base_offset"] < end]
+        if not len(headers):
+            break
         stop = window.position + headers.end
         if piece is not None and stop - piece.start > limit:
             first = int(headers.table["base_offset"][0])
@@ -100,7 +114,7 @@ def _of_segment(segment: LogSegment, end: int, limit: int) -> Iterator[Piece]:
         if piece is None:
             piece = Piece(segment, segment.base_offset, end, 0, 0, 0, -1, 0, segment.base_offset)
         newest = max(piece.max_timestamp, int(headers.table["max_timestamp"].max()))
-        records = piece.records + segment.count_records(window)
+        records = piece.records + segment.count_records(window._replace(headers=headers))
         checksum = crc32c(window.buffer[: headers.end], piece.checksum)
         piece = piece._replace(
             stop=stop, records=records, max_timestamp=newest, checksum=checksum, reached=headers.next_offset

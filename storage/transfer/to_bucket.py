@@ -39,7 +39,7 @@ from ..format.files import checkpoints, file_names as names
 from ..reading import LogReader
 from ..topic_rules import check_free, check_new_name
 from .indexes import aborted_in, indexes_of
-from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, pieces_of
+from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, end_to_copy, pieces_of
 
 
 def copy_to_bucket(
@@ -57,7 +57,7 @@ def copy_to_bucket(
         id_ = _make_topic(target, topic, topic_id(source, topic))
         for partition in topic.partitions:
             with source.open_reader(topic.name, partition) as reader:
-                yield _Copy(target, id_, topic.name, partition, limit).run(reader)
+                yield _Copy(target, id_, topic.name, partition, limit).run(reader, end_to_copy(reader))
 
 
 def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> str:
@@ -84,9 +84,8 @@ class _Copy:
     def __init__(self, target: CommitLog, topic: str, name: str, partition: int, limit: int) -> None:
         self._log, self._topic, self._name, self._partition, self._limit = target, topic, name, partition, limit
 
-    def run(self, reader: LogReader) -> CopiedPartition:
-        pieces = pieces_of(reader, self._limit)
-        start, end = reader.log_start_offset, reader.log_end_offset
+    def run(self, reader: LogReader, end: int) -> CopiedPartition:
+        pieces, start = pieces_of(reader, self._limit, end), reader.log_start_offset
         self._make_room([piece.base for piece in pieces], end)
         self._log.commit(lambda state: raise_log_start(state, self._topic, self._partition, start))
         for piece in pieces:

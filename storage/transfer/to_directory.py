@@ -14,7 +14,7 @@ from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, Marks
 from ..segment import Holes
-from .pieces import CopiedPartition, Piece, pieces_of
+from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
 
 SEGMENT_BYTES_MAX = 1 << 30
 
@@ -37,8 +37,8 @@ def copy_to_directory(
 
 
 def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: TopicPartition) -> CopiedPartition:
-    pieces = pieces_of(reader, SEGMENT_BYTES_MAX)
-    start, end = reader.log_start_offset, reader.log_end_offset
+    start, end = reader.log_start_offset, end_to_copy(reader)
+    pieces = pieces_of(reader, SEGMENT_BYTES_MAX, end)
     directory = target.partition_path(*partition)
     for piece in pieces:
         _write(target, directory, piece)

@@ -26,6 +26,7 @@ class WireProducer:
         self.client, self.id = client, transactional_id
         self.producer = Producer(-1, -1)
         self._sequences: dict[tuple[str, int], int] = {}
+        self.last_offset = -1  # that the last batch got
 
     def init(self, expected: Producer | None = None, *, version: int = 4, timeout_ms: int = TIMEOUT_MS) -> Initialised:
         """Sends InitProducerId, and takes over its answer."""
@@ -74,7 +75,8 @@ class WireProducer:
         records = self.batch(values, self._sequences.get(place, 0))
         fields = produce_fields(topic, records, partition=partition)
         answer = self.client.ask(0, version, transactional_id=self.id, **fields)
-        error = int(answer.responses[0].partition_responses[0].error_code)
+        found = answer.responses[0].partition_responses[0]
+        error, self.last_offset = int(found.error_code), int(found.base_offset)
         if not error:
             self._sequences[place] = self._sequences.get(place, 0) + len(values)
         return error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from threading import Lock
 
@@ -18,11 +18,11 @@ from ....storage import (
     STAGED_BYTES_MAX,
     AppendInfo,
     ClientBatch,
+    ClientTransactions,
     CommitLog,
     Log,
     LogStoreError,
     OutcomeUnknownError,
-    StagedTransactions,
     StorageError,
     append_batches,
 )
@@ -30,8 +30,6 @@ from ...threads import KeptThread, Worker
 from ..appending import Append
 from ..led_partition import LedPartition
 from .partition import BucketPartition
-
-_AppendAll = Callable[[list[ClientBatch]], Sequence[AppendInfo | Exception]]
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +40,15 @@ class BucketAppender:
     def __init__(
         self,
         log: CommitLog,
-        staged: StagedTransactions,
+        transactions: ClientTransactions,
         linger_ms: int,
         observe: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """``staged``: gets the batches of transactions. ``linger_ms``: how long a batch waits for others.
+        """``transactions``: those of this process. ``linger_ms``: how long a batch waits for others.
 
         ``observe`` gets the seconds that each put or commit took.
         """
-        self._log, self._staged, self._linger_s, self._observe = log, staged, linger_ms / 1000, observe
+        self._log, self._transactions, self._linger_s, self._observe = log, transactions, linger_ms / 1000, observe
         self._queue: SimpleQueue[Append | None] = SimpleQueue()
         self._next: Append | None = None  # had no room in the last group
         self._is_ending = False
@@ -108,26 +106,30 @@ class BucketAppender:
         return found
 
     def _append(self, group: Sequence[Append]) -> None:
-        by_transaction: dict[int | None, list[Append]] = {}
-        for each in group:
-            by_transaction.setdefault(each.transaction, []).append(each)
-        for producer, jobs in by_transaction.items():
-            if producer is None:
-                self._do_allowed(jobs, partial(append_batches, self._log))
-            else:
-                with self._staged.held(producer):  # the transaction that is checked is the one that gets the batches
-                    self._do_allowed(jobs, partial(self._staged.append, producer))
+        with ExitStack() as holding:  # the transaction that is checked is the one that gets the batches
+            for producer in {each.transaction for each in group if each.transaction is not None}:
+                holding.enter_context(self._transactions.held(producer))
+            allowed = [(each, batch) for each in group if (batch := self._checked(each)) is not None]
+            if allowed:
+                self._do(*zip(*allowed, strict=True))
 
-    def _do_allowed(self, jobs: Sequence[Append], append: _AppendAll) -> None:
-        allowed = [each for each in jobs if _may_be_appended(each)]
-        if allowed:
-            self._do(allowed, append)
+    def _checked(self, append: Append) -> ClientBatch | None:
+        """Returns the batch of an append if its check lets it pass; otherwise it was answered."""
+        assert isinstance(append.led, BucketPartition)
+        try:
+            if append.check is not None:
+                append.check()
+            opened = None if append.transaction is None else self._transactions.open(append.transaction)
+        except Exception as error:
+            _answer(append, error)
+            return None
+        return ClientBatch(append.led.topic_id, append.led.partition, append.batch, opened)
 
-    def _do(self, jobs: Sequence[Append], append: _AppendAll) -> None:
+    def _do(self, jobs: Sequence[Append], batches: Sequence[ClientBatch]) -> None:
         results: Sequence[AppendInfo | Exception]
         began_s = time.perf_counter()
         try:
-            results = append([_batch_of(each) for each in jobs])
+            results = append_batches(self._log, batches)
         except Exception as error:  # of the store, or ours: each client gets an answer
             _log_failure(error)
             if isinstance(error, (StorageError, OutcomeUnknownError, OSError)):
@@ -185,22 +187,6 @@ def _size_of(append: Append) -> int:
     """Returns the most bytes that a batch takes: one that is encoded again is at most as large as the topic allows."""
     batch = append.batch
     return len(batch.data) if batch.header is not None else max(len(batch.data), batch.config.max_message_bytes)
-
-
-def _may_be_appended(append: Append) -> bool:
-    """Whether the check of an append lets it pass; otherwise it was answered."""
-    try:
-        if append.check is not None:
-            append.check()
-    except Exception as error:
-        _answer(append, error)
-        return False
-    return True
-
-
-def _batch_of(append: Append) -> ClientBatch:
-    assert isinstance(append.led, BucketPartition)
-    return ClientBatch(append.led.topic_id, append.led.partition, append.batch)
 
 
 def _answer(append: Append, result: AppendInfo | Exception) -> None:

@@ -41,7 +41,7 @@ class BucketPartition(LedPartition):
         self._log, self._watcher = log, watcher
         self._reading = Lock()  # of the watcher
         self._last_end, self._last_start = watcher.log_end_offset, watcher.log_start_offset
-        self._woken_at = self._last_end
+        self._woken_at = self._ends()
 
     @property
     def config(self) -> LogConfig:
@@ -124,7 +124,11 @@ class BucketPartition(LedPartition):
         self._check_here()
         key = self.topic_id, self.partition
         with self._log.reading() as state:
-            return {each.producer_id: each for (*of, _), each in state.producers.items() if tuple(of) == key}
+            found = {each.producer_id: each for (*of, _), each in state.producers.items() if tuple(of) == key}
+            for app, first in state.partitions[key].undecided.items():
+                if (known := found.get(producer := state.open[app].transaction.producer_id)) is not None:
+                    found[producer] = known._replace(current_txn_first_offset=first)
+            return found
 
     # Deleting
 
@@ -155,9 +159,13 @@ class BucketPartition(LedPartition):
         return not self.is_gone and (self.topic_id, self.partition) in self._log.state.partitions
 
     def has_moved(self) -> bool:
-        """Whether the high watermark is another one than at the last call. For one thread."""
-        before, self._woken_at = self._woken_at, self.high_watermark
+        """Whether the high watermark or the last stable offset is another one than at the last call. For one thread."""
+        before, self._woken_at = self._woken_at, self._ends()
         return before != self._woken_at
+
+    def _ends(self) -> tuple[int, int]:
+        found = self._log.state.partitions.get((self.topic_id, self.partition))
+        return self._woken_at if found is None else (found.end, found.stable_end)
 
     def leave(self) -> None:
         with self._reading:

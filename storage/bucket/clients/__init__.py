@@ -1,1 +1,1 @@
-"""What Kafka's clients write through a gateway: batches as they sent them, and transactions staged until they end."""
+"""What Kafka's clients write through a gateway: batches as they sent them, and transactions."""

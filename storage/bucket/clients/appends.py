@@ -1,13 +1,16 @@
 """Appends of clients: the batches of several, put as one object and added by one commit.
 
 A batch stays as its client sent it, with producer and sequences, so that its checksum stays right; only base offset and
-leader epoch are set. What was decided about each batch (that it is a repetition, or refused) is decided again on the
-state that the commit follows. If that differs, because another writer was faster, the batches are put again.
+leader epoch are set. A batch of a transaction loses its producer and the mark of a transaction, and is signed again:
+commits say what is decided, and a broker that reads the segment must not wait for a marker.
+
+What was decided about each batch (that it is a repetition, or refused) is decided again on the state that the commit
+follows. If that differs, because another writer was faster, the batches are put again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -15,13 +18,20 @@ import numpy as np
 
 from ...clock import Clock, SystemClock
 from ...errors import (
+    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogStoreError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
 from ...format import v2
-from ...format.constants import NO_PRODUCER_ID, NO_TIMESTAMP, TRANSACTIONAL_MASK
+from ...format.constants import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+)
 from ...format.tables import Int64s
 from ...recovery import Origin, ProducerStateManager
 from ...writing import (
@@ -33,8 +43,10 @@ from ...writing import (
     validate_and_assign_offsets,
 )
 from ..commit_log import CommitLog
-from ..commits.commit import DataChange, PartitionSlices, StagedObject
+from ..commits.commit import POSITION, ClientTransaction, DataChange, PartitionSlices, StagedObject
 from ..commits.state import State
+from ..commits.transactions import problem_of
+from ..filler import empty_batch
 from ..staged_objects import FilledSlice, encode_object, rows_of
 from ..staging import check_fits_put, put_staged
 
@@ -48,6 +60,7 @@ class ClientBatch(NamedTuple):
     topic_id: str
     partition: int
     batch: CheckedBatch
+    transaction: ClientTransaction | None = None  # that the batch is in
 
 
 class ReadyBatch(NamedTuple):
@@ -55,8 +68,9 @@ class ReadyBatch(NamedTuple):
 
     key: Key
     data: memoryview
-    header: v2.Header
+    header: v2.Header  # with its producer, also if the data of a transaction has none
     log_append_time_ms: int
+    transaction: ClientTransaction | None = None
 
     @property
     def records(self) -> int:
@@ -82,7 +96,7 @@ def append_batches(log: CommitLog, batches: Sequence[ClientBatch], clock: Clock 
     or come later, and a producer with sequences can send them again.
     """
     now_ms, has_looked = (clock or SystemClock()).now_ms(), False
-    ready = [prepared(each, now_ms) for each in batches]
+    ready = [_prepared(each, now_ms) for each in batches]
     while True:
         with log.reading() as state:
             planned = _plan(state, ready)
@@ -108,7 +122,7 @@ def _nothing(log: CommitLog, batch: ClientBatch) -> AppendInfo:
 # Before anything is put
 
 
-def prepared(client: ClientBatch, now_ms: int, *, transactional: bool = False) -> ReadyBatch | LogStoreError | None:
+def _prepared(client: ClientBatch, now_ms: int) -> ReadyBatch | LogStoreError | None:
     """Returns a batch as it is put, or the error that refuses it; None for a set without a whole message."""
     key, batch = (client.topic_id, client.partition), client.batch
     try:
@@ -117,10 +131,18 @@ def prepared(client: ClientBatch, now_ms: int, *, transactional: bool = False) -
         else:
             found = _rewritten(key, batch, now_ms)
         if found is not None:
-            _check(found, transactional=transactional)
-        return found
+            _check(found, transactional=client.transaction is not None)
+        return found if found is None or client.transaction is None else _in(client.transaction, found)
     except LogStoreError as error:
         return error
+
+
+def _in(transaction: ClientTransaction, ready: ReadyBatch) -> ReadyBatch:
+    """Returns a batch of a transaction, whose data says nothing of it."""
+    header = ready.header._replace(attributes=ready.header.attributes & ~TRANSACTIONAL_MASK)
+    bare = header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE)
+    data = memoryview(b"".join(v2.produced(ready.data, bare)))
+    return ready._replace(data=data, header=header, transaction=transaction)
 
 
 def _rewritten(key: Key, batch: CheckedBatch, now_ms: int) -> ReadyBatch | None:
@@ -149,7 +171,7 @@ def _rewritten(key: Key, batch: CheckedBatch, now_ms: int) -> ReadyBatch | None:
 
 def _check(ready: ReadyBatch, *, transactional: bool) -> None:
     if bool(ready.header.attributes & TRANSACTIONAL_MASK) != transactional:
-        raise InvalidTxnStateError("a batch of a transaction is staged until it ends, and no other batch is")
+        raise InvalidTxnStateError("a batch is in a transaction if its attributes say so, and in none otherwise")
     check_fits_put(len(ready.data))
 
 
@@ -183,6 +205,12 @@ class _Partition:
         )
 
 
+def _check_open(state: State, transaction: ClientTransaction | None) -> None:
+    """Raises InvalidProducerEpochError if a transaction has ended, or another producer has taken over its id."""
+    if transaction is not None and (problem := problem_of(state, *transaction[:3])):
+        raise InvalidProducerEpochError(f"the transaction is not open any more: {problem}")
+
+
 def _plan(state: State, ready: Sequence[ReadyBatch | LogStoreError | None]) -> _Planned:
     planned, partitions = _Planned([], []), dict[Key, _Partition]()
     for index, each in enumerate(ready):
@@ -191,6 +219,7 @@ def _plan(state: State, ready: Sequence[ReadyBatch | LogStoreError | None]) -> _
             result = each
         else:
             try:
+                _check_open(state, each.transaction)
                 if each.key not in partitions:
                     partitions[each.key] = _Partition(state, each.key)
                 result = partitions[each.key].add(each)
@@ -210,8 +239,8 @@ def _commit(log: CommitLog, ready: Sequence[ReadyBatch | LogStoreError | None], 
     """Puts the batches and commits them; returns what the commit says; None if others' commits have changed that."""
     write, done = uuid4().hex, planned
     added = [each for index in planned.written if isinstance(each := ready[index], ReadyBatch)]
-    slices = slices_of(added)
-    data = encode_object(write, slices)
+    slices = _slices_of(added)
+    data = encode_object(write, [part for each in slices for part in each.parts])
     staged = StagedObject(0, 0, 0, len(data))
     put_staged(log.store, staged.key(write), data, log.attempts())
 
@@ -220,28 +249,64 @@ def _commit(log: CommitLog, ready: Sequence[ReadyBatch | LogStoreError | None], 
         done = _plan(state, ready)
         if done.written != planned.written or write in state.void:
             return None
-        return DataChange(write, [staged], _parts(state, slices, added))
+        transactions = list(dict.fromkeys(each.transaction for each in slices if each.transaction is not None))
+        return DataChange(write, [staged], _parts(state, slices, added, transactions), transactions=transactions)
 
     return None if log.commit(propose) is None else done
 
 
-def slices_of(added: Sequence[ReadyBatch]) -> dict[Key, FilledSlice]:
-    slices: dict[Key, FilledSlice] = {}
+class _Slice(NamedTuple):
+    """Adjacent batches of one partition, in one transaction or in none."""
+
+    key: Key
+    transaction: ClientTransaction | None
+    filled: FilledSlice
+
+    @property
+    def parts(self) -> list[tuple[Key, FilledSlice]]:
+        """What is put: a slice of a transaction is followed by what takes its place if that is aborted."""
+        if self.transaction is None:
+            return [(self.key, self.filled)]
+        empty = empty_batch(self.filled.records)
+        return [(self.key, self.filled), (self.key, FilledSlice([empty], [len(empty)], self.filled.records))]
+
+
+def _slices_of(added: Sequence[ReadyBatch]) -> list[_Slice]:
+    """Returns the slices of batches; those of a partition are in the order of its offsets."""
+    slices, last = list[_Slice](), dict[Key, _Slice]()
     for each in added:
-        into = slices.setdefault(each.key, FilledSlice())
-        into.parts.append(b"".join(v2.placed(each.data, into.records, 0)))
-        into.sizes.append(len(each.data))
-        into.records += each.records
-        into.max_timestamp = max(into.max_timestamp, each.header.max_timestamp)
+        into = last.get(each.key)
+        if into is None or into.transaction != each.transaction:
+            into = last[each.key] = _Slice(each.key, each.transaction, FilledSlice())
+            slices.append(into)
+        filled = into.filled
+        filled.parts.append(b"".join(v2.placed(each.data, filled.records, 0)))
+        filled.sizes.append(len(each.data))
+        filled.records += each.records
+        filled.max_timestamp = max(filled.max_timestamp, each.header.max_timestamp)
     return slices
 
 
-def _parts(state: State, slices: Mapping[Key, FilledSlice], added: Sequence[ReadyBatch]) -> list[PartitionSlices]:
-    parts = list[PartitionSlices]()
-    for key, row in rows_of(slices, 0):
-        own = [ready for ready in added if ready.key == key]
-        parts.append(PartitionSlices(*key, state.partitions[key].end, np.array([row], np.int64), _producers(own)))
-    return parts
+def _parts(
+    state: State, slices: Sequence[_Slice], added: Sequence[ReadyBatch], transactions: Sequence[ClientTransaction]
+) -> list[PartitionSlices]:
+    rows, at = dict[Key, list[tuple[list[int], int]]](), 0
+    for each in slices:
+        (_, row), *_ = rows_of(each.parts, 0)
+        row[POSITION] += at
+        at += sum(part.size for _, part in each.parts)
+        number = -1 if each.transaction is None else transactions.index(each.transaction)
+        rows.setdefault(each.key, []).append((row, number))
+    return [
+        PartitionSlices(
+            *key,
+            state.partitions[key].end,
+            np.array([row for row, _ in found], np.int64),
+            _producers([ready for ready in added if ready.key == key]),
+            [number for _, number in found] if any(number >= 0 for _, number in found) else (),
+        )
+        for key, found in rows.items()
+    ]
 
 
 def _producers(added: Sequence[ReadyBatch]) -> Int64s | None:

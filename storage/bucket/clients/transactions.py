@@ -1,99 +1,86 @@
-"""StagedTransactions: what transactional producers write, put at once and named by one commit when they commit it.
+"""ClientTransactions: the transactions of the producers of one process, whose content is in the log.
 
-Nothing of an open transaction is in the log: it has no offsets yet, and there are no markers. To abort is to name
-nothing. A transaction lives in the memory of its process; if that ends, the transaction is aborted. A transactional id
-is an app of the log: to begin with it is a commit, after which other processes cannot commit for the id.
+A batch of a transaction is appended as any other, so it has its offsets at once; offsets of groups are commits too. The
+end is one commit: all that the transaction has counts from there on, or nothing. A transactional id is an app of the
+log: to begin with it is a commit, which aborts what is open and after which other processes cannot write for the id.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Condition
-from uuid import uuid4
 
-import numpy as np
-
-from ...clock import Clock, SystemClock
 from ...errors import (
+    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogStoreError,
     ProducerFencedError,
     TransactionAbortedError,
-    UnknownTopicOrPartitionError,
 )
-from ...format import v2
-from ...format.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TRANSACTIONAL_MASK
-from ...recovery import ProducerState, ProducerStateManager
-from ...writing import AppendInfo, Producer, produced_batch, repeated_append
+from ...writing import Producer
 from ..commit_log import CommitLog
-from ..commits.commit import GroupOffset, StagedObject
-from ..proposals import Claim, StagedWrite, claim_app, commit_write
-from ..staged_objects import encode_object, rows_of
-from ..staging import put_staged
-from .appends import ClientBatch, Key, ReadyBatch, Result, prepared, slices_of
+from ..commits.commit import ClientTransaction, EndChange, GroupOffset, OpenChange, StageChange, TransactionEnd
+from ..commits.state import State
+from ..commits.transactions import app_of, problem_of
+from ..proposals import claim_app
 
-APP_PREFIX = "__transaction."  # and the transactional id: the name of its app
-LOST = (ProducerFencedError, TransactionAbortedError, UnknownTopicOrPartitionError)  # then it can never be committed
-
-
-@dataclass
-class _Transaction:
-    """What was staged since the last end."""
-
-    write: str = field(default_factory=lambda: uuid4().hex)
-    objects: list[StagedObject] = field(default_factory=list)
-    tried: int = 0  # objects that were put, also without success: their names are not used again
-    rows: dict[Key, list[list[int]]] = field(default_factory=lambda: defaultdict(list))
-    offsets: dict[str, dict[str, GroupOffset | None]] = field(default_factory=lambda: defaultdict(dict))
-    is_ending: bool = False
+logger = logging.getLogger(__name__)
 
 
 @dataclass
 class _Producer:
-    """A producer with its transactional id, and the open transaction."""
+    """A producer with its transactional id, and its transaction."""
 
     transactional_id: str
-    claim: Claim
-    version: int  # of the app: the number of its next transaction
-    open: _Transaction = field(default_factory=_Transaction)
-    putting: int = 0  # appends that are under way, and checks of them
-    known: dict[Key, ProducerState] = field(default_factory=dict)  # sequences; offsets count its own records
-    ends: dict[Key, int] = field(default_factory=lambda: defaultdict(int))
+    transaction: ClientTransaction
+    may_have_some: bool = False  # something was to be added to the transaction, perhaps without an answer
+    is_ending: bool = False
+    adding: int = 0  # additions that are under way, and checks of them
 
 
-class StagedTransactions:
-    """The open transactions of one process. For any thread; appends of one producer come from one thread."""
+class ClientTransactions:
+    """The producers of one process that have a transactional id. For any thread."""
 
-    def __init__(self, log: CommitLog, clock: Clock | None = None) -> None:
-        self._log, self._clock = log, clock or SystemClock()
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
         self._producers: dict[int, _Producer] = {}
         self._changed = Condition()
 
-    def begin(self, transactional_id: str, producer: Producer, after: Producer | None = None) -> None:
-        """Takes over an id for a producer: what earlier ones staged, here or elsewhere, is never committed.
+    def begin(self, transactional_id: str, producer: Producer, timeout_ms: int, after: Producer | None = None) -> None:
+        """Takes over an id for a producer: what an earlier one has open, here or elsewhere, is aborted.
 
-        ``after``: the producer whose client goes on as ``producer``. Raises ProducerFencedError if another one has
-        taken over the id since then, and as :meth:`CommitLog.commit`.
+        ``timeout_ms``: after which anyone may abort a transaction. ``after``: the producer whose client goes on as
+        ``producer``. Raises ProducerFencedError if another one has taken over the id since then, and as
+        :meth:`CommitLog.commit`.
         """
-        app, run = APP_PREFIX + transactional_id, _run_of(producer)
+        app, run = app_of(transactional_id), _run_of(producer)
         known = None if after is None else (_run_of(after), run)  # the second one: the answer to it was lost
         claim = claim_app(self._log, app, None, run, known)
         last = self._log.state.apps[app].version
+        version = 0 if last is None else last + 1
+        transaction = ClientTransaction(app, claim.epoch, version, producer.id, producer.epoch, timeout_ms)
         with self._changed:
-            for other, each in list(self._producers.items()):
-                if each.transactional_id == transactional_id:
-                    del self._producers[other]
-            self._producers[producer.id] = _Producer(transactional_id, claim, 0 if last is None else last + 1)
+            self._forget(transactional_id)
+            self._producers[producer.id] = _Producer(transactional_id, transaction)
+
+    def has(self, transaction: ClientTransaction) -> bool:
+        """Whether a transaction is of this process."""
+        with self._changed:
+            producer = self._producers.get(transaction.producer_id)
+            return producer is not None and producer.transaction == transaction
 
     def forget(self, transactional_id: str) -> None:
-        """Aborts what an id has open, and forgets its producer."""
+        """Forgets the producer of an id."""
         with self._changed:
-            for producer_id, each in list(self._producers.items()):
-                if each.transactional_id == transactional_id:
-                    del self._producers[producer_id]
+            self._forget(transactional_id)
+
+    def _forget(self, transactional_id: str) -> None:
+        for producer_id, each in list(self._producers.items()):
+            if each.transactional_id == transactional_id:
+                del self._producers[producer_id]
 
     # In a transaction
 
@@ -103,154 +90,124 @@ class StagedTransactions:
         with self._changed:
             producer = self._producers.get(producer_id)
             if producer is not None:
-                producer.putting += 1
+                producer.adding += 1
         try:
             yield
         finally:
             if producer is not None:
-                self._done_putting(producer)
+                with self._changed:
+                    producer.adding -= 1
+                    self._changed.notify_all()
 
-    def _done_putting(self, producer: _Producer) -> None:
-        with self._changed:
-            producer.putting -= 1
-            self._changed.notify_all()
+    def open(self, producer_id: int) -> ClientTransaction:
+        """Returns the transaction of a producer, to which something is to be added while the producer is held.
 
-    def append(self, producer_id: int, batches: Sequence[ClientBatch]) -> list[Result]:
-        """Puts batches of a producer's open transaction; returns the result of each, whose offsets are not known: -1.
-
-        Raises InvalidTxnStateError if the transaction is ending or there is no such producer, and ObjectStoreError.
+        Raises InvalidTxnStateError if it is ending, or there is no such producer.
         """
         with self._changed:
-            producer = self._open(producer_id)
-            producer.putting += 1
-        try:
-            return self._append(producer, batches)
-        finally:
-            self._done_putting(producer)
-
-    def _append(self, producer: _Producer, batches: Sequence[ClientBatch]) -> list[Result]:
-        now_ms = self._clock.now_ms()
-        planned = _Planned(producer)
-        results = [planned.add(prepared(each, now_ms, transactional=True)) for each in batches]
-        if planned.added:
-            self._put(producer, planned.added)
-            producer.known |= planned.known
-            producer.ends |= planned.ends
-        return results
-
-    def _put(self, producer: _Producer, added: Sequence[ReadyBatch]) -> None:
-        opened, slices = producer.open, slices_of(added)
-        data = encode_object(opened.write, slices)
-        staged = StagedObject(0, 0, opened.tried, len(data))
-        opened.tried += 1
-        put_staged(self._log.store, staged.key(opened.write), data, self._log.attempts())
-        for key, row in rows_of(slices, len(opened.objects)):
-            opened.rows[key].append(row)
-        opened.objects.append(staged)
+            found = self._producers.get(producer_id)
+            if found is None:
+                raise InvalidTxnStateError(f"producer {producer_id} has no transactional id here")
+            if found.is_ending:
+                raise InvalidTxnStateError(f"producer {producer_id}: the transaction is being ended")
+            found.may_have_some = True
+            return found.transaction
 
     def add_offsets(self, producer_id: int, group: str, offsets: Mapping[str, GroupOffset]) -> None:
-        """Adds offsets of a group, by partition, to a producer's open transaction. Raises InvalidTxnStateError."""
-        with self._changed:
-            self._open(producer_id).open.offsets[group].update(offsets)
+        """Adds offsets of a group, by partition, to a producer's transaction, by a commit.
 
-    def undecided(self, group: str) -> set[str]:
-        """Returns the partitions in which open transactions have offsets of a group."""
-        with self._changed:
-            return {name for each in self._producers.values() for name in each.open.offsets.get(group, ())}
+        Raises as :meth:`open` and :meth:`CommitLog.commit`, and InvalidProducerEpochError if it was aborted.
+        """
+        transaction = self.open(producer_id)
 
-    def _open(self, producer_id: int) -> _Producer:
-        found = self._producers.get(producer_id)
-        if found is None:
-            raise InvalidTxnStateError(f"producer {producer_id} has no transactional id here")
-        if found.open.is_ending:
-            raise InvalidTxnStateError(f"producer {producer_id}: the transaction is being ended")
-        return found
+        def propose(state: State) -> StageChange:
+            if problem := problem_of(state, *transaction[:3]):
+                raise InvalidProducerEpochError(f"the transaction is not open any more: {problem}")
+            return StageChange(transaction, group, offsets)
+
+        self._log.commit(propose)
 
     # Ending one
 
-    def commit(self, producer_id: int) -> None:
-        """Commits what a producer staged, all at one instant; may be called again after an error that is not final.
+    def end(self, asked: Sequence[tuple[int, bool]]) -> list[LogStoreError | None]:
+        """Ends the transactions of producers by one commit: for True, all of it counts from there on; else nothing.
 
-        Nothing happens if it was committed already. Raises one of :data:`LOST` if it can never be committed: it is
-        aborted then. Raises OutcomeUnknownError and StorageError if the store failed.
+        Returns the error of each: TransactionAbortedError and ProducerFencedError for one that can never be committed.
+        Nothing happens to one that has ended. Raises OutcomeUnknownError and StorageError if the store failed; then
+        call it again.
         """
-        producer = self._ending(producer_id)
-        opened = producer.open
-        if opened.objects or opened.offsets:
-            slices = {key: np.array(rows, np.int64) for key, rows in opened.rows.items()}
-            offsets = {group: dict(found) for group, found in opened.offsets.items()}
-            staged = StagedWrite(opened.write, opened.objects, slices, producer.claim, producer.version, offsets)
-            try:
-                self._log.commit(lambda state: commit_write(state, staged))
-            except LOST:
-                self.forget(producer.transactional_id)
-                raise
-        with self._changed:
-            producer.version += 1
-            producer.open = _Transaction()
+        ending = [(self._ending(producer_id), is_commit) for producer_id, is_commit in asked]
+        results: list[LogStoreError | None] = []
 
-    def abort(self, producer_id: int) -> None:
-        """Drops what a producer staged; nothing happens if there is no such producer."""
-        if producer_id in self._producers:
-            producer = self._ending(producer_id)
-            with self._changed:
-                producer.open = _Transaction()
+        def propose(state: State) -> EndChange | None:
+            ends = [_end_of(state, producer, is_commit=is_commit) for producer, is_commit in ending]
+            results[:] = [each if isinstance(each, LogStoreError) else None for each in ends]
+            proposed = [each for each in ends if isinstance(each, TransactionEnd)]
+            return EndChange(proposed) if proposed else None
 
-    def _ending(self, producer_id: int) -> _Producer:
-        """Returns a producer whose transaction nothing is added to any more."""
+        self._log.commit(propose)
+        for (producer, _), error in zip(ending, results, strict=True):
+            if producer is not None:
+                self._ended(producer, error)
+        return [error if is_commit else None for error, (_, is_commit) in zip(results, asked, strict=True)]
+
+    def _ending(self, producer_id: int) -> _Producer | None:
+        """Returns a producer to whose transaction nothing is added any more; None if there is no such producer."""
         with self._changed:
             producer = self._producers.get(producer_id)
-            if producer is None:
-                raise TransactionAbortedError(f"producer {producer_id} has no open transaction here: it was aborted")
-            producer.open.is_ending = True
-            self._changed.wait_for(lambda: producer.putting == 0)
+            if producer is not None:
+                producer.is_ending = True
+                self._changed.wait_for(lambda: producer.adding == 0)
             return producer
+
+    def _ended(self, producer: _Producer, error: LogStoreError | None) -> None:
+        if error is not None:
+            self.forget(producer.transactional_id)
+            return
+        with self._changed:
+            transaction = producer.transaction
+            if producer.may_have_some:
+                producer.transaction = transaction._replace(version=transaction.version + 1)
+            producer.may_have_some = producer.is_ending = False
+
+    def abort_all(self) -> None:
+        """Aborts what is open, as far as the store allows, before this process ends. What remains, others abort."""
+        try:
+            self.end([(producer_id, False) for producer_id in list(self._producers)])
+        except (LogStoreError, OSError) as error:
+            logger.warning("open transactions were not aborted, and will be when they time out: %s", error)
+
+
+def _end_of(state: State, producer: _Producer | None, *, is_commit: bool) -> TransactionEnd | LogStoreError | None:
+    """Proposes the end of a producer's transaction; None if it has ended, or has nothing.
+
+    The error if it is aborted already, because another producer has taken over its id. What was perhaps added without
+    an answer must not arrive after the end, so that is proposed whatever the state has: it takes the number.
+    """
+    if producer is None:
+        return TransactionAbortedError("the producer has no open transaction here: it was aborted")
+    app, epoch, version = producer.transaction[:3]
+    known = state.apps.get(app)
+    if known is None or known.epoch != epoch:
+        return ProducerFencedError(f"app {app!r}: another producer took over, and the transaction was aborted")
+    has_ended = known.version is not None and known.version >= version
+    return None if has_ended or not producer.may_have_some else TransactionEnd(app, epoch, version, is_commit)
+
+
+def give_up(state: State, transaction: ClientTransaction) -> OpenChange | None:
+    """Proposes to abort a transaction that its producer did not end in time, and fences that; None if it has ended."""
+    opened = state.open.get(transaction.app)
+    if opened is None or opened.transaction != transaction:
+        return None
+    return OpenChange(transaction.app, transaction.epoch + 1)
+
+
+def give_up_producer(state: State, producer_id: int) -> OpenChange | None:
+    """Proposes to abort what a producer has open, as :func:`give_up`; None if there is nothing."""
+    found = [each.transaction for each in state.open.values() if each.transaction.producer_id == producer_id]
+    return give_up(state, found[0]) if found else None
 
 
 def _run_of(producer: Producer) -> str:
     """Returns what the log says of the producer that took over an id last."""
     return f"{producer.id}/{producer.epoch}"
-
-
-class _Planned:
-    """The batches that are to be put, and the sequences after them."""
-
-    def __init__(self, producer: _Producer) -> None:
-        self.added: list[ReadyBatch] = []
-        self.known: dict[Key, ProducerState] = {}
-        self.ends: dict[Key, int] = {}
-        self._producer = producer
-
-    def add(self, ready: ReadyBatch | LogStoreError | None) -> Result:
-        """Returns what a batch is answered with."""
-        if ready is None:
-            return AppendInfo(-1, -2, -1, -1, 0)
-        if isinstance(ready, LogStoreError):
-            return ready
-        try:
-            return self._add(ready)
-        except LogStoreError as error:
-            return error
-
-    def _add(self, ready: ReadyBatch) -> Result:
-        header, key = ready.header._replace(attributes=ready.header.attributes & ~TRANSACTIONAL_MASK), ready.key
-        end = self.ends.get(key, self._producer.ends[key])
-        sequences = ProducerStateManager(f"partition {key[1]}")
-        known = self.known.get(key) or self._producer.known.get(key)
-        if known is not None:
-            sequences.put(known)
-        update = sequences.prepare_batch(produced_batch(header, end))
-        if update.duplicate is None:
-            self.known[key], self.ends[key] = update.states[header.producer_id], end + ready.records
-            self.added.append(_without_producer(ready, header))
-            info = AppendInfo(0, ready.records - 1, header.max_timestamp, ready.log_append_time_ms, len(ready.data))
-        else:
-            info = repeated_append([update.duplicate])
-        return info._replace(first_offset=-1, last_offset=info.last_offset - info.first_offset - 1)
-
-
-def _without_producer(ready: ReadyBatch, header: v2.Header) -> ReadyBatch:
-    """Returns a batch as one of no transaction: a broker that reads its segment must not wait for a marker."""
-    header = header._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH, base_sequence=NO_SEQUENCE)
-    data = memoryview(b"".join(v2.produced(ready.data, header)))
-    return ready._replace(data=data, header=v2.read_header(data))

@@ -7,18 +7,26 @@ from itertools import chain
 import numpy as np
 
 from ...errors import CorruptionError
+from . import transactions
 from .commit import (
+    BYTES as COMMIT_BYTES,
+    OBJECT as COMMIT_OBJECT,
+    POSITION as COMMIT_POSITION,
     RECORDS as COMMIT_RECORDS,
+    ClientTransaction,
     Commit,
     DataChange,
+    EndChange,
     GroupOffsets,
     OffsetsChange,
     OpenChange,
     PartitionSlices,
     RetainChange,
     Segment,
+    StageChange,
     SwapChange,
     TopicChange,
+    TransactionEnd,
     VoidChange,
     commit_key,
 )
@@ -33,11 +41,18 @@ def apply(state: State, commit: Commit) -> None:
     match commit.change:
         case DataChange() as change:
             _add_data(state, change)
+        case StageChange(transaction, group, offsets):
+            opened = transactions.opened(state, transaction)
+            transactions.stage_offsets(opened, commit.number, group, offsets)
+        case EndChange(ends):
+            for each in ends:
+                _end(state, each)
         case OffsetsChange(offsets):
             _set_offsets(state, offsets)
         case TopicChange() as change:
             _change_topic(state, change)
         case OpenChange(app, epoch, query, run):
+            transactions.end(state, app, is_commit=False)
             last = state.apps.get(app)
             state.apps[app] = App(epoch, last.version if last else None, query, run)
         case SwapChange() as change:
@@ -56,6 +71,11 @@ def check(state: State, commit: Commit) -> None:
         match commit.change:
             case DataChange() as change:
                 _check_data(state, change)
+            case StageChange(transaction):
+                _check_transaction(state, transaction)
+            case EndChange(ends):
+                for each in ends:
+                    _expect_none(transactions.problem_of(state, *each[:3]))
             case TopicChange() as change:
                 _check_topic(state, change)
             case OpenChange(app, epoch):
@@ -76,6 +96,17 @@ def check(state: State, commit: Commit) -> None:
 def _expect(is_so: bool, otherwise: str) -> None:
     if not is_so:
         raise CorruptionError(otherwise)
+
+
+def _expect_none(problem: str | None) -> None:
+    if problem is not None:
+        raise CorruptionError(problem)
+
+
+def _check_transaction(state: State, transaction: ClientTransaction) -> None:
+    _expect_none(transactions.problem_of(state, transaction.app, transaction.epoch, transaction.version))
+    opened = state.open.get(transaction.app)
+    _expect(opened is None or opened.transaction == transaction, f"app {transaction.app!r} has another one open")
 
 
 def _check_place(state: State, commit: Commit) -> None:
@@ -103,6 +134,17 @@ def _check_data(state: State, change: DataChange) -> None:
         )
         records = int(part.slices[:, COMMIT_RECORDS].sum(dtype=np.float64))  # does not wrap around
         _expect(records <= INT64_MAX - partition.end, f"more records than {_name(state, part)} has offsets for")
+        _check_room(change, part)
+    for transaction in change.transactions:
+        _check_transaction(state, transaction)
+
+
+def _check_room(change: DataChange, part: PartitionSlices) -> None:
+    """Raises CorruptionError unless slices of transactions are followed by their empty batches."""
+    for row, number in zip(part.slices, part.transactions, strict=False):
+        if number >= 0:
+            end = int(row[COMMIT_POSITION] + row[COMMIT_BYTES]) + transactions.EMPTY_BYTES
+            _expect(end <= change.objects[int(row[COMMIT_OBJECT])].size, "a slice without its empty batch")
 
 
 def _check_topic(state: State, change: TopicChange) -> None:
@@ -123,6 +165,7 @@ def _check_swap(state: State, partition: PartitionState, change: SwapChange) -> 
     for offset in (change.segment.base, change.segment.end):
         _expect(partition.is_boundary(offset), f"replaces a part that does not begin or end at offset {offset}")
     _expect(change.segment.end <= partition.end, f"replaces offsets up to {change.segment.end}, which are not there")
+    _expect(change.segment.end <= partition.stable_end, "replaces offsets of an open transaction")
 
 
 def _partition(state: State, change: PartitionSlices | SwapChange | RetainChange) -> PartitionState:
@@ -148,6 +191,7 @@ def _add_data(state: State, change: DataChange) -> None:
     for part in change.parts:
         _add_slices(_partition(state, part), part, first)
         state.uses[change.write] += len(part.slices)
+        _add_to_transactions(state, change, part)
         if part.producers is not None:
             add_batches(state.producers, part.topic_id, part.partition, part.base_offset, part.producers)
     if change.app is not None:
@@ -167,10 +211,30 @@ def _add_slices(partition: PartitionState, part: PartitionSlices, first_object: 
     partition.end = int(ends[-1])
 
 
-def _set_offsets(state: State, offsets: GroupOffsets) -> None:
+def _add_to_transactions(state: State, change: DataChange, part: PartitionSlices) -> None:
+    if not part.transactions:
+        return
+    key = part.topic_id, part.partition
+    partition = state.partitions[key]
+    bases = partition.slices.table[-len(part.slices) :, 0].tolist()
+    for number, transaction in enumerate(change.transactions):
+        own = [base for base, of in zip(bases, part.transactions, strict=True) if of == number]
+        if own:
+            transactions.add_slices(transactions.opened(state, transaction), key, partition, own)
+
+
+def _end(state: State, end: TransactionEnd) -> None:
+    _set_offsets(state, transactions.end(state, end.app, is_commit=end.is_commit), is_last=False)
+    state.apps[end.app] = state.apps[end.app]._replace(version=end.version)
+
+
+def _set_offsets(state: State, offsets: GroupOffsets, *, is_last: bool = True) -> None:
+    """Sets offsets of groups. ``is_last``: all that open transactions have for them was staged earlier."""
     for group, partitions in offsets.items():
         kept = state.groups.setdefault(group, {})
         for partition, offset in partitions.items():
+            if is_last:
+                transactions.forget_offset(state, group, partition)
             if offset is None:
                 kept.pop(partition, None)
             else:
@@ -196,6 +260,7 @@ def _change_topic(state: State, change: TopicChange) -> None:
 def _delete_topic(state: State, topic: Topic) -> None:
     """Deletes a topic and, as Kafka does, the offsets that groups committed for it."""
     names = {f"{topic.name}-{number}" for number in range(topic.partitions)}
+    transactions.forget_topic(state, topic.topic_id, names)
     for number in range(topic.partitions):
         partition = state.partitions.pop((topic.topic_id, number))
         state.release(partition.slices.table, partition.segments)

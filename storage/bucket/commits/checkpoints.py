@@ -16,6 +16,7 @@ import numpy as np
 from ...errors import CorruptionError
 from ...format.files.file_names import PARTITIONS_MAX
 from ...format.tables import Int64s
+from . import transactions
 from .commit import DIGITS, GroupOffset, Segment
 from .fields import INT32_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
@@ -30,13 +31,14 @@ from .state import (
     RECORDS,
     SLICE_COLUMNS,
     App,
+    OpenTransaction,
     PartitionState,
     State,
     Topic,
 )
 
 MAGIC = b"CLCHKP1\n"
-VERSION = 1
+VERSION = 2  # 1 has no open transactions
 EVERY = 100  # commits
 NEWEST = "checkpoints/newest"  # a hint: may be missing, old or wrong
 CHECKPOINT_BYTES_MAX = 1 << 30
@@ -76,7 +78,7 @@ def _numbers(segment: Segment) -> tuple[int, ...]:
 
 def _head(state: State) -> dict[str, Any]:
     return {
-        "v": VERSION,
+        "v": VERSION if state.open else 1,
         "logId": state.log_id,
         "n": state.number,
         "uid": state.uid,
@@ -86,6 +88,7 @@ def _head(state: State) -> dict[str, Any]:
         "void": sorted(state.void),
         "dropped": dict(sorted(state.dropped.items())),
         "producers": to_json(state.producers),
+        **({"open": transactions.to_json(state)} if state.open else {}),
         "writes": len(state.writes),
         "objects": len(state.objects),
         "partitions": [
@@ -106,13 +109,26 @@ def decode_checkpoint(data: bytes) -> State:
         raise CorruptionError("ends within its head")
     (length,) = struct.unpack_from(">I", rest)
     fields = Fields.of(bytes(rest[4 : 4 + length]))
-    if (version := fields.integer("v")) != VERSION:
+    if not 1 <= (version := fields.integer("v")) <= VERSION:
         raise CorruptionError(f"is of format {version}; this version reads {VERSION}")
     state = State(fields.uid("logId"), fields.integer("n"), fields.uid("uid"))
     _read_topics(state, fields)
     _read_progress(state, fields)
     _read_tables(state, fields, rest[4 + length :])
+    for opened in transactions.from_json(fields):
+        _reopen(state, opened)
     return state
+
+
+def _reopen(state: State, opened: OpenTransaction) -> None:
+    app = opened.transaction.app
+    if (problem := transactions.problem_of(state, *opened.transaction[:3])) or app in state.open:
+        raise CorruptionError(f"has a transaction that cannot be open: {problem or app}")
+    state.open[app] = opened
+    for key, bases in opened.slices.items():
+        if key not in state.partitions:
+            raise CorruptionError("has an open transaction in a partition that is not there")
+        state.partitions[key].undecided[app] = bases[0]
 
 
 def _read_topics(state: State, fields: Fields) -> None:

@@ -22,6 +22,7 @@ from .commit import (
     Change,
     Commit,
     DataChange,
+    EndChange,
     GroupOffset,
     GroupOffsets,
     OffsetsChange,
@@ -29,14 +30,17 @@ from .commit import (
     PartitionSlices,
     RetainChange,
     Segment,
+    StageChange,
     StagedObject,
     SwapChange,
     TopicChange,
+    TransactionEnd,
     VoidChange,
 )
 from .fields import INT32_MAX, INT64_MAX, Fields, check_topic
 from .frames import decode_frame, encode_frame
 from .producers import read_batches
+from .transactions import read_transaction
 
 MAGIC = b"CLCOMM1\n"
 COMMIT_BYTES_MAX = 32 << 20  # of the object
@@ -45,6 +49,8 @@ TIME_MIN = -1  # Kafka's "no timestamp"
 _LEAST = np.array([0, 0, 1, 1, 1, TIME_MIN])  # by column of a slice
 _KINDS: Mapping[type, str] = {
     DataChange: "data",
+    StageChange: "stage",
+    EndChange: "end",
     OffsetsChange: "offsets",
     TopicChange: "topic",
     OpenChange: "open",
@@ -57,7 +63,7 @@ _KINDS: Mapping[type, str] = {
 def encode_commit(commit: Commit) -> bytes:
     """Returns the object's bytes. Raises ValueError for a commit above the limits; divide it into several."""
     content: dict[str, Any] = {
-        "v": VERSION,
+        "v": _version(commit.change),
         "n": commit.number,
         "uid": commit.uid,
         "prev": commit.previous,
@@ -73,10 +79,16 @@ def encode_commit(commit: Commit) -> bytes:
     return data
 
 
+def _version(change: Change) -> int:
+    """Returns the version that readers of a commit must know: logs without transactions stay open to older ones."""
+    is_first = not isinstance(change, (StageChange, EndChange)) and not getattr(change, "transactions", ())
+    return 1 if is_first else VERSION
+
+
 def decode_commit(data: bytes) -> Commit:
     """Returns the commit. Raises CorruptionError, without the path."""
     fields = Fields.of(decode_frame(MAGIC, data, JSON_BYTES_MAX))
-    if (version := fields.integer("v")) != VERSION:
+    if not 1 <= (version := fields.integer("v")) <= VERSION:
         raise CorruptionError(f"is of format {version}; this version reads {VERSION}: use a newer one")
     read = _READ[fields.one_of("kind", *_READ)]
     number, uid, previous = fields.integer("n", 1), fields.uid("uid"), fields.uid("prev")
@@ -91,6 +103,11 @@ def _content(change: Change) -> dict[str, Any]:
     match change:
         case DataChange():
             content = _data_content(change)
+        case StageChange(transaction, group, offsets):
+            content = {"transaction": list(transaction), "group": group}
+            content["offsets"] = {name: list(each) for name, each in offsets.items()}
+        case EndChange(ends):
+            content = {"ends": [[app, epoch, version, int(is_commit)] for app, epoch, version, is_commit in ends]}
         case OffsetsChange():
             content = {"offsets": _offsets_content(change.offsets)}
         case TopicChange():
@@ -114,12 +131,19 @@ def _data_content(change: DataChange) -> dict[str, Any]:
     content |= {"query": change.query, "run": change.run}
     if change.offsets:
         content["offsets"] = _offsets_content(change.offsets)
+    if change.transactions:
+        content["transactions"] = [list(each) for each in change.transactions]
     return content
 
 
 def _part_content(part: PartitionSlices) -> dict[str, Any]:
-    content = {"topicId": part.topic_id, "p": part.partition, "base": part.base_offset, "slices": part.slices.tolist()}
-    return content if part.producers is None else {**content, "producers": part.producers.tolist()}
+    content: dict[str, Any] = {"topicId": part.topic_id, "p": part.partition, "base": part.base_offset}
+    content["slices"] = part.slices.tolist()
+    if part.producers is not None:
+        content["producers"] = part.producers.tolist()
+    if part.transactions:
+        content["transactions"] = list(part.transactions)
+    return content
 
 
 def _offsets_content(offsets: GroupOffsets) -> dict[str, Any]:
@@ -157,6 +181,9 @@ def _swap_content(change: SwapChange) -> dict[str, Any]:
 def _read_data(fields: Fields) -> DataChange:
     objects = [StagedObject(*row) for row in _not_negative(fields, "objects", fields.rows("objects", 4)).tolist()]
     parts = [_read_part(part) for part in fields.objects("parts")]
+    transactions = list(map(read_transaction, fields.values("transactions"))) if fields.has("transactions") else []
+    if any(each >= len(transactions) for part in parts for each in part.transactions):
+        raise fields.wrong("transactions", "those of all slices")
     _check_slices(fields, objects, parts)
     has_app = fields.has("app")
     return DataChange(
@@ -169,6 +196,7 @@ def _read_data(fields: Fields) -> DataChange:
         query=fields.optional("query", fields.text),
         run=fields.optional("run", fields.text),
         offsets=_read_offsets(fields) if fields.has("offsets") else None,
+        transactions=transactions,
     )
 
 
@@ -178,7 +206,17 @@ def _read_part(fields: Fields) -> PartitionSlices:
         raise fields.wrong("slices", "a list that is not empty")
     partition = fields.integer("p", most=PARTITION_MAX)
     producers = read_batches(fields, int(slices[:, RECORDS].sum()))
-    return PartitionSlices(fields.topic_id("topicId"), partition, fields.integer("base"), slices, producers)
+    topic_id, base = fields.topic_id("topicId"), fields.integer("base")
+    return PartitionSlices(topic_id, partition, base, slices, producers, _read_transactions(fields, len(slices)))
+
+
+def _read_transactions(fields: Fields, slices: int) -> list[int]:
+    if not fields.has("transactions"):
+        return []
+    found = fields.values("transactions")
+    if len(found) != slices or not all(type(each) is int and each >= -1 for each in found):
+        raise fields.wrong("transactions", "a number for each slice")
+    return found
 
 
 def _check_slices(fields: Fields, objects: list[StagedObject], parts: list[PartitionSlices]) -> None:
@@ -228,6 +266,26 @@ def _group_offset(fields: Fields, partition: str, value: Any) -> GroupOffset:
     raise fields.wrong(partition, "an offset with metadata")
 
 
+def _read_stage(fields: Fields) -> StageChange:
+    offsets = fields.inside("offsets")
+    found = {name: _group_offset(offsets, name, value) for name, value in offsets.items()}
+    return StageChange(read_transaction(fields.values("transaction")), fields.text("group"), found)
+
+
+def _read_end(fields: Fields) -> EndChange:
+    ends = [_transaction_end(fields, value) for value in fields.values("ends")]
+    if len({each.app for each in ends}) != len(ends):
+        raise fields.wrong("ends", "no app twice")
+    return EndChange(ends)
+
+
+def _transaction_end(fields: Fields, value: Any) -> TransactionEnd:
+    match value:
+        case [str(app), int(epoch), int(version), 0 | 1 as is_commit] if bool not in map(type, value):
+            return TransactionEnd(app, epoch, version, bool(is_commit))
+    raise fields.wrong("ends", "a list of ends")
+
+
 def _read_topic(fields: Fields) -> TopicChange:
     op, name = fields.one_of("op", "create", "alter", "partitions", "delete"), fields.text("name")
     check_topic(name)
@@ -273,6 +331,8 @@ def _not_negative(fields: Fields, name: str, rows: Int64s) -> Int64s:
 
 _READ: Mapping[str, Callable[[Fields], Change]] = {
     "data": _read_data,
+    "stage": _read_stage,
+    "end": _read_end,
     "offsets": lambda fields: OffsetsChange(_read_offsets(fields)),
     "topic": _read_topic,
     "open": _read_open,

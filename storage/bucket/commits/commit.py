@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ...format.tables import Int64s
 
-VERSION = 1  # of the format of commits
+VERSION = 2  # of the format of commits; 1 has no open transactions
 DIGITS = 20
 
 # Columns of a commit's slices, shape (slices, 6).
@@ -42,6 +42,7 @@ class PartitionSlices:
     base_offset: int  # of the first slice
     slices: Int64s  # (slices, 6): object (index in the commit's), position, bytes, records, batches, max timestamp
     producers: Int64s | None = None  # (batches, 6): batches of idempotent producers, columns as in ``producers``
+    transactions: Sequence[int] = ()  # of each slice: index in the commit's, -1: it is in none; (): all are in none
 
 
 class GroupOffset(NamedTuple):
@@ -53,6 +54,25 @@ class GroupOffset(NamedTuple):
 
 GroupOffsets = Mapping[str, Mapping[str, GroupOffset | None]]
 """By group, then by partition (``topic-0``); None deletes."""
+
+
+APP_PREFIX = "__transaction."  # of the apps that are transactional ids
+
+
+class ClientTransaction(NamedTuple):
+    """A transaction of a client that is open. Its transactional id is an app, which its end gives a version."""
+
+    app: str
+    epoch: int  # the app's current one
+    version: int  # larger by one than the app's last one
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int  # after which anyone may abort it
+
+    @property
+    def name(self) -> str:
+        """The transactional id."""
+        return self.app.removeprefix(APP_PREFIX)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +88,32 @@ class DataChange:
     query: str | None = None
     run: str | None = None
     offsets: GroupOffsets | None = None
+    transactions: Sequence[ClientTransaction] = ()  # that some of the slices are in
+
+
+@dataclass(frozen=True)
+class StageChange:
+    """Offsets of a group in an open transaction: they count when it is committed."""
+
+    transaction: ClientTransaction
+    group: str
+    offsets: Mapping[str, GroupOffset]  # by partition
+
+
+class TransactionEnd(NamedTuple):
+    """The end of a transaction: its records and offsets count, or there is nothing at its offsets."""
+
+    app: str
+    epoch: int
+    version: int
+    is_commit: bool
+
+
+@dataclass(frozen=True)
+class EndChange:
+    """The ends of transactions, each of another app."""
+
+    ends: Sequence[TransactionEnd]
 
 
 @dataclass(frozen=True)
@@ -90,7 +136,7 @@ class TopicChange:
 
 @dataclass(frozen=True)
 class OpenChange:
-    """A writer's claim of an app: earlier epochs are fenced."""
+    """A writer's claim of an app: earlier epochs are fenced, and what they have open is aborted."""
 
     app: str
     epoch: int  # one more than the last
@@ -143,7 +189,17 @@ class VoidChange:
     writes: Sequence[str]  # ids of writes and segments
 
 
-Change = DataChange | OffsetsChange | TopicChange | OpenChange | SwapChange | RetainChange | VoidChange
+Change = (
+    DataChange
+    | StageChange
+    | EndChange
+    | OffsetsChange
+    | TopicChange
+    | OpenChange
+    | SwapChange
+    | RetainChange
+    | VoidChange
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ...format.tables import Int64s
-from .commit import GroupOffset, Segment, StagedObject
+from .commit import ClientTransaction, GroupOffset, Segment, StagedObject
 from .producers import Producers
 from .rows import Rows
 
 # Columns of a partition's slices in a state, shape (slices, 7); the object is an index into the state's objects.
 BASE, OBJECT, POSITION, BYTES, RECORDS, BATCHES, MAX_TIMESTAMP = range(7)
 SLICE_COLUMNS = 7
+Key = tuple[str, int]  # topic id, partition
 OBJECT_COLUMNS = 5  # of the state's objects: write (index into the state's), task, attempt, sequence, size
 
 
@@ -60,7 +61,7 @@ class PartitionState:
     They begin at the log start offset, or a little before it, and reach to the log end.
     """
 
-    __slots__ = ("end", "log_start", "segments", "slices")
+    __slots__ = ("changes", "end", "log_start", "segments", "slices", "undecided")
 
     def __init__(
         self, log_start: int = 0, end: int = 0, slices: Rows | None = None, segments: list[Segment] | None = None
@@ -68,9 +69,18 @@ class PartitionState:
         self.log_start, self.end = log_start, end
         self.slices = Rows(SLICE_COLUMNS) if slices is None else slices
         self.segments = [] if segments is None else segments  # by base
+        self.undecided: dict[str, int] = {}  # the first offset of each open transaction, by its app
+        self.changes = 0  # transactions that ended here, as far as this process has read
 
     def copy(self) -> PartitionState:
-        return PartitionState(self.log_start, self.end, self.slices.copy(), list(self.segments))
+        copied = PartitionState(self.log_start, self.end, self.slices.copy(), list(self.segments))
+        copied.undecided, copied.changes = dict(self.undecided), self.changes
+        return copied
+
+    @property
+    def stable_end(self) -> int:
+        """The first offset of an open transaction; the end if there is none."""
+        return max(min(self.undecided.values(), default=self.end), self.log_start)
 
     def slice_range(self, base: int, end: int) -> tuple[int, int]:
         """Returns the index range [from, to) of the slices whose base offset is in [``base``, ``end``)."""
@@ -101,6 +111,23 @@ class PartitionState:
 
 
 @dataclass
+class OpenTransaction:
+    """What a client's transaction has in the log so far."""
+
+    transaction: ClientTransaction
+    number: int  # of the commit that began it
+    slices: dict[Key, list[int]] = field(default_factory=dict)  # base offsets
+    offsets: dict[str, dict[str, tuple[int, GroupOffset]]] = field(default_factory=dict)  # with the commit that has it
+
+    def copy(self) -> OpenTransaction:
+        """Returns the same, which stays as it is when this one moves on."""
+        slices = {key: list(bases) for key, bases in self.slices.items()}
+        return OpenTransaction(
+            self.transaction, self.number, slices, {g: dict(each) for g, each in self.offsets.items()}
+        )
+
+
+@dataclass
 class State:
     """The log after commit ``number``. :func:`apply` changes it to that after the next commit."""
 
@@ -112,6 +139,7 @@ class State:
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
     groups: dict[str, dict[str, GroupOffset]] = field(default_factory=dict)
+    open: dict[str, OpenTransaction] = field(default_factory=dict)  # transactions of clients, by app
     void: set[str] = field(default_factory=set)  # writes and segments that shall never be committed
     dropped: dict[str, int] = field(default_factory=dict)  # writes and segments, by the commit that needed them last
     writes: list[str] = field(default_factory=list)
@@ -132,6 +160,7 @@ class State:
             partitions={key: partition.copy() for key, partition in self.partitions.items()},
             apps=dict(self.apps),
             groups={group: dict(offsets) for group, offsets in self.groups.items()},
+            open={app: each.copy() for app, each in self.open.items()},
             void=set(self.void),
             dropped=dict(self.dropped),
             producers=dict(self.producers),

@@ -25,7 +25,7 @@ from ...format.files import checkpoints, file_names as names
 from ...format.files.index_entries import encode_offset_entries, encode_time_entries
 from ...format.internal.internal_topics import GROUP_METADATA_TOPIC
 from ..commit_log import CommitLog
-from ..commits.commit import Segment
+from ..commits.commit import ClientTransaction, Segment
 from ..commits.state import PartitionState, State
 from ..staged_objects import Footer, read_footer
 from ..stores.patience import patiently, read_object
@@ -231,9 +231,16 @@ class BucketFileSystem(MadeFileSystem):
         return None
 
     def _snapshot(self, files: PartitionFiles) -> bytes:
-        """Returns the state of producers at the end: that of the last segment, since slices have none."""
+        """Returns the state of producers at the end: that of the last segment, and the transactions that are open.
+
+        Slices have no producers.
+        """
         last = files.last_put
         found = None if last is None else self._put_file(files, last, names.SNAPSHOT)
+        if files.undecided:
+            known = {} if found is None else {each.producer_id: each for each in checkpoints.decode_snapshot(found)}
+            known |= {transaction.producer_id: _entry_of(transaction, first) for transaction, first in files.undecided}
+            return checkpoints.encode_snapshot(known.values())
         return checkpoints.encode_snapshot(()) if found is None else found
 
     def _epochs(self, files: PartitionFiles) -> bytes:
@@ -303,6 +310,20 @@ class BucketFileSystem(MadeFileSystem):
 
     def lock_shared_with_broker(self, path: str) -> NoReturn:
         raise ReadOnlyError(path)
+
+
+def _entry_of(transaction: ClientTransaction, first_offset: int) -> checkpoints.ProducerEntry:
+    """Returns the producer of an open transaction as a snapshot has it."""
+    return checkpoints.ProducerEntry(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        last_sequence=-1,
+        last_offset=-1,
+        offset_delta=0,
+        timestamp=-1,
+        coordinator_epoch=-1,
+        current_txn_first_offset=first_offset,
+    )
 
 
 def _kept_bytes(key: str, data: bytes | None) -> int:

@@ -17,8 +17,9 @@ import numpy as np
 from ...format.constants import INT32_MAX
 from ...format.files import file_names as names
 from ...format.tables import Int64s
-from ..commits.commit import Segment, StagedObject
+from ..commits.commit import ClientTransaction, Segment, StagedObject
 from ..commits.state import BASE, BATCHES, BYTES, MAX_TIMESTAMP, OBJECT, POSITION, RECORDS, PartitionState, State
+from ..commits.transactions import EMPTY_BYTES
 
 SEGMENT_BYTES_MAX = 1 << 30  # of slices that are shown as one .log
 
@@ -44,7 +45,10 @@ class MadeSegment:
     @cached_property
     def inode(self) -> int:
         first = self.slices[:1, [BASE, POSITION]].ravel().tolist()  # not the object's number: a state gives it another
-        return _inode(*map(str, first), self.key(0) if len(self.slices) else "")
+        empty = self.slices[
+            self.slices[:, BYTES] == EMPTY_BYTES, BASE
+        ].tolist()  # an aborted one is shorter than it was
+        return _inode(*map(str, [*first, *empty]), self.key(0) if len(self.slices) else "")
 
     def key(self, index: int) -> str:
         """Returns the name of the object that has a slice."""
@@ -84,6 +88,7 @@ class PartitionFiles:
     log_start: int
     end: int
     segments: dict[int, ShownSegment]  # by base offset, ascending; the last one is empty
+    undecided: list[tuple[ClientTransaction, int]]  # open transactions with their first offsets
     number: int  # of the commit after which it was first seen
 
     @cached_property
@@ -105,7 +110,8 @@ def has_holes(segments: Iterable[Segment]) -> bool:
 def token_of(partition: PartitionState) -> tuple[object, ...]:
     """Returns a value that changes whenever the files of a partition change."""
     uuids = tuple(segment.uuid for segment in partition.segments)
-    return partition.log_start, partition.end, len(partition.slices), uuids
+    ended = partition.changes, len(partition.undecided)
+    return partition.log_start, partition.end, len(partition.slices), ended, uuids
 
 
 def files_of(state: State, topic_id: str, number: int) -> PartitionFiles:
@@ -120,7 +126,8 @@ def files_of(state: State, topic_id: str, number: int) -> PartitionFiles:
     end = MadeSegment(partition.end, slices[:0], objects[:0], state.writes)
     shown: list[ShownSegment] = sorted([*partition.segments, *made, end], key=lambda each: each.base)
     by_base = {each.base: each for each in shown}
-    return PartitionFiles(topic_id, number, partition.log_start, partition.end, by_base, state.number)
+    undecided = [(state.open[app].transaction, first) for app, first in partition.undecided.items()]
+    return PartitionFiles(topic_id, number, partition.log_start, partition.end, by_base, undecided, state.number)
 
 
 def _runs(slices: Int64s, segments: list[int]) -> Iterator[tuple[int, int]]:

@@ -39,7 +39,7 @@ def compact(place: Place, config: LogConfig, cleaner: Cleaner, clock: Clock, now
     Raises CorruptionError, with the object's name, for damage: nothing is changed then. Raises ObjectStoreError, and
     StorageError if a segment does not fit one put, or the disk of this machine fails.
     """
-    parts = place.parts
+    parts = place.decided
     if not parts:
         return Compaction(None)
     runs = [[part] if isinstance(part, Segment) else part for part in _whole(parts, config)]

@@ -62,8 +62,8 @@ def _fits(base: int, size: int, part: Slice, limit: int) -> bool:
 
 
 def _is_old(run: Sequence[Slice], config: LogConfig, now_ms: int) -> bool:
-    """Whether the first records are old; those without a time wait until something follows."""
-    first_ms = run[0].max_timestamp
+    """Whether the first records with a time are old; without any, they wait until something follows."""
+    first_ms = next((part.max_timestamp for part in run if part.max_timestamp >= 0), -1)
     return first_ms >= 0 and now_ms - first_ms > config.max_segment_ms
 
 
@@ -72,7 +72,7 @@ def consolidate(place: Place, config: LogConfig, clock: Clock, now_ms: int, *, d
 
     Raises CorruptionError, with the object's name, for damage: its segment is not written. Raises ObjectStoreError.
     """
-    runs = plan_runs(place.parts, config, now_ms)
+    runs = plan_runs(place.decided, config, now_ms)
     if dry_run:
         return Consolidation(runs)
     put: list[Segment] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...bucket import CollectLimits, CommitLog, collect, find_topic
+from ...bucket import CollectLimits, CommitLog, abort_overdue, collect, find_topic
 from ...clock import instant
 from ...errors import LogStoreError, StorageError
 from ...retention import RetentionPolicy
@@ -24,17 +25,33 @@ from .scratch import Place
 if TYPE_CHECKING:
     from ..partitions import Runner
 
+logger = logging.getLogger(__name__)
+
 
 def retain_partitions(
     run: MaintenanceRun, partitions: Sequence[Partition], groups: GroupsKept, policy: RetentionPolicy | None
 ) -> Iterator[PartitionOutcome]:
-    """Raises log start offsets, then deletes the objects that the log does not need.
+    """Aborts abandoned transactions, raises log start offsets, then deletes the objects that the log does not need.
 
     Only commits are read and written, so this process does it all.
     """
+    failure = _abort_overdue(run)
+    if failure is not None:
+        yield failure
     for partition in _in_log(run, partitions):
         yield outcome_of(partition, partial(_retain, run, partition, groups, policy))
     yield _collect(run)
+
+
+def _abort_overdue(run: MaintenanceRun) -> PartitionOutcome | None:
+    try:
+        found = abort_overdue(_log(run), dry_run=run.dry_run)
+    except (LogStoreError, OSError) as error:
+        return of_directory("open transactions", error)
+    for each in found:
+        done = "would be aborted" if run.dry_run else "aborted"
+        logger.warning("open transaction of %r, producer %d: %s: it is late", each.name, each.producer_id, done)
+    return None
 
 
 def _retain(run: MaintenanceRun, partition: Partition, groups: GroupsKept, policy: RetentionPolicy | None) -> Report:

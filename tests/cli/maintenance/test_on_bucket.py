@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog
+from pyspark_commitlog.storage.bucket import CommitLog, open_root
+from pyspark_commitlog.storage.errors import ProducerFencedError
 from tests.cli.in_process import commitlog
 from tests.support.stores.commits import hex_id
 from tests.support.stores.filled import write_pairs
 from tests.support.stores.filling import make_topic
 from tests.support.stores.memory_store import MemoryStore
 from tests.support.stores.served import ServedStores
+from tests.support.stores.transactional import PRODUCER, TIMEOUT_MS, Client
 
 URL = "s3://memory/logs"
 OLD_MS = 1000
@@ -107,3 +109,38 @@ def test_runs_see_what_others_wrote_since(store: MemoryStore) -> None:
     write_pairs(log, (b"k", b"newest"), topic="users")
     run("compact")
     assert read("users") == ["newest"]
+
+
+def test_a_log_with_open_and_aborted_transactions_is_sound_and_is_freed_of_late_ones(store: MemoryStore) -> None:
+    log = open_root(URL)
+    make_topic(log, "t", 2, {"retention.ms": "-1"})
+    client, other = Client(log), Client(log, "y", PRODUCER + 1)
+    client.append(b"lost")
+    client.end(commit=False)
+    client.append(b"late")
+    other.append(b"kept")
+    other.end(commit=True)
+    assert "sound" in "\n".join(run("verify"))
+    assert read("t") == []
+    (described,) = (each for each in run("describe", "-t", "t") if "t-0" in each)
+    assert "stable up to 1" in described
+    assert "x" in "\n".join(run("transactions"))
+    store.now_ms += TIMEOUT_MS
+    run("retain")
+    assert read("t") == ["kept"]
+    assert run("transactions") == ["no open transactions"]
+    assert "sound" in "\n".join(run("verify"))
+
+
+def test_an_open_transaction_is_aborted_by_hand(store: MemoryStore) -> None:
+    log = open_root(URL)
+    make_topic(log, "t", 2)
+    client = Client(log)
+    client.append(b"lost")
+    hand = ("transactions", "--abort", "--topic", "t", "--partition", "0", "--start-offset", "0")
+    run(*hand, "--dry-run")
+    assert log.catch_up().open
+    run(*hand)
+    assert not log.catch_up().open
+    with pytest.raises(ProducerFencedError):
+        client.end(commit=True)

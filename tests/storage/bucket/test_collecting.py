@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, StagedWrite, collect, commit_write
-from pyspark_commitlog.storage.bucket.collecting import CHECKPOINTS_KEPT, CLOCK
+from pyspark_commitlog.storage.bucket.collecting import CHECKPOINTS_KEPT, CLOCK, abort_overdue
 from pyspark_commitlog.storage.bucket.commits.checkpoints import EVERY
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
@@ -24,6 +24,7 @@ from pyspark_commitlog.storage.errors import ObjectStoreError, TransactionAborte
 from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, segment
 from tests.support.stores.faulty_store import FaultyStore
 from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.transactional import PRODUCER, TIMEOUT_MS, Client
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -267,3 +268,22 @@ def test_a_replaced_segment_is_not_put_where_another_has_come_since() -> None:
     log.commit(lambda _: SwapChange(TOPIC_ID, 0, segment(0, 3)))
     assert replace_parts(log.state, TOPIC_ID, 0, segment(0, 7), parts) is None
     assert replace_parts(log.state, "u" * 22, 0, segment(0, 7), parts) is None
+
+
+def test_transactions_that_are_late_by_the_stores_clock_are_aborted() -> None:
+    store = MemoryStore()
+    log = committed(store, create_topic())
+    client, other = Client(log), Client(log, "y", PRODUCER + 1)
+    client.append(b"a")
+    store.now_ms += TIMEOUT_MS - 1
+    assert abort_overdue(log) == []
+    client.append(b"b")  # makes it no younger
+    other.append(b"c")
+    store.now_ms += 1
+    for is_dry in (True, False):
+        assert [each.name for each in abort_overdue(log, dry_run=is_dry)] == ["x"]
+        assert log.state.open.keys() == ({"__transaction.x", "__transaction.y"} if is_dry else {"__transaction.y"})
+    other.end(commit=True)
+    before = dict(store.requests)
+    assert abort_overdue(log) == []
+    assert store.requests["put"] == before.get("put", 0)

@@ -11,7 +11,6 @@ from pyspark_commitlog.storage.bucket import (
     ClientBatch,
     CollectLimits,
     CommitLog,
-    StagedTransactions,
     append_batches,
     claim_app,
     collect,
@@ -29,11 +28,12 @@ from pyspark_commitlog.storage.errors import LogReplacedError, ObjectStoreError
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.maintenance.bucket.scratch import Place
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
-from pyspark_commitlog.storage.writing import Producer, check_batch
+from pyspark_commitlog.storage.writing import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic
 from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.transactional import Client
 
 SMALL = LogConfig(segment_bytes=100, segment_ms=1)
 
@@ -93,15 +93,23 @@ def client(log: CommitLog, _: Path) -> Callable[[], object]:
 
 
 def transaction(log: CommitLog, _: Path) -> Callable[[], object]:
-    staged = StagedTransactions(log)
-    staged.begin("x", Producer(7, 0))
-    data = batch(b"a", producer_id=7, base_sequence=0, transactional=True).data
-    staged.append(7, [ClientBatch(log.state.topic_ids["t"], 0, check_batch(data, config()))])
-    return lambda: staged.commit(7)
+    client = Client(log)
+    return lambda: client.append(b"a")
+
+
+def offsets_of_a_transaction(log: CommitLog, _: Path) -> Callable[[], object]:
+    client = Client(log)
+    return lambda: client.stage(5)
+
+
+def end_of_a_transaction(log: CommitLog, _: Path) -> Callable[[], object]:
+    client = Client(log)
+    client.append(b"a")
+    return lambda: client.end(commit=True)
 
 
 def new_transactional_id(log: CommitLog, _: Path) -> Callable[[], object]:
-    return lambda: StagedTransactions(log).begin("x", Producer(7, 0))
+    return lambda: Client(log)
 
 
 def sink(log: CommitLog, _: Path) -> Callable[[], object]:
@@ -146,6 +154,8 @@ def copy(log: CommitLog, directory: Path) -> Callable[[], object]:
 WRITERS: list[Writer] = [
     client,
     transaction,
+    offsets_of_a_transaction,
+    end_of_a_transaction,
     new_transactional_id,
     sink,
     topic,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset, OffsetsChange, StagedTransactions
+from pyspark_commitlog.storage.bucket import BucketFileSystem, ClientTransactions, CommitLog, GroupOffset, OffsetsChange
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTxnStateError, OffsetOutOfRangeError, OutcomeUnknownError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from pyspark_commitlog.storage.groups import GroupOffsets
 from pyspark_commitlog.storage.groups.bucket_groups import BucketGroups
 from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
 from pyspark_commitlog.storage.writing import Producer
@@ -39,7 +40,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> CommitLog:
 def groups(other: CommitLog) -> Iterator[BucketGroups]:
     manager = LogManager.open(URL)
     assert manager.bucket is not None
-    groups = BucketGroups(manager, StagedTransactions(manager.bucket))
+    groups = BucketGroups(manager, ClientTransactions(manager.bucket))
     yield groups
     groups.close()
 
@@ -99,19 +100,49 @@ def test_what_no_commit_can_have_is_refused_alone(groups: BucketGroups, other: C
     assert kept(other).keys() == {"h"}
 
 
-def test_offsets_of_a_transaction_are_in_its_commit(groups: BucketGroups, other: CommitLog) -> None:
+def test_offsets_of_a_transaction_count_once_it_is_committed(groups: BucketGroups, other: CommitLog) -> None:
     producer = Producer(1, 0)
     with pytest.raises(InvalidTxnStateError):
         groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
-    groups._staged.begin("x", producer)
+    groups._transactions.begin("x", producer, 60_000)
     with pytest.raises(OffsetOutOfRangeError):
         groups.write_transactional("g", {T0: value(-1)}, producer, lambda: None)
     groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
-    assert groups.undecided("g") == {T0}
+    assert groups.undecided("g") == another(other).undecided("g") == {T0}
     assert kept(other) == {}
-    groups._staged.commit(producer.id)
-    assert groups.undecided("g") == set()
+    groups._transactions.end([(producer.id, True)])
+    assert groups.undecided("g") == another(other).undecided("g") == set()
     assert kept(other) == {"g": {"t-x-0": GroupOffset(1, "")}}
+
+
+def another(log: CommitLog) -> BucketGroups:
+    """The records as another gateway has them."""
+    return BucketGroups(LogManager.open(URL, filesystem=BucketFileSystem(log)), ClientTransactions(log))
+
+
+@pytest.mark.parametrize("delete", ["gateway", "command"])
+def test_a_deletion_also_deletes_what_open_transactions_have(
+    groups: BucketGroups, other: CommitLog, delete: str
+) -> None:
+    producer = Producer(1, 0)
+    groups._transactions.begin("x", producer, 60_000)
+    groups.write_transactional("g", {T0: value(1), T1: value(1)}, producer, lambda: None)
+    if delete == "gateway":
+        assert groups.write([[GroupChange(KEY, None)]]) == [None]
+    else:
+        GroupOffsets(LogManager.open(URL)).delete("g", [T0])
+    groups._transactions.end([(producer.id, True)])
+    assert kept(other) == {"g": {"t-x-1": GroupOffset(1, "")}}
+
+
+def test_a_group_that_is_deleted_does_not_come_back_with_a_transaction(groups: BucketGroups, other: CommitLog) -> None:
+    groups.write([[GroupChange(KEY, value(3))]])
+    producer = Producer(1, 0)
+    groups._transactions.begin("x", producer, 60_000)
+    groups.write_transactional("g", {T1: value(1)}, producer, lambda: None)
+    GroupOffsets(LogManager.open(URL)).delete("g")
+    groups._transactions.end([(producer.id, True)])
+    assert kept(other) == {}
 
 
 def test_a_commit_that_fails_is_the_error_of_offsets_and_not_of_members(

@@ -40,8 +40,8 @@ def source(tmp_path: Path) -> Iterator[LogManager]:
 @pytest.fixture(params=["to a directory", "to a store"])
 def copy(request: pytest.FixtureRequest, source: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
     def copied(interrupt: Callable[[], None]) -> Rows:
-        def found(reader: LogReader, limit: int) -> list[pieces.Piece]:
-            result = pieces.pieces_of(reader, limit)
+        def found(reader: LogReader, limit: int, end: int) -> list[pieces.Piece]:
+            result = pieces.pieces_of(reader, limit, end)
             interrupt()
             return result
 

@@ -18,9 +18,11 @@ from pyspark_commitlog.storage.transfer import copy_groups, copy_to_bucket, copy
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records
+from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic, write
 from tests.support.stores.killing import Killed, KillingStore
 from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.transactional import PRODUCER, Client
 
 ROOT = "memory://bucket"
 SCENARIOS = (
@@ -256,3 +258,24 @@ def test_damage_in_the_source_stops_the_copy_of_its_partition(directory: str, lo
     path.write_bytes(data)
     with pytest.raises(CorruptionError, match=path.name):
         copied(directory, log)
+
+
+def test_what_a_client_has_open_on_an_object_store_is_not_copied(
+    log: CommitLog, store: MemoryStore, tmp_path: Path
+) -> None:
+    make_topic(log, "t", 2)
+    client, other = Client(log), Client(log, "y", PRODUCER + 1)
+    client.append(b"lost")
+    client.end(commit=False)
+    other.append(b"kept")
+    client.append(b"open")
+    other.append(b"open too")
+    other.end(commit=True)
+    copy = commit_log(MemoryStore())
+    with shown(store) as bucket, LogManager.open(str(tmp_path / "back"), create=True) as target:
+        list(copy_to_directory(bucket, target))
+        with target.open_reader("t", 0) as back:
+            assert (back.log_end_offset, back.last_stable_offset) == (2, 2)
+            assert [row[0] for row in broker_dirs.rows(back, Isolation.READ_UNCOMMITTED)] == [1]
+        list(copy_to_bucket(bucket, copy))
+        assert (copy.state.partitions[copy.state.topic_ids["t"], 0].end, copy.state.open) == (2, {})

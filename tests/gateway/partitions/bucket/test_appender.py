@@ -12,11 +12,11 @@ from pyspark_commitlog.gateway.partitions import Append, BucketAppender, LedPart
 from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import (
     AppendInfo,
+    ClientTransactions,
     CommitLog,
     InvalidTxnStateError,
     LogManager,
     Producer,
-    StagedTransactions,
     TopicPartition,
     check_batch,
 )
@@ -58,7 +58,7 @@ def append(led: LedPartition, value: bytes, results: list[Any], **more: Any) -> 
 
 def run(log: CommitLog, *appends: Append, linger_ms: int = AN_HOUR_MS) -> None:
     """Gives the appends to an appender, and ends it."""
-    appender = BucketAppender(log, StagedTransactions(log), linger_ms)
+    appender = BucketAppender(log, ClientTransactions(log), linger_ms)
     for each in appends:
         appender.append(each)
     appender.start()
@@ -166,21 +166,39 @@ def test_batches_that_are_encoded_again_share_a_commit_only_if_the_largest_would
 
 
 def test_a_batch_is_checked_while_its_transaction_cannot_end(manager: LogManager, log: CommitLog) -> None:
-    staged, results = StagedTransactions(log), list[Any]()
-    staged.begin("x", Producer(5, 0))
+    transactions, results = ClientTransactions(log), list[Any]()
+    transactions.begin("x", Producer(5, 0), 60_000)
     first, ending = led(manager), list[Thread]()
 
     def check() -> None:
-        ending.append(Thread(target=staged.abort, args=(5,)))
+        ending.append(Thread(target=transactions.end, args=([(5, False)],)))
         ending[0].start()
-        soon(lambda: staged._producers[5].open.is_ending)
+        soon(lambda: transactions._producers[5].is_ending)
 
     data = batch(b"late", producer_id=5, base_sequence=0, transactional=True).data
-    appender = BucketAppender(log, staged, 0)
+    appender = BucketAppender(log, transactions, 0)
     appender.append(Append(first, check_batch(data, first.config), results.append, check=check, transaction=5))
     appender.start()
     appender.stop()
     ending[0].join()
     assert [type(each) for each in results] == [InvalidTxnStateError]
-    staged.commit(5)
+    transactions.end([(5, True)])
     assert read_rows(log) == []
+
+
+def test_transactions_share_a_commit_with_each_other_and_with_batches_of_none(
+    stores: ServedStores, manager: LogManager, log: CommitLog
+) -> None:
+    transactions, results = ClientTransactions(log), list[Any]()
+    first = led(manager)
+    for producer in (5, 6):
+        transactions.begin(str(producer), Producer(producer, 0), 60_000)
+    appender, before = BucketAppender(log, transactions, 10), puts(stores)
+    for producer in (5, None, 6):
+        own = {} if producer is None else {"producer_id": producer, "base_sequence": 0, "transactional": True}
+        data = check_batch(batch(b"%r" % producer, **own).data, first.config)  # type: ignore[arg-type]
+        appender.append(Append(first, data, results.append, transaction=producer))
+    appender.start()
+    appender.stop()
+    assert [each.first_offset for each in results] == [0, 1, 2]
+    assert puts(stores) - before == 2

@@ -152,7 +152,7 @@ def as_object(head: dict[str, Any], tables: bytes) -> bytes:
 
 
 BAD_HEADS: dict[str, dict[str, Any]] = {
-    "another version": {"v": 2},
+    "another version": {"v": 3},
     "no log": {"logId": "x"},
     "more objects than there are": {"objects": 2**31 - 1},
     "a huge number of writes": {"writes": 2**62},

@@ -142,7 +142,7 @@ def test_bytes_that_decompress_to_much_are_refused_before_they_do() -> None:
 
 SLICE = [0, 0, 300, 3, 1, 1003]
 BAD_FIELDS: dict[str, dict[str, Any]] = {
-    "another version": {"v": 2},
+    "another version": {"v": 3},
     "a kind of a newer version": {"kind": "future"},
     "number 0": {"n": 0},
     "a number that is true": {"n": True},

@@ -27,6 +27,7 @@ from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.maintenance.bucket import scratch
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
 from pyspark_commitlog.storage.maintenance.bucket.scratch import SEGMENT_BYTES_MAX, epochs_before, read_part
+from pyspark_commitlog.storage.reading import Isolation
 from pyspark_commitlog.storage.transfer import copy_to_bucket
 from pyspark_commitlog.storage.writing.replica import append_fetched
 from tests.support.clock import ManualClock
@@ -34,6 +35,7 @@ from tests.support.logs.building import records
 from tests.support.stores.commits import commit_log, create_topic
 from tests.support.stores.filled import place_of, read_rows, write_pairs
 from tests.support.stores.memory_store import MemoryStore
+from tests.support.stores.transactional import PRODUCER, Client, shown
 
 NOW_MS = 10_000
 SMALL = LogConfig(segment_bytes=300, segment_ms=5_000)  # three slices
@@ -219,3 +221,26 @@ def test_epochs_of_a_copied_directory_go_on(tmp_path: Path) -> None:
     assert formats.scan(data).headers.table["leader_epoch"].tolist() == [5]
     assert epochs_before(place, segment.end).entries == ((5, 0),)
     assert [value for _, _, value in read_rows(log)] == [b"a", b"b", b"c"]
+
+
+def test_what_was_aborted_is_consolidated_and_what_is_open_is_left() -> None:
+    store = MemoryStore()
+    log = filled(store, 1)
+    first, second = Client(log), Client(log, "y", PRODUCER + 1)
+    first.append(b"lost" * 50)
+    second.append(b"open")
+    first.append(b"lost", b"lost")
+    first.end(commit=False)
+    first.append(b"kept")
+    first.end(commit=True)
+    kept = {offset: value for offset, value in shown(log, Isolation.READ_UNCOMMITTED).items() if offset < 4}
+    done = run(log, LogConfig(segment_bytes=1 << 20, segment_ms=1), now_ms=2**60)
+    assert [(each.base, each.end) for each in done.segments] == [(0, 4)]
+    assert kept.keys() == {0, 1, 2}
+    second.end(commit=True)
+    before = shown(log)
+    assert {*before} == {0, 1, 2, 4, 7}
+    assert len(run(log, LogConfig(segment_bytes=1 << 20, segment_ms=1), now_ms=2**60).segments) == 1
+    assert shown(log) == shown(log, Isolation.READ_UNCOMMITTED) == before
+    assert collect(log, CollectLimits(0, 0)).dropped
+    assert shown(commit_log(store, 1)) == before
