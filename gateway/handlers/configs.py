@@ -18,9 +18,9 @@ from ...storage import (
     alter_configs as alter_topic_configs,
     keys_of,
 )
-from ..config import SECRETS, GatewayConfig, keys_of_gateway
 from ..context import Context
 from ..request import Request
+from .brokers import NodeSetting, node_settings
 from .metadata import is_legal
 
 
@@ -112,8 +112,10 @@ def _configs_of(manager: LogManager, context: Context, asked: Any) -> Sequence[M
         topic = manager.topic(asked.resource_name)
         return described_topic_configs(topic.configs, topic.broker)
     _check_this_broker(context, asked)
-    for_all = [_one(name, text, Source.ALL_BROKERS) for name, text in manager.broker_settings().items()]
-    return for_all if asked.resource_name == "" else [*for_all, *_of_node(context.config)]
+    broker = manager.broker_settings()
+    if asked.resource_name == "":
+        return [_one(name, text, Source.ALL_BROKERS) for name, text in broker.items()]
+    return [_of_node(each, broker) for each in node_settings(context.config, context.log_path, broker)]
 
 
 def described_topic_configs(configs: Mapping[str, str], broker: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
@@ -142,21 +144,27 @@ def _defaults(key: Key) -> Sequence[Mapping[str, Any]]:
     return (_synonym(synonym.name, key.kind.render(default), Source.DEFAULT),)
 
 
-def _of_node(config: GatewayConfig) -> Sequence[Mapping[str, Any]]:
-    found = []
-    for field, key in keys_of_gateway().items():
-        value = getattr(config, field)
-        source = Source.DEFAULT if value == key.default else Source.STATIC_BROKER
-        shown = {**_one(key.name, key.kind.render(value), source, key), "read_only": True}
-        found.append({**shown, "value": None, "synonyms": (), "is_sensitive": True} if key.name in SECRETS else shown)
-    return found
+def _of_node(setting: NodeSetting, broker: Mapping[str, str]) -> Mapping[str, Any]:
+    source = Source.STATIC_BROKER if setting.value != setting.default else Source.DEFAULT
+    source = Source.ALL_BROKERS if setting.name in broker else source
+    synonyms = [_synonym(setting.name, setting.value, source)] if setting.value is not None else []
+    if source is not Source.DEFAULT and setting.default is not None:
+        synonyms.append(_synonym(setting.name, setting.default, Source.DEFAULT))
+    return {
+        **_one(setting.name, setting.value, source, setting.key),
+        "read_only": setting.is_read_only,
+        "is_sensitive": setting.is_sensitive,
+        "synonyms": synonyms,
+        **({"config_type": setting.type} if setting.type else {}),
+        "documentation": setting.doc,
+    }
 
 
-def _synonym(name: str, text: str, source: Source) -> dict[str, Any]:
+def _synonym(name: str, text: str | None, source: Source) -> dict[str, Any]:
     return {"name": name, "value": text, "source": source}
 
 
-def _one(name: str, text: str, source: Source, key: Key | None = None) -> Mapping[str, Any]:
+def _one(name: str, text: str | None, source: Source, key: Key | None = None) -> Mapping[str, Any]:
     return {
         "name": name,
         "value": text,

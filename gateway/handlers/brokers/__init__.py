@@ -1,4 +1,4 @@
-"""Requests about features of brokers that the gateway does not have: moving replicas, and ACLs.
+"""Features and settings of brokers that the gateway does not have: moving replicas, ACLs, names of settings.
 
 The answers are those of a single broker of Kafka 3.9.1 without an authorizer.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         describe_acls as describe_acls,
         described_acls as described_acls,
     )
+    from .of_node import NodeSetting as NodeSetting, node_settings as node_settings
     from .replicas import (
         alter_reassignments as alter_reassignments,
         alter_replica_log_dirs as alter_replica_log_dirs,
@@ -34,6 +35,7 @@ else:
         __name__,
         submod_attrs={
             "acls": ["create_acls", "created_acls", "delete_acls", "deleted_acls", "describe_acls", "described_acls"],
+            "of_node": ["NodeSetting", "node_settings"],
             "replicas": [
                 "alter_reassignments",
                 "alter_replica_log_dirs",
