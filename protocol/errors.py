@@ -19,7 +19,9 @@ MESSAGE_CHARACTERS_MAX = 8_000  # of 4 bytes at most each: older versions have r
 _CODES: dict[type[Exception], ErrorCode] = {
     storage.InvalidConfigError: ErrorCode.invalid_config,
     storage.StorageError: ErrorCode.kafka_storage_error,
-    storage.CorruptionError: ErrorCode.corrupt_message,
+    storage.CorruptionError: ErrorCode.kafka_storage_error,  # of a commit, or a file beside a log
+    storage.CorruptRecordError: ErrorCode.corrupt_message,
+    storage.MissingSegmentError: ErrorCode.corrupt_message,
     storage.InvalidRecordError: ErrorCode.invalid_record,
     storage.OffsetOutOfRangeError: ErrorCode.offset_out_of_range,
     storage.RecordTooLargeError: ErrorCode.message_too_large,

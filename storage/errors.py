@@ -24,7 +24,8 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
     │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
     │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
-    │   └── MissingSegmentError               offsets between two segments that no file holds
+    │   ├── MissingSegmentError               offsets between two segments that no file holds
+    │   └── ObjectLostError                   an object store lacks an object that the log names                [56]
     ├── InvalidOffsetError                    an index append or a truncation that goes backwards
     ├── SegmentOffsetOverflowError            an offset more than 2^31 - 1 above its segment's base
     ├── OffsetOutOfRangeError                 a read or a deletion outside the log                              [1]
@@ -183,6 +184,10 @@ class CorruptCheckpointError(CorruptionError):
 
 class MissingSegmentError(CorruptionError):
     """No file holds the offsets between two neighbouring segments."""
+
+
+class ObjectLostError(CorruptionError):
+    """An object store lacks an object that the newest state of the log names."""
 
 
 class InvalidOffsetError(LogStoreError):

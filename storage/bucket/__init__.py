@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .files.filesystem import BucketFileSystem as BucketFileSystem
     from .files.marks import StateMarks as StateMarks
     from .files.opening import open_files as open_files
+    from .files.pinned import PinnedFiles as PinnedFiles
     from .filler import encode_filler as encode_filler, is_filler as is_filler
     from .proposals import (
         Claim as Claim,
@@ -107,6 +108,7 @@ else:
             "files.filesystem": ["BucketFileSystem"],
             "files.marks": ["StateMarks"],
             "files.opening": ["open_files"],
+            "files.pinned": ["PinnedFiles"],
             "root": ["open_root"],
             "staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined", "put_staged"],
             "stores.patience": ["Patience", "patiently", "read_object"],

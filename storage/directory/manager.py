@@ -22,7 +22,7 @@ from ..errors import (
     UnknownTopicOrPartitionError,
     did_you_mean,
 )
-from ..filesystem import FileSystem, make_own_directory, not_a_link, remove_tree, write_atomically
+from ..filesystem import FileSystem, MadeFileSystem, make_own_directory, not_a_link, remove_tree, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import Checkpoints, LogReader, LogWatcher
@@ -259,14 +259,20 @@ class LogManager(LogDirectory):
     def _open_to_read(
         self, kind: type[ReaderT], topic: str, partition: int, config: LogConfig | None = None
     ) -> ReaderT:
-        found = self._partition_config(topic, partition)
+        found, directory = self._partition_config(topic, partition), self.partition_path(topic, partition)
         return kind.open(
-            self.partition_path(topic, partition),
+            directory,
             config or found,
             clock=self.clock,
-            filesystem=self.filesystem,
+            filesystem=self._files_to_read(directory),
             checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition)),
         )
+
+    def _files_to_read(self, directory: str) -> FileSystem:
+        """Returns the file system for a reader of a partition: one that shows its files as they were together."""
+        files = self.filesystem
+        is_made = isinstance(files, MadeFileSystem)  # so that a local directory loads nothing of a bucket's
+        return bucket.PinnedFiles(files, directory) if is_made and isinstance(files, bucket.BucketFileSystem) else files
 
     def _checkpoints_to_read(self, partition: TopicPartition) -> Checkpoints:
         topic_id = None if self.bucket is None else self.bucket.state.topic_ids.get(partition.topic)

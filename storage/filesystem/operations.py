@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from ..errors import CorruptionError, NotALogDirError
-from .port import Buffer, File, FileSystem, MadeFileSystem
+from .port import Buffer, File, FileSystem, MadeFile, MadeFileSystem
 
 PIECE_BYTES = 1 << 20  # read at once
 
@@ -23,9 +23,23 @@ def catch_up(filesystem: FileSystem) -> None:
         filesystem.catch_up()
 
 
+def pin(filesystem: FileSystem) -> None:
+    """Lets a file system show a reader all files of one moment, if it can: see :meth:`MadeFileSystem.pin`."""
+    if isinstance(filesystem, MadeFileSystem):
+        filesystem.pin()
+
+
 def is_made(filesystem: FileSystem, path: str) -> bool:
     """Whether a file was made from what was checked: see :meth:`MadeFileSystem.is_made`."""
     return isinstance(filesystem, MadeFileSystem) and filesystem.is_made(path)
+
+
+def forget_read(file: File) -> bool:
+    """Lets the next read of a file ask for its bytes again; False if each read does, as that of a local file."""
+    if not isinstance(file, MadeFile):
+        return False
+    file.forget()
+    return True
 
 
 def not_a_link(filesystem: FileSystem, directory: str) -> str:

@@ -236,8 +236,20 @@ class MadeFileSystem(ABC):
         """Shows what others changed since."""
 
     @abstractmethod
+    def pin(self) -> None:
+        """Shows the files of a partition as they are now until this is called again, if it was made for its reader."""
+
+    @abstractmethod
     def is_made(self, path: str) -> bool:
         """Whether what ``path`` says was checked when the file was made, so that it needs no check against others."""
+
+
+class MadeFile(ABC):
+    """An open file of a :class:`MadeFileSystem`, which may keep what was read of it."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Drops what was read, so that it is read again: it may have been damaged on its way here."""
 
 
 class Mount(NamedTuple):

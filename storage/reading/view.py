@@ -14,7 +14,7 @@ from typing import NamedTuple, Self, TypeVar
 from ..clock import Clock, SystemClock
 from ..config import LogConfig
 from ..errors import OffsetOutOfRangeError, PolicyViolationError, StorageError
-from ..filesystem import FileSystem, LocalFileSystem, catch_up
+from ..filesystem import FileSystem, LocalFileSystem, catch_up, pin
 from ..format.files import file_names
 from ..recovery import EXPIRATION_CHECK_INTERVAL_MS, LoadedLog, LogLoader, ProducerState, ProducerStateManager
 from ..segment import Holes, LogContext
@@ -92,6 +92,7 @@ class LogView:
 
     def _load(self) -> LoadedLog:
         for _ in range(REOPEN_ATTEMPTS):
+            pin(self.context.filesystem)
             with suppress(FileNotFoundError):  # by retention or the end of a compaction, between listing and opening
                 return self._look()
         raise self._gone()

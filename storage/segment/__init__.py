@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         always as always,
         find_damage as find_damage,
         leave_gaps as leave_gaps,
+        size_at_start as size_at_start,
     )
     from .reader import (
         FoundBatch as FoundBatch,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         LogContext as LogContext,
         Rows as Rows,
         Window as Window,
-        size_at_start as size_at_start,
     )
     from .writer import LogSegment as LogSegment, mark_deleted as mark_deleted
 else:
@@ -60,13 +60,13 @@ else:
         __name__,
         submod_attrs={
             "collection": ["LogSegments"],
-            "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps"],
+            "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps", "size_at_start"],
             "reader": ["OffsetAndTimestamp", "FoundBatch", "SegmentReader", "running_largest"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
             "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "times_of_records"],
-            "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window", "size_at_start"],
+            "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window"],
             "writer": ["LogSegment", "mark_deleted"],
         },
     )

@@ -17,7 +17,7 @@ from .. import format as formats
 from ..config import INT64_MAX
 from ..errors import CorruptionError, CorruptRecordError, MissingSegmentError
 from ..format import v2
-from ..format.constants import Codec
+from ..format.constants import LENGTH_AT, LOG_OVERHEAD, Codec
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 
 NEVER_COMPACTED = (
@@ -201,3 +201,13 @@ def _check_one_wrapper(
     if expected is not None and first > expected and holes() is Holes.NOWHERE:
         reason = f"offsets {expected} to {first - 1} are missing before this batch, {NEVER_COMPACTED}"
         raise MissingSegmentError(reason, position=position)
+
+
+def size_at_start(buffer: Bytes) -> int:
+    """Returns the size in bytes of the batch at the start of ``buffer``, according to its header.
+
+    Returns 0 if the buffer is shorter than 12 bytes, where the length field ends.
+    """
+    if len(buffer) < LOG_OVERHEAD:
+        return 0
+    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD

@@ -16,9 +16,9 @@ from ..format import v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Int64s, Records
-from .joining import NEVER_COMPACTED, Holes
+from .joining import NEVER_COMPACTED, Holes, size_at_start
 from .time_index import RecordTimes, TimestampOffset, times_of_records
-from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window, size_at_start
+from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window
 
 logger = logging.getLogger(__name__)
 

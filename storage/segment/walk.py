@@ -24,12 +24,12 @@ from .. import format as formats
 from ..clock import Clock
 from ..config import INT64_MAX, LogConfig
 from ..errors import CorruptionError, CorruptRecordError, SegmentRemovedError
-from ..filesystem import File, FileStatus, FileSystem, Held
+from ..filesystem import File, FileStatus, FileSystem, Held, forget_read
 from ..format import StopReason, v2
-from ..format.constants import LENGTH_AT, LOG_OVERHEAD
+from ..format.constants import LENGTH_AT
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
-from .joining import Damage, Holes, check_wrapped, find_damage, hides_its_first, inside_segments
+from .joining import Damage, Holes, check_wrapped, find_damage, hides_its_first, inside_segments, size_at_start
 from .offset_index import OffsetIndex, OffsetPosition
 from .resync import Search
 from .time_index import TimeIndex
@@ -174,8 +174,24 @@ class SegmentWalk:
         gets a window of its own.
 
         Raises CorruptRecordError, UnsupportedMagicError or MissingSegmentError after the last correct batch, and
-        SegmentRemovedError if the log was truncated while it was read.
+        SegmentRemovedError if the log was truncated while it was read. What is damaged in a file that is kept elsewhere
+        is read again first: it may have been damaged on its way.
         """
+        read_again_at = -1
+        while True:
+            try:
+                for window in self._batches(position, end, window_bytes, expected, until):
+                    yield window
+                    position, expected = window.position + window.headers.end, window.headers.next_offset
+                return
+            except CorruptionError:
+                if read_again_at == position or not forget_read(self._file):
+                    raise
+                read_again_at = position
+
+    def _batches(
+        self, position: int, end: int | None, window_bytes: int, expected: int | None, until: int
+    ) -> Iterator[Window]:
         end = self.size if end is None else end
         expected = self.base_offset if position == 0 else expected
         for found in self.walk(position, end, window_bytes):
@@ -381,13 +397,3 @@ def up_to(window: Window, offset: int) -> Window:
     """Returns the window without the batches after the one that reaches ``offset``."""
     reaching = np.flatnonzero(window.headers.table["last_offset"] >= offset)
     return window._replace(headers=window.headers[: reaching[0] + 1]) if len(reaching) else window
-
-
-def size_at_start(buffer: Bytes) -> int:
-    """Returns the size in bytes of the batch at the start of ``buffer``, according to its header.
-
-    Returns 0 if the buffer is shorter than 12 bytes, where the length field ends.
-    """
-    if len(buffer) < LOG_OVERHEAD:
-        return 0
-    return int.from_bytes(buffer[LENGTH_AT:LOG_OVERHEAD].tobytes(), "big", signed=True) + LOG_OVERHEAD

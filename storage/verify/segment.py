@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..filesystem import File, is_zero
+from ..filesystem import File, forget_read, is_zero
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
@@ -65,8 +65,22 @@ def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool 
     """Checks one segment: every checksum, offset, index entry, marker and snapshot; with ``deep``, every record.
 
     Reads only; takes no lock. Reads the indexes before the log, so that concurrent appends do not look like errors.
-    Every problem with the files is a finding in the result, an OSError too; nothing is raised.
+    Every problem with the files is a finding in the result, an OSError too; nothing is raised. A file that is kept
+    elsewhere is read twice before it is called damaged.
     """
+    found = _verified(context, segment, deep)
+    return _verified(context, segment, deep) if found.is_damaged and _is_read_again(context, segment) else found
+
+
+def _is_read_again(context: LogContext, segment: SegmentToVerify) -> bool:
+    try:
+        with context.filesystem.open(segment.path(context.directory, file_names.LOG), "read") as log:
+            return forget_read(log)
+    except OSError:
+        return False
+
+
+def _verified(context: LogContext, segment: SegmentToVerify, deep: bool) -> SegmentFindings:
     check = _SegmentCheck(context, segment, deep)
     try:
         return check.run()

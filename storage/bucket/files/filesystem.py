@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock
-from typing import NoReturn
 
-from ...errors import CorruptionError, ObjectMissingError, SegmentRemovedError
+from ...errors import ObjectLostError, ObjectMissingError, SegmentRemovedError
 from ...filesystem import FileStatus, MadeFileSystem, OpenMode
 from ...format.files import checkpoints, file_names as names
 from ...format.files.index_entries import encode_offset_entries, encode_time_entries
@@ -30,9 +29,20 @@ from ..commits.state import PartitionState, State
 from ..staged_objects import Footer, read_footer
 from ..stores.patience import patiently, read_object
 from .groups_log import GroupsLog, groups_log
-from .layout import MadeSegment, PartitionFiles, ShownSegment, files_of, has_holes, names_in, token_of
+from .layout import (
+    MadeSegment,
+    PartitionFiles,
+    ShownSegment,
+    files_of,
+    has_holes,
+    names_in,
+    objects_in,
+    objects_of,
+    token_of,
+)
 from .open_files import Content, MadeBytes, ObjectBytes, OpenFile, ReadOnlyError
 from .parts import Parts
+from .read_only import ReadOnlyFileSystem
 from .root_files import GROUPS_ID, ROOT_FILES, TOPICS_FILE, metadata_file, offsets_file, shows_groups, topics_file
 from .slices import SliceBytes
 
@@ -42,7 +52,7 @@ SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
 SMALL_FILES_KEPT_BYTES = 64 << 20  # of them in memory, names included; the newest one is always kept
 
 
-class BucketFileSystem(MadeFileSystem):
+class BucketFileSystem(ReadOnlyFileSystem):
     """The files of one log on an object store, below its URL. For any thread of one process."""
 
     def __init__(self, log: CommitLog) -> None:
@@ -72,6 +82,9 @@ class BucketFileSystem(MadeFileSystem):
         self.log.catch_up()
         self._forget_deleted()
 
+    def pin(self) -> None:
+        """Does nothing: shows what the log has. For a reader of one partition, see ``PinnedFiles``."""
+
     def catch_up_if_current(self) -> bool:
         """Does what :meth:`catch_up` does if the store has the same log as before; returns whether it has."""
         is_current = self.log.catch_up_if_current()
@@ -86,7 +99,11 @@ class BucketFileSystem(MadeFileSystem):
     def is_made(self, path: str) -> bool:
         """Whether a file is computed from commits, so it need not be compared with other files."""
         files, name = self._place(path)
-        return files is not None and (name.endswith(names.SNAPSHOT) or isinstance(_shown(files, name), MadeSegment))
+        return files is not None and self.is_made_in(files, name)
+
+    def is_made_in(self, files: PartitionFiles, name: str) -> bool:
+        """As :meth:`is_made`, for a name in a partition's directory as it was at some time."""
+        return name.endswith(names.SNAPSHOT) or isinstance(_shown(files, name), MadeSegment)
 
     def list(self, directory: str) -> list[str]:
         if directory.rstrip("/") == self._root:
@@ -108,19 +125,23 @@ class BucketFileSystem(MadeFileSystem):
         files, name = self._place(path)
         if files is not None and not name:
             return FileStatus(files.number, 0, files.inode, is_directory=True)
+        return self.status_in(files, name, path)
+
+    def status_in(self, files: PartitionFiles | None, name: str, path: str) -> FileStatus | None:
+        """As :meth:`status`, for a name in a partition's directory as it was at some time; None: for another file."""
         try:
-            file = self.open(path, "read")
+            file = self.open_in(files, name, path)
         except FileNotFoundError:
             return None
         return FileStatus(file.size(), 0, 0 if files is None else _inode(_shown(files, name)), is_directory=False)
 
-    def is_link(self, path: str) -> bool:
-        return False
-
     def open(self, path: str, mode: OpenMode) -> OpenFile:
         if mode != "read":
             raise ReadOnlyError(path)
-        files, name = self._place(path)
+        return self.open_in(*self._place(path), path)
+
+    def open_in(self, files: PartitionFiles | None, name: str, path: str) -> OpenFile:
+        """Opens a name in a partition's directory as it was at some time; None: opens another file."""
         if files is not None:
             size, content = self._partition_file(files, name, path)
         else:
@@ -128,6 +149,10 @@ class BucketFileSystem(MadeFileSystem):
             size, content = len(data), MadeBytes(data)
 
         return OpenFile(path, size, content, partial(self._missing, path, files))
+
+    def partition_files(self, directory: str) -> PartitionFiles | None:
+        """Returns the files in a partition's directory, which stay as they are; None if there is no such partition."""
+        return self._place(f"{directory}/")[0]
 
     # Files at the root, and those of groups
 
@@ -278,38 +303,10 @@ class BucketFileSystem(MadeFileSystem):
     def _missing(self, path: str, files: PartitionFiles | None, error: ObjectMissingError) -> Exception:
         """Returns the error for a missing object: the file was replaced, or if the log has not changed, damage."""
         self.catch_up()
-        if files is not None and self._place(path)[0] is files:
-            return CorruptionError(f"the store lacks an object that the log names: restore it ({error})", path=path)
+        now, name = self._place(path)
+        if files is not None and now is not None and objects_of(_shown(files, name)) <= objects_in(now):
+            return ObjectLostError(f"the store lacks an object that the log names: restore it ({error})", path=path)
         return SegmentRemovedError(f"{path}: the segment was removed while this log was open; open the log again")
-
-    # What would write
-
-    def make_directory(self, path: str) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def rename(self, source: str, target: str) -> NoReturn:
-        raise ReadOnlyError(source)
-
-    def link(self, source: str, target: str) -> NoReturn:
-        raise ReadOnlyError(target)
-
-    def remove(self, path: str) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def set_modified(self, path: str, modified_ms: int) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def sync_directory(self, path: str) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def lock(self, path: str, *, exclusive: bool = True, wait: bool = True) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def byte_locks(self, path: str) -> NoReturn:
-        raise ReadOnlyError(path)
-
-    def lock_shared_with_broker(self, path: str) -> NoReturn:
-        raise ReadOnlyError(path)
 
 
 def _entry_of(transaction: ClientTransaction, first_offset: int) -> checkpoints.ProducerEntry:

@@ -102,6 +102,18 @@ class PartitionFiles:
         return put[-1] if put else None
 
 
+def objects_of(shown: ShownSegment | None) -> set[str]:
+    """Returns what names the objects with a segment's records."""
+    if isinstance(shown, MadeSegment):
+        return {shown.key(index) for index in range(len(shown.slices))}
+    return set() if shown is None else {shown.uuid}
+
+
+def objects_in(files: PartitionFiles) -> set[str]:
+    """Returns what names the objects with a partition's records."""
+    return set().union(*map(objects_of, files.segments.values()))
+
+
 def has_holes(segments: Iterable[Segment]) -> bool:
     """Whether offsets may be missing in one of these segments: it was compacted."""
     return any(each.records < each.end - each.base for each in segments)

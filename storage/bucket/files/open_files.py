@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol, Self
 
 from ...errors import ObjectMissingError, StorageError
-from ...filesystem import Buffer, Held
+from ...filesystem import Buffer, Held, MadeFile
 from .parts import PART_BYTES, Part, Parts, Progress
 
 
@@ -23,8 +23,10 @@ class Content(Protocol):
 
     def read(self, position: int, length: int) -> memoryview: ...
 
+    def forget(self) -> None: ...
 
-class OpenFile:
+
+class OpenFile(MadeFile):
     """An open file. ``missing`` returns the error to raise for an object that the store does not have."""
 
     def __init__(
@@ -46,6 +48,9 @@ class OpenFile:
             return self._content.read(position, min(length, max(0, self._size - position)))
         except ObjectMissingError as error:
             raise self._missing(error) from error
+
+    def forget(self) -> None:
+        self._content.forget()
 
     def write(self, position: int, *data: Buffer) -> NoReturn:
         raise ReadOnlyError(self._path)
@@ -81,6 +86,9 @@ class MadeBytes:
     def read(self, position: int, length: int) -> memoryview:
         return self._data[position : position + length]
 
+    def forget(self) -> None:
+        """Does nothing: the bytes were made here."""
+
 
 class ObjectBytes:
     """The bytes of an object of known size."""
@@ -100,6 +108,9 @@ class ObjectBytes:
         data = found[0] if len(found) == 1 else b"".join(found)
         start = numbers.start * PART_BYTES
         return memoryview(data)[position - start : end - start]
+
+    def forget(self) -> None:
+        self._parts.forget({self._key})
 
     def _part(self, number: int) -> Part:
         start = number * PART_BYTES

@@ -76,6 +76,13 @@ class Parts:
             self._begin(part)
         return [future.result() for future in begun]
 
+    def forget(self, objects: set[str]) -> None:
+        """Drops the parts of some objects, so that they are read again."""
+        with self._lock:
+            for key in [key for key in self._kept if key[0] in objects]:
+                del self._kept[key]
+                self._bytes -= key[2]
+
     def _begin(self, part: Part) -> Future[memoryview]:
         key = part[:3]
         with self._lock:
@@ -102,12 +109,16 @@ class Parts:
         return patiently(attempts, lambda: self._store.get_range(part.key, part.start, part.length))
 
     def _check_size(self, part: Part, attempts: Attempts) -> None:
-        facts = patiently(attempts, lambda: self._store.head(part.key))
-        if facts is not None and facts.size != part.object_size:
-            raise CorruptionError(
-                f"the object has {facts.size} bytes, but the commit that names it says {part.object_size}: restore it",
-                path=f"{self._store.url}/{part.key}",
-            )
+        def check() -> None:
+            facts = self._store.head(part.key)
+            if facts is not None and facts.size != part.object_size:
+                raise CorruptionError(
+                    f"the object has {facts.size} bytes, but the commit that names it says {part.object_size}: restore "
+                    "it",
+                    path=f"{self._store.url}/{part.key}",
+                )
+
+        patiently(attempts, check)  # asks again before it calls an object damaged
 
 
 def _has_failed(future: Future[memoryview]) -> bool:

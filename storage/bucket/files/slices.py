@@ -12,7 +12,7 @@ from ...errors import CorruptionError
 from ...format.tables import Bytes, Int64s
 from ..commits.state import BASE, BATCHES, BYTES, POSITION
 from ..staged_objects import Footer
-from .layout import MadeSegment
+from .layout import MadeSegment, objects_of
 from .parts import AHEAD_PARTS, PART_BYTES, Part, Parts, Progress
 
 OFFSET_BYTES = 8  # of a base offset, at the beginning of a batch
@@ -42,6 +42,11 @@ class SliceBytes:
                 self._begin(start, end, ahead if last - index < AHEAD_PARTS else 0)
             self._read_slice(index, start - int(starts[index]), found[start - position : stop - position])
         return found.data
+
+    def forget(self) -> None:
+        """Drops what was read of its objects."""
+        self._starts.clear()
+        self._parts.forget(objects_of(self._segment))
 
     def _slice_at(self, position: int) -> int:
         return int(np.searchsorted(self._segment.starts, position, side="right")) - 1
