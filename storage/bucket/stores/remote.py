@@ -1,7 +1,8 @@
 """Object stores through obstore: S3 and compatible ones, Google's and Azure's.
 
 obstore takes credentials and endpoints from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``,
-``AWS_ALLOW_HTTP``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_NAME`` …) or from the machine's role.
+``AWS_ALLOW_HTTP``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_ACCOUNT_NAME`` …) or from the machine's role;
+``settings`` cleans and checks them, and adds AWS's profiles.
 Its errors have request headers, and at some stores the access key, so only their codes are shown.
 """
 
@@ -23,9 +24,10 @@ from ...errors import (
     StoreAccessError,
 )
 from ...extras import needs_extra
-from ...filesystem import environment, process_id
+from ...filesystem import process_id
 from .patience import retries_of_process
 from .port import ObjectFacts, ObjectStore, checked_size
+from .settings import DELETE, LIST, READ, WRITE, provider_of, settings_of
 from .urls import store_url
 
 if TYPE_CHECKING:
@@ -35,9 +37,7 @@ if TYPE_CHECKING:
 RETRY_TIMEOUT = timedelta(seconds=60)
 BACKOFF_MAX = timedelta(seconds=5)
 VIEWED_BYTES_MIN = 1 << 20
-
-# The rights that requests need, by S3's names. Without the second one, S3 refuses to read what is not there.
-READ, LIST, WRITE, DELETE = "s3:GetObject and s3:ListBucket", "s3:ListBucket", "s3:PutObject", "s3:DeleteObject"
+CRASH = "PanicException"  # of the client, whose memory it does not harm
 
 _CODE = re.compile(
     r"<Code>([A-Za-z]{1,60})</Code>|\bstatus(?: code)?: ([0-9]{3})\b"
@@ -130,10 +130,11 @@ class RemoteStore:
         """Returns the answer; raises our errors in place of obstore's, without their texts and not chained to them."""
         try:
             return request(_CLIENTS.of(self._url, self._retries))
-        except Exception as error:
+        except BaseException as error:
             if not _is_of_client(error):
                 raise
-            failed = _translated(error, self._path(key), right)
+            is_crash = type(error).__name__ == CRASH
+            failed = _crashed(self._path(key)) if is_crash else _translated(error, self._path(key), right)
         raise failed
 
     def _path(self, key: str) -> str:
@@ -180,21 +181,17 @@ def connect(url: str, retries: int | None) -> Client:
         from obstore.store import from_url  # noqa: PLC0415 - the extra is needed only here
     backoff: BackoffConfig = {"init_backoff": timedelta(milliseconds=100), "max_backoff": BACKOFF_MAX, "base": 2}
     most = retries_of_process() if retries is None else retries
-    _check_endpoint(url)
+    settings: Any
+    settings, ask = settings_of(url)
+    more: Any = {} if ask is None else {"credential_provider": ask}
     try:
-        return from_url(url, retry_config={"max_retries": most, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff})
-    except Exception as error:
+        retry: Any = {"max_retries": most, "retry_timeout": RETRY_TIMEOUT, "backoff": backoff}
+        return from_url(url, config=settings, retry_config=retry, **more)
+    except BaseException as error:
         if not _is_of_client(error):
             raise
         reason = (_SETTING.findall(str(error)) or [type(error).__name__])[-1]
     raise InvalidConfigError(f"{url}: the settings in the environment do not fit this store: {reason}")
-
-
-def _check_endpoint(url: str) -> None:
-    """Raises InvalidConfigError for an endpoint without its scheme, which obstore answers with a panic."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT") if url.startswith("s3:") else ():
-        if (endpoint := environment(name)) and not endpoint.lower().startswith(("http://", "https://")):
-            raise InvalidConfigError(f"{name} in the environment: must begin with https:// or http://")
 
 
 def _view(data: ClientBytes) -> memoryview:
@@ -202,18 +199,28 @@ def _view(data: ClientBytes) -> memoryview:
     return memoryview(data if len(data) >= VIEWED_BYTES_MIN else data.to_bytes())
 
 
-def _is_of_client(error: Exception) -> bool:
-    return type(error).__module__.startswith("obstore") or (
-        isinstance(error, FileNotFoundError | ValueError) and not isinstance(error, StorageError)
+def _is_of_client(error: BaseException) -> bool:
+    """Whether an error is obstore's; a crash within it is no Exception, so that few would catch it."""
+    return (
+        type(error).__module__.startswith("obstore")
+        or type(error).__name__ == CRASH
+        or (isinstance(error, FileNotFoundError | ValueError) and not isinstance(error, StorageError))
     )
 
 
-def _translated(error: Exception, path: str, right: str) -> ObjectStoreError:
+def _crashed(path: str) -> StoreAccessError:
+    return StoreAccessError(
+        f"{path}: the client crashed: check the variables {provider_of(path).prefix}… in the environment for "
+        "characters that no URL and no credential has"
+    )
+
+
+def _translated(error: BaseException, path: str, right: str) -> ObjectStoreError:
     """Returns our error for one of obstore's: its kind, the store's code, and the object.
 
     ``right``: what the request needs, by S3's names.
     """
-    kind, code = type(error).__name__, _code_of(str(error))
+    kind, code, provider = type(error).__name__, _code_of(str(error)), provider_of(path)
     if code == "NoSuchBucket":
         return StoreAccessError(f"{path}: the store has no such bucket (NoSuchBucket): check the name, or create it")
     if kind == "FileNotFoundError":
@@ -223,11 +230,12 @@ def _translated(error: Exception, path: str, right: str) -> ObjectStoreError:
     if code == "Builder":
         return StoreAccessError(
             f"{path}: the client refuses to send this request (Builder): for an endpoint with http:// set "
-            "AWS_ALLOW_HTTP=true in the environment"
+            f"{provider.allow_http}=true in the environment"
         )
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in ("401", "403"):
         return StoreAccessError(
-            f"{path}: the store refuses access ({code or kind}): check the credentials, and that they have {right}"
+            f"{path}: the store refuses access ({code or kind}): check the credentials, and that they have "
+            f"{provider.rights[right]}"
         )
     return ObjectStoreError(f"{path}: the store did not carry out the request ({code or kind})")
 

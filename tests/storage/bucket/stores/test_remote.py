@@ -173,6 +173,21 @@ def test_a_refusal_names_the_right_that_is_missing(monkeypatch: pytest.MonkeyPat
             request()
 
 
+@pytest.mark.parametrize(
+    ("url", "right"),
+    [
+        ("gs://bucket/logs", "storage.objects.get and storage.objects.list"),
+        ("az://bucket/logs", "the role Storage Blob Data Reader"),
+    ],
+)
+def test_a_refusal_names_the_right_in_the_words_of_its_provider(
+    monkeypatch: pytest.MonkeyPatch, url: str, right: str
+) -> None:
+    failing(monkeypatch, PermissionDeniedError("x"))
+    with pytest.raises(StoreAccessError, match=f"check the credentials, and that they have {right}$"):
+        open_store(url).get("a", limit=1)
+
+
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
 def test_an_endpoint_without_its_scheme_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "127.0.0.1:8333")
