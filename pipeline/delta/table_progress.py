@@ -4,7 +4,8 @@ With each commit, Delta stores the query's name (``txnAppId``) and the micro-bat
 micro-batch whose number is not above the last one. So if another query uses the name, or if the query's checkpoint was
 set back, rows would be lost; such a query is refused. A property of the table records the query of each ``txnAppId``.
 
-Outside a classic streaming query, the query is not known, and nothing is refused.
+With Spark Connect, the number of the last micro-batch is not known, so another query is refused even if nothing of the
+one before was committed. Where the query itself is not known, only Delta's rule applies.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class TableProgress:
         self._run = run
         self._version = version
         self._done = None
-        if run.query_id:
+        if run.query_id and not run.is_remote:
             self._done = write.committed_version(
                 session, path, run.app_id
             )  # imports py4j, which Connect's clients lack
@@ -74,12 +75,14 @@ class TableProgress:
         """
         run, done = self._run, self._done
         wrote = properties.get(_QUERY + run.app_id, "")
-        if done is not None and wrote and wrote != run.query_id:
+        may_have_written = done is not None or (run.is_remote and run.queries)
+        if may_have_written and wrote and wrote not in run.queries:
+            number = "some" if done is None else done + 1
             raise InvalidConfigError(
-                f"txnAppId {run.app_id!r} wrote {done + 1} batches to table {self._path} as query {wrote}, but this is "
-                f"query {run.query_id}: a new checkpoint with an old txnAppId would skip or repeat these batches. To "
-                "start over on purpose, use another txnAppId, or none; tables.starting_offsets returns where the table "
-                "ends"
+                f"txnAppId {run.app_id!r} wrote {number} batches to table {self._path} as query {wrote}, but this is "
+                f"query {' or '.join(sorted(run.queries))}: a new checkpoint with an old txnAppId would skip or repeat "
+                "these batches. To start over on purpose, use another txnAppId, or none; tables.starting_offsets "
+                "returns where the table ends"
             )
         if run.query_id and _committed.get(self._id) == (run.run_id, self._version):
             raise InvalidConfigError(

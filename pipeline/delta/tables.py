@@ -24,7 +24,7 @@ from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_m
 from ..job import check_delta
 from ..rows import EARLIEST, Offsets, offsets_to_nested
 from ..values import Serde, SerializationError, encoded
-from ..write import Run
+from ..write import KnowsItsQuery, Run
 from .command.words import TableMode
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
@@ -80,7 +80,7 @@ def absolute(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class TableSink:
+class TableSink(KnowsItsQuery):
     """The function that :func:`table_sink` returns: call it with records and a batch id."""
 
     path: str

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         refuse_overwrite as refuse_overwrite,
     )
     from .exactly_once.checkpoint import check_readable as check_readable
+    from .exactly_once.connect_queries import KnowsItsQuery as KnowsItsQuery
     from .exactly_once.progress import Run as Run
     from .foreach_batch import commitlog_sink as commitlog_sink
     from .kept_writers import SinkBatch as SinkBatch, newest_batches as newest_batches
@@ -40,6 +41,7 @@ else:
             "dataframe": ["BatchWrite", "WriteOptions", "refuse_overwrite"],
             "stream": ["StreamWrite"],
             "exactly_once.checkpoint": ["check_readable"],
+            "exactly_once.connect_queries": ["KnowsItsQuery"],
             "exactly_once.progress": ["Run"],
             "foreach_batch": ["commitlog_sink"],
             "kept_writers": ["SinkBatch", "newest_batches"],

@@ -20,6 +20,7 @@ from ...storage import TopicDescription, TransactionAbortedError
 from ..rows import LongRowError, WriteColumns
 from .answers import ANSWER, Answer, Written
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
+from .exactly_once.connect_queries import KnowsItsQuery
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
 from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
 from .old_records import warn_if_old
@@ -84,7 +85,7 @@ def commitlog_sink(
     return CommitLogSink(targets, txnAppId)
 
 
-class CommitLogSink:
+class CommitLogSink(KnowsItsQuery):
     """The function that :func:`commitlog_sink` returns: call it with a DataFrame and a batch id."""
 
     def __init__(self, targets: Targets, app_id: str | None) -> None:
@@ -209,12 +210,12 @@ class _MicroBatch:
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
-    """Returns the query's checkpoint and the plan of its micro-batch; outside a query, Checkpoint() and NO_PLAN.
+    """Returns the query's checkpoint and the plan of its micro-batch; Checkpoint() and NO_PLAN if they are not known.
 
     Spark's own batch id is a property of the thread: ``version`` may differ from it, because a foreachBatch function
     may number its writes as it likes.
     """
-    if not run.query_id:
+    if run.is_remote or not run.query_id:
         return Checkpoint(), NO_PLAN
     from . import classic_session  # noqa: PLC0415  as above
 

@@ -157,7 +157,7 @@ def writing(directory: str, run: Run, topics: Mapping[str, TopicDescription]) ->
         try:
             slot.writer.note(topics)
             slot.run_id = run.run_id
-            if run.query_id:
+            if run.is_of_query:
                 slot.check_not_set_back(run.app_id)
             yield slot.writer
             slot.notes |= slot.writer.progress()

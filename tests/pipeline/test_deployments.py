@@ -259,8 +259,15 @@ try:
 except PySparkException as error:
     told["nameless"] = str(error)
 copy("copies", "first")
-copy("copies", "second")
+Path("first/commits/1").unlink()  # as after a crash between the two commits
+Path("first/commits/.1.crc").unlink()
+copy("copies", "first")
 told["stream"] = read("copies")
+try:
+    copy("copies", "second")
+except PySparkException as error:
+    told["second"] = str(error)
+told["after"] = read("copies")
 told["py4j"] = [name for name, module in sys.modules.items() if name.startswith("py4j") and module is not None]
 print(json.dumps(told))
 """
@@ -286,5 +293,6 @@ def test_client_of_spark_connect_reads_and_writes_without_java(connect: str, tmp
     told = run(CLIENT, tmp_path, connect)
     assert told["py4j"] == []
     assert told["batch"] == list(range(100))
-    assert told["stream"] == list(range(100))
+    assert told["stream"] == told["after"] == list(range(100))
+    assert "a new checkpoint with an old txnAppId" in told["second"]
     assert "txnAppId must be given" in told["nameless"]

@@ -29,6 +29,7 @@ from ....storage import (
 from ..answers import Answer, Written
 from ..partitioners.chooser import PartitionerError
 from ..task import UnwritableRowError
+from . import connect_queries
 from .checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
 from .log_ends import Ends, after, check_written, merged
 
@@ -38,11 +39,16 @@ _RECORDS, _PLAN = "records", "plan"  # fields of the metadata: every writer's; o
 
 
 class Run(NamedTuple):
-    """A run of a writer: the writer's name, the query's id, and the run's id; ids are empty outside a classic query."""
+    """A run of a writer: the writer's name, the query's id, and the run's id; ids are empty outside a query.
+
+    With Spark Connect, the query's id is empty too if it is one of several ``candidates``, or not known at all.
+    """
 
     app_id: str
     query_id: str
     run_id: str
+    candidates: frozenset[str] = frozenset()  # with Spark Connect
+    is_remote: bool = False  # whether a query runs with Spark Connect
 
     @classmethod
     def of(cls, session: SparkSession, app_id: str | None) -> Run:
@@ -51,6 +57,8 @@ class Run(NamedTuple):
         Raises InvalidConfigError if ``app_id`` is None outside a classic streaming query.
         """
         query_id = run_id = ""
+        if app_id is not None and connect_queries.is_here():
+            return cls._remote(session, app_id)
         if not is_remote():
             # StreamExecution sets both on the thread that calls foreachBatch.
             query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
@@ -61,10 +69,21 @@ class Run(NamedTuple):
             )
         return cls(app_id or query_id, query_id, run_id)
 
+    @classmethod
+    def _remote(cls, session: SparkSession, app_id: str) -> Run:
+        candidates = connect_queries.caller.candidates(session)
+        query_id = next(iter(candidates)) if len(candidates) == 1 else ""
+        return cls(app_id, query_id, connect_queries.caller.run_id, candidates, is_remote=True)
+
     @property
     def is_of_query(self) -> bool:
-        """Whether a streaming query writes. True with Spark Connect, where each run has a foreachBatch process."""
-        return bool(self.run_id) or is_remote()
+        """Whether a streaming query writes."""
+        return bool(self.run_id)
+
+    @property
+    def queries(self) -> frozenset[str]:
+        """The queries of which one writes; empty if it is not known."""
+        return self.candidates or frozenset(filter(None, [self.query_id]))
 
 
 class Progress:
@@ -88,7 +107,8 @@ class Progress:
         """Whether the topic has this version.
 
         Raises InvalidConfigError if another query wrote under this name, or if this run has written the batch already,
-        and ProgressMismatchError if the batch in the topic had another plan, or if that is not known.
+        and ProgressMismatchError if the batch in the topic had another plan, if that is not known, or if it is perhaps
+        that of another query.
         """
         found = self._offsets.get(progress_key(topic))
         if found is None:
@@ -99,6 +119,7 @@ class Progress:
         if is_done:
             self._check_believed(wrote, found.offset, topic)
             self._check_same_plan(wrote, found.offset, topic)
+            self._check_known_query(wrote, topic)
         return is_done
 
     def check_remembered(self, remembered: Iterable[Remembered], directory: str) -> None:
@@ -161,7 +182,9 @@ class Progress:
 
     def _metadata(self, topic: str, records: Mapping[str, int], ends: Mapping[str, Ends]) -> str:
         """Returns the JSON for a topic. The ends of the topic for bad records, which has no progress, are in it too."""
-        metadata = {"queryId": self.run.query_id, "runId": self.run.run_id, _RECORDS: records[topic]}
+        metadata: dict[str, Any] = {"queryId": self.run.query_id, "runId": self.run.run_id, _RECORDS: records[topic]}
+        if self.run.queries and not self.run.query_id:
+            metadata["queryIds"] = sorted(self.run.queries)
         if self._plan.digest:
             metadata[_PLAN] = self._plan.digest
         if ends:
@@ -169,7 +192,7 @@ class Progress:
             metadata["ends"] = its
         return json.dumps(metadata, separators=(",", ":"))
 
-    def _check_believed(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
+    def _check_believed(self, wrote: Mapping[str, Any], offset: int, topic: str) -> None:
         """Raises ProgressMismatchError if nothing shows that a writer committed the offset for this batch's plan."""
         group = self.run.app_id
         if _RECORDS not in wrote:
@@ -184,18 +207,31 @@ class Progress:
             f"records with the input of the batch. {_way_out(group, topic)}"
         )
 
-    def _check_same_query(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
-        run, other = self.run, wrote.get("queryId", "")
-        if other and run.query_id and other != run.query_id:
+    def _check_same_query(self, wrote: Mapping[str, Any], offset: int, topic: str) -> None:
+        run, others = self.run, _queries(wrote)
+        if others and run.queries and others.isdisjoint(run.queries):
             raise InvalidConfigError(
-                f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {other}, but this is query "
-                f"{run.query_id}: a new checkpoint with an old txnAppId would skip or repeat these batches. Use "
-                f"another txnAppId; to start over on purpose, delete the offsets of group {run.app_id!r}"
+                f"txnAppId {run.app_id!r} wrote {offset} batches to topic {topic} as query {_either(others)}, but this "
+                f"is query {_either(run.queries)}: a new checkpoint with an old txnAppId would skip or repeat these "
+                f"batches. Use another txnAppId; to start over on purpose, delete the offsets of group {run.app_id!r}"
             )
         if run.run_id and wrote.get("runId") == run.run_id and offset == self.version + 1:
             raise written_twice(self.version, topic, run.app_id)
 
-    def _check_same_plan(self, wrote: dict[str, Any], offset: int, topic: str) -> None:
+    def _check_known_query(self, wrote: Mapping[str, Any], topic: str) -> None:
+        """Raises ProgressMismatchError with Spark Connect unless it is certain that this query wrote the batch."""
+        run, wrote_it = self.run, _queries(wrote)
+        if not run.is_remote or (run.query_id and wrote_it == {run.query_id}):
+            return
+        raise ProgressMismatchError(
+            f"topic {topic} has batch {self.version} of txnAppId {run.app_id!r} already, written by query "
+            f"{_either(wrote_it) or 'unknown'}, and this is query {_either(run.queries) or 'unknown'}: with Spark "
+            "Connect it cannot be told whether they are the same, and skipping the batch would lose rows if they are "
+            "not. If this query has a new checkpoint, use another txnAppId. If it was only started again, compare the "
+            f"topic's last records with the input of the batch. {_way_out(run.app_id, topic)}"
+        )
+
+    def _check_same_plan(self, wrote: Mapping[str, Any], offset: int, topic: str) -> None:
         """Raises ProgressMismatchError if the batch was written with another plan, since it then has other rows."""
         group, written_as = self.run.app_id, wrote.get(_PLAN, "")
         if written_as and self._plan.digest and written_as != self._plan.digest:
@@ -256,6 +292,15 @@ def written_twice(version: int, topic: str, app_id: str) -> InvalidConfigError:
         "batch, and use another one for the second. Writing all rows at once instead works from the next batch on, "
         "but loses those of the second write in this one"
     )
+
+
+def _queries(wrote: Mapping[str, Any]) -> frozenset[str]:
+    """Returns the queries of which one wrote a batch, by the metadata of its progress; empty if it is not known."""
+    return frozenset(filter(None, [wrote.get("queryId"), *wrote.get("queryIds", ())]))
+
+
+def _either(queries: Iterable[str]) -> str:
+    return " or ".join(sorted(queries))
 
 
 def _batches(reached: int) -> str:

@@ -6,8 +6,6 @@ from unittest import mock
 
 import pytest
 
-from pyspark_commitlog.pipeline.write import foreach_batch as sink_module
-from pyspark_commitlog.pipeline.write.exactly_once import progress
 from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import check_readable
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink
 from pyspark_commitlog.storage import (
@@ -261,12 +259,3 @@ class TestSecondWriteOfABatch:
             with pytest.raises(InvalidConfigError, match="batch 0 was already written to topic t in this run"):
                 query.run(range(1), function=self.halves)
         assert query.content() == rows_of(range(1))
-
-    def test_is_refused_under_spark_connect_which_does_not_know_the_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(progress, "is_remote", lambda: True)
-        monkeypatch.setattr(sink_module, "is_remote", lambda: True)
-        driver = InlineQuery(disk_with_batches(0)).driver
-        driver.write(0)
-        with pytest.raises(InvalidConfigError, match="batch 0 was already written to topic t in this run"):
-            driver.write(0)
-        driver.write(1)
