@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         restore_snapshot as restore_snapshot,
         take_snapshot as take_snapshot,
         topic_id as topic_id,
+        topic_ids as topic_ids,
         topic_size as topic_size,
     )
     from .dump import (
@@ -448,6 +449,7 @@ else:
                 "restore_snapshot",
                 "take_snapshot",
                 "topic_id",
+                "topic_ids",
                 "topic_size",
             ],
             "dump": ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"],

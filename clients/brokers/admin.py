@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import NamedTuple, Self
-from uuid import UUID
 
 from ...storage import LogConfig
 from ..errors import TopicThereError
 from .cluster import Cluster, masking_errors
+from .connections import id_text
 from .kafka_python import (
     ConfigFilterType,
     ConfigResource,
@@ -49,8 +48,7 @@ class Admin:
         (found,) = masking_errors(self._cluster, lambda: self._client.describe_topics([name]))
         if not found["partitions"]:
             return None
-        topic_id = urlsafe_b64encode(UUID(found["topic_id"]).bytes).rstrip(b"=").decode()
-        return KafkaTopic(name, topic_id, len(found["partitions"]), self._configs(name))
+        return KafkaTopic(name, id_text(found["topic_id"]) or "", len(found["partitions"]), self._configs(name))
 
     def _configs(self, name: str) -> dict[str, str]:
         resource = [ConfigResource(ConfigResourceType.TOPIC, name)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from ...storage import TopicPartition, masked
 from ..errors import MirrorError, RetriableError
@@ -17,11 +19,18 @@ IN_FLIGHT_MAX = 5  # requests to one broker without an answer, which is what bro
 RequestT = TypeVar("RequestT")
 
 
+def id_text(topic_id: object) -> str | None:
+    """Returns a topic's id as Kafka writes it into its files; None for the zeros of brokers that have none."""
+    found = UUID(int=0) if topic_id is None else UUID(str(topic_id))
+    return urlsafe_b64encode(found.bytes).rstrip(b"=").decode() if found.int else None
+
+
 class ListedTopic(NamedTuple):
     """A topic in the brokers' metadata."""
 
     name: str
     partitions: int
+    topic_id: str | None = None  # as in Kafka's files; None: not known, as before Kafka 2.8
 
 
 class Connections:
@@ -104,7 +113,8 @@ class Connections:
         answer = self.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False, min_version=1))
         for each in answer.topics:
             self.check(each.error_code, f"topic {each.name!r}")
-        return sorted(ListedTopic(each.name, len(each.partitions)) for each in answer.topics if not each.is_internal)
+        named = [each for each in answer.topics if not each.is_internal]
+        return sorted(ListedTopic(each.name, len(each.partitions), id_text(each.topic_id)) for each in named)
 
     def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Returns the given partitions by the broker that leads them; those without a leader are left out."""

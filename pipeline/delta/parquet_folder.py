@@ -11,7 +11,6 @@ A file that a load keeps is in both of its folders, as a hard link. Names that b
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -27,7 +26,7 @@ from ...storage import (
     lock_holders,
     write_atomically,
 )
-from ..rows import Offsets, offsets_from_json, offsets_to_nested
+from ..rows import KnownOffsets
 
 CURRENT = "current"
 _OFFSETS = "_offsets.json"
@@ -59,23 +58,23 @@ class ParquetFolder:
         link = self.path / CURRENT
         return link.resolve() if link.is_symlink() else None
 
-    def next_offsets(self) -> Offsets:
-        """Returns the next offset to load from each partition, {} before the first load.
+    def next_offsets(self) -> KnownOffsets:
+        """Returns the next offset to load from each partition, and the topic's id; nothing before the first load.
 
         Raises CorruptionError if the file is missing or is not JSON: without it, rows would be loaded twice.
         """
         current = self.current()
         if current is None:
-            return {}
+            return KnownOffsets({}, {})
         file = current / _OFFSETS
         try:
-            return offsets_from_json(file.read_text(encoding="utf-8"), str(file))
+            return KnownOffsets.from_json(file.read_text(encoding="utf-8"), str(file))
         except (OSError, ValueError, InvalidConfigError) as error:
             raise CorruptionError(
                 f"{file}: {error}. Restore the file, or export to another folder: without it, rows would be there twice"
             ) from None
 
-    def publish(self, offsets: Offsets, write: Callable[[str], object], kept: Collection[str]) -> None:
+    def publish(self, offsets: KnownOffsets, write: Callable[[str], object], kept: Collection[str]) -> None:
         """Replaces the rows by those that ``write`` puts into the folder it is called with, and the files ``kept``.
 
         ``kept`` are names of current files. Call it with the lock. The state on disk after a crash that follows each
@@ -94,7 +93,7 @@ class ParquetFolder:
         write(str(new))
         if last is not None:
             self._keep(kept, last, new)
-        write_atomically(self._files, str(new / _OFFSETS), json.dumps(offsets_to_nested(offsets)).encode())
+        write_atomically(self._files, str(new / _OFFSETS), offsets.to_json().encode())
         self._sync(new)
         self._point_to(new)
 

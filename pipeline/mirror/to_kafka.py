@@ -2,9 +2,10 @@
 
 Brokers assign the offsets. A record keeps its offset only if there is no gap before it, and the log begins at offset 0.
 Transactions would put markers between the records, so the mirror uses an idempotent producer, and finds its position by
-counting. Its group has a committed offset in the log directory, whose metadata has the corresponding offset in Kafka;
-all records after that one in Kafka were sent later, and their number says how many records to skip here. If a broker
-assigns another offset than the next one, another producer is writing, and the mirror fails.
+counting. Its group has a committed offset in the log directory, whose metadata has the corresponding offset in Kafka,
+and the id of the topic here; all records after that one in Kafka were sent later, and their number says how many
+records to skip here. If a broker assigns another offset than the next one, another producer is writing, and the mirror
+fails.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ...storage import (
     bytes_in_batch,
     fetched_records,
     producer_batches,
+    topic_ids,
 )
 from .mirrored import Mirrored
 
@@ -46,6 +48,7 @@ class OffsetPair(NamedTuple):
 
     source: int
     target: int
+    topic_id: str | None = None  # of the topic here that ``source`` is an offset of; None: not known
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _begin(offsets: GroupOffsets, sending: Sending, partition: int) -> OffsetPai
                 "no offset that says how many of them were mirrored: mirror into a new topic"
             )
     with offsets.manager.open_reader(sending.topic, partition) as reader:
-        return OffsetPair(reader.log_start_offset, latest)
+        return OffsetPair(reader.log_start_offset, latest, _topic_id(offsets.manager, sending, partition))
 
 
 def _commit(offsets: GroupOffsets, sending: Sending, positions: Mapping[int, OffsetPair]) -> None:
@@ -142,11 +145,17 @@ def _commit(offsets: GroupOffsets, sending: Sending, positions: Mapping[int, Off
 
 
 def _encoded(position: OffsetPair) -> CommittedOffset:
-    return CommittedOffset(position.source, json.dumps({"targetOffset": position.target}))
+    known = {} if position.topic_id is None else {"topicId": position.topic_id}
+    return CommittedOffset(position.source, json.dumps({"targetOffset": position.target, **known}))
 
 
 def _decoded(committed: CommittedOffset) -> OffsetPair:
-    return OffsetPair(committed.offset, json.loads(committed.metadata)["targetOffset"])
+    metadata = json.loads(committed.metadata)
+    return OffsetPair(committed.offset, metadata["targetOffset"], metadata.get("topicId"))
+
+
+def _topic_id(manager: LogManager, sending: Sending, partition: int) -> str | None:
+    return topic_ids(manager, [TopicPartition(sending.topic, partition)]).get(sending.topic)
 
 
 def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirrored, OffsetPair]:
@@ -161,11 +170,29 @@ def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirr
             manager.open_reader(sending.topic, partition) as reader,
             PartitionLeader(sending.cluster, sending.target, partition) as leader,
         ):
-            first = leader.bounds()[1]
-            reached = _send(reader, leader, _checked(position, first, reader, sending), first, sending)
+            first, topic_id = leader.bounds()[1], _topic_id(manager, sending, partition)
+            begun = _of_topic(position, topic_id, first, reader, sending)
+            reached = _send(reader, leader, _checked(begun, first, reader, sending), first, sending)
             return Mirrored(sending.target, partition, first, reached.target), reached
     except LogStoreError as error:
         return Mirrored(sending.target, partition, error=str(error)), position
+
+
+def _of_topic(position: OffsetPair, topic_id: str | None, end: int, reader: LogReader, sending: Sending) -> OffsetPair:
+    """Returns the position in the topic with ``topic_id``; ``end`` is the partition's end in Kafka.
+
+    Raises MirrorError if the position is that of a topic that was deleted here, unless data loss is allowed and all
+    records that were sent have been counted: then the records of the new topic follow them.
+    """
+    if topic_id is None or position.topic_id in (None, topic_id):
+        return position._replace(topic_id=topic_id or position.topic_id)
+    if not sending.allow_data_loss or end != position.target:
+        way_out = "" if end != position.target else ", or use --allow-data-loss to send its records after those there"
+        raise MirrorError(
+            f"topic {sending.topic!r} was deleted and made again in {sending.directory}: it was mirrored with id "
+            f"{position.topic_id}, and has id {topic_id}; mirror into another topic{way_out}"
+        )
+    return OffsetPair(reader.log_start_offset, position.target, topic_id)
 
 
 def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending) -> OffsetPair:
@@ -187,7 +214,7 @@ def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending
             f"group {sending.group!r} has no commit that says they were sent: {way_out}. To prevent this, run "
             f"jobs/retain.py with --keep-for-groups {sending.group}"
         )
-    return OffsetPair(reader.log_start_offset, position.target)
+    return position._replace(source=reader.log_start_offset)
 
 
 def _send(reader: LogReader, leader: PartitionLeader, position: OffsetPair, end: int, sending: Sending) -> OffsetPair:
@@ -215,7 +242,7 @@ def _send(reader: LogReader, leader: PartitionLeader, position: OffsetPair, end:
                     "earlier run of this mirror wrote a moment ago; mirror into a new topic"
                 )
             sent += count
-    return OffsetPair(source_end, end + sent)
+    return position._replace(source=source_end, target=end + sent)
 
 
 def _after(pieces: Iterator[Records], count: int, leader: PartitionLeader, end: int) -> Iterator[Records]:

@@ -20,8 +20,10 @@ from ...storage import (
     TopicPartition,
     ms_of,
     parse_instant,
+    topic_ids,
 )
 from ..read import chosen_partitions, isolation_of
+from ..rows import TopicIds, made_again
 from .rows import Record, from_records
 
 LOOK_EVERY_S = 0.1  # how often a follower that has returned every record looks for more
@@ -40,6 +42,7 @@ def follow(
     partition: int | Collection[int] | None = None,
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     timeout: float | None = None,
+    topic_id: str | None = None,
 ) -> Follower:
     """Returns an iterator of the records of a topic, which waits for further records at the end of the log.
 
@@ -48,11 +51,12 @@ def follow(
     time zone, or ISO 8601 text (UTC unless it has a zone). A time means the first record that is not older.
     ``partition``: one, several, or None for all, with those that are added to the topic later. ``isolation``:
     ``read_committed`` or ``read_uncommitted``. ``timeout``: the iterator ends when no record came for so many seconds;
-    0 ends it at the current end of the log, and None (the default) only by :meth:`Follower.close`.
+    0 ends it at the current end of the log, and None (the default) only by :meth:`Follower.close`. ``topic_id``: the
+    topic must have this id, which :attr:`Follower.topic_id` was when the offsets in ``start`` were stored.
 
     Records of a partition come in the order of their offsets. Takes no lock and changes nothing. Raises
     InvalidConfigError for an invalid argument, NotALogDirError, UnknownTopicOrPartitionError, and OffsetOutOfRangeError
-    for an offset that the log does not have.
+    for an offset that the log does not have, and for a topic with another id.
 
     >>> for record in follow("data/log", "orders", start="earliest", timeout=5):  # doctest: +SKIP
     ...     print(record.partition, record.offset, record.key, record.value)
@@ -60,8 +64,10 @@ def follow(
     manager = LogManager.open(os.fspath(path))
     try:
         sources = chosen_partitions(manager, topic, partition)
+        ids = topic_ids(manager, sources)  # before the logs are opened
+        _check_same_topic({} if topic_id is None else {topic: topic_id}, ids)
         _check_named(start, sources)
-        return Follower(manager, sources, start, isolation_of(isolation), timeout, finds_more=partition is None)
+        return Follower(manager, sources, start, isolation_of(isolation), timeout, ids, finds_more=partition is None)
     except BaseException:
         manager.close()
         raise
@@ -74,6 +80,15 @@ def _check_named(start: Start, sources: Collection[TopicPartition]) -> None:
     if other:
         raise InvalidConfigError(
             f"start has an offset for partition {other[0]}, but partitions {followed} are followed"
+        )
+
+
+def _check_same_topic(known: TopicIds, now: TopicIds) -> None:
+    """Raises OffsetOutOfRangeError if the topic has another id now."""
+    for text in made_again(known, now).values():
+        raise OffsetOutOfRangeError(
+            f"{text}, so its offsets are those of other records: compare it with what you have read, and follow it "
+            "with another start"
         )
 
 
@@ -94,13 +109,15 @@ class Follower(Iterator[Record]):
         start: Start,
         isolation: Isolation,
         timeout: float | None,
+        ids: TopicIds,
         *,
         finds_more: bool,
     ) -> None:
-        """For :func:`follow`. ``finds_more``: partitions that are added to the topic later are followed too."""
+        """For :func:`follow`. ``ids``: of the topic. ``finds_more``: partitions that are added later are too."""
         if timeout is not None and timeout < 0:
             raise InvalidConfigError(f"timeout is {timeout}; it must be 0 seconds or more, or None to wait for ever")
         self._manager, self._isolation, self._timeout, self._finds_more = manager, isolation, timeout, finds_more
+        self._ids = ids
         self._cursors = {source: _Cursor.at(start, manager, source, isolation) for source in sources}
         self._records = self._arriving()
         self._asked_s = self._listed_s = time.monotonic()
@@ -115,6 +132,14 @@ class Follower(Iterator[Record]):
         it makes of the records has each effect exactly once.
         """
         return {source.partition: cursor.position for source, cursor in sorted(self._cursors.items())}
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the topic, which another one of the same name has not; None for one from before Kafka 2.8.
+
+        Store it with :attr:`position`, and give it to :func:`follow` as ``topic_id``.
+        """
+        return next(iter(self._ids.values()), None)
 
     def __next__(self) -> Record:
         try:
@@ -149,6 +174,7 @@ class Follower(Iterator[Record]):
     def _look(self) -> None:
         """Finds what was appended, and partitions that were added."""
         self._manager.catch_up()
+        _check_same_topic(self._ids, topic_ids(self._manager, self._cursors))
         marks = self._manager.all_marks()  # once for all partitions
         for source, cursor in self._cursors.items():
             cursor.catch_up(self._manager, marks.get(source, Marks()))

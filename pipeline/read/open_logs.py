@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from ...storage import LogManager, LogWatcher, Marks, StorageError, TopicPartition, UnknownTopicOrPartitionError
+from ...storage import (
+    LogManager,
+    LogWatcher,
+    Marks,
+    StorageError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    topic_ids,
+)
+from ..rows import TopicIds
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512
@@ -16,10 +25,11 @@ Overrides = tuple[tuple[str, str], ...]
 
 
 class _Known(NamedTuple):
-    """A log with the inode of its directory and its settings; if one of these changes, the log is opened again."""
+    """A log with what it was opened for; if one of these changes, the log is opened again."""
 
     watcher: LogWatcher
-    inode: int
+    inode: int  # of its directory; that of a topic made again may be the same
+    topic_id: str | None
     configs: Mapping[str, str]
 
 
@@ -37,6 +47,7 @@ class OpenLogs:
         self._is_fresh = False  # whether nothing was read since the last look
         self._known: dict[TopicPartition, _Known] = {}
         self._with_files: dict[TopicPartition, None] = {}  # in order of last use
+        self.ids: TopicIds = {}  # of the topics of the last :meth:`catch_up`, read before their logs
 
     @cached_property
     def manager(self) -> LogManager:
@@ -52,13 +63,14 @@ class OpenLogs:
             self._is_fresh = True
         return manager
 
-    def catch_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
+    def catch_up(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogWatcher]:
         """Returns the logs of ``partitions`` up to their current ends; a partition that does not exist is missing.
 
         Do not close the logs, and do not use them after the next call. Reads the checkpoint files at the root only
         once for all logs, and sees what others changed as :meth:`look`, if nobody called that since the last call.
         """
         marks, configs, found = self.look().all_marks(), dict[str, Mapping[str, str] | None](), {}
+        self.ids = topic_ids(self.manager, partitions)
         for partition in partitions:
             if partition.topic not in configs:
                 configs[partition.topic] = self._configs(partition.topic)
@@ -110,8 +122,8 @@ class OpenLogs:
     def _open_or_catch_up(
         self, partition: TopicPartition, configs: Mapping[str, str], marks: Marks
     ) -> LogWatcher | None:
-        inode, known = self._inode(partition), self._known.get(partition)
-        if known is not None and (known.inode, known.configs) != (inode, configs):
+        inode, topic_id, known = self._inode(partition), self.ids.get(partition.topic), self._known.get(partition)
+        if known is not None and (known.inode, known.topic_id, known.configs) != (inode, topic_id, configs):
             self._forget(partition)
             known = None
         if inode is None:
@@ -121,7 +133,7 @@ class OpenLogs:
             known.watcher.catch_up(marks)
             return known.watcher
         watcher = self.manager.open_watcher(*partition)
-        self._known[partition] = _Known(watcher, inode, configs)
+        self._known[partition] = _Known(watcher, inode, topic_id, configs)
         self._use(partition)
         return watcher
 

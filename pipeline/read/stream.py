@@ -1,7 +1,8 @@
 """``spark.readStream.format("commitlog")``: the streaming source.
 
 Offsets have the format of Spark's Kafka source, also in the checkpoint: ``{"flights": {"0": 23}}``, the next offset to
-read. A query can continue from a checkpoint of ``format("kafka")``, and the other way round.
+read, with an empty entry for each topic's id (``rows.topic_ids``). A query can continue from a checkpoint of
+``format("kafka")``, and the other way round.
 """
 
 from __future__ import annotations
@@ -33,14 +34,27 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     remote_offsets,
 )
-from ..rows import Ends, Logs, Offsets, ReadMode, offsets_from_nested, offsets_to_nested, warn_of_remote
+from ..rows import (
+    Ends,
+    Logs,
+    Offsets,
+    ReadMode,
+    TopicIds,
+    ids_in,
+    made_again,
+    offsets_from_nested,
+    offsets_to_nested,
+    warn_of_remote,
+    with_ids,
+)
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
 from .task import batches_of, offset_at
 from .task_ranges import OffsetRange, plan
 
-Nested = dict[str, Any]  # {topic: {partition: offset}}, as Spark passes it and writes it to the checkpoint
+# {topic: {partition: offset}} with the ids of topics, as Spark passes it and writes it to the checkpoint
+Nested = dict[str, Any]
 
 # The initial offset if the query starts at the latest one. Never in a checkpoint, which only has ends of micro-batches.
 UNDECIDED: Nested = {"startingOffsets": "latest"}
@@ -62,6 +76,13 @@ class PartitionState(NamedTuple):
     def latest(self, start: int | None) -> int:
         """Returns the offset before which a read from ``start`` ends; below ``start`` only if the log ends there."""
         return self.end if start is None or start > self.next else max(start, self.end)
+
+
+class Seen(NamedTuple):
+    """The partitions of a subscription, at one moment."""
+
+    states: dict[TopicPartition, PartitionState]
+    ids: TopicIds
 
 
 class RefusedStreamReader(DataSourceStreamReader):
@@ -91,9 +112,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open_logs = OpenLogs(options.directory, options.overrides)
         self._delay = TriggerDelay()
         self._initial: Offsets | None = None
+        self._initial_ids: TopicIds = {}
         self._latest: Offsets | None = None
         self._committed: Offsets | None = None  # for the group, by this run
-        self._target: dict[TopicPartition, PartitionState] | None = None  # under AvailableNow
+        self._target: Seen | None = None  # under AvailableNow
 
     # Where a query and its micro-batches begin and end
 
@@ -105,12 +127,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         and the first micro-batch has no records and ends at the offsets, which Spark then stores.
         """
         self._begin()
-        return UNDECIDED if self._options.starting.drifts else offsets_to_nested(self._initial_offsets())
+        return UNDECIDED if self._options.starting.drifts else self._nested(self._initial_offsets(), self._initial_ids)
+
+    def _nested(self, offsets: Offsets, ids: TopicIds) -> Nested:
+        return with_ids(offsets_to_nested(offsets), ids)
 
     def _initial_offsets(self) -> Offsets:
         if self._initial is None:
             wanted = self._options.subscription.partitions(self._open_logs.look())
-            states = self._all_states(wanted) if self._target is None else self._target
+            states, self._initial_ids = self._all_seen(wanted) if self._target is None else self._target
             remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
             ends = {each: Ends(state.first, state.end, state.next, remote.get(each)) for each, state in states.items()}
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
@@ -119,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._read_states()
+        self._target = self._see()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Returns one of the limits that the options set; ReadAllAvailable if they set none.
@@ -135,32 +160,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limits.min_offsets is None else ReadMinRows(limits.min_offsets)
 
     def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:  # noqa: N802
+        """Returns where the next micro-batch ends. Reports topics that were made again (``failOnDataLoss``)."""
         self._begin()
         if start == UNDECIDED:
             self._latest = self._initial_offsets()
-            return offsets_to_nested(self._latest)
-        begun = _offsets(start)
+            return self._nested(self._latest, self._initial_ids)
+        seen = self._see() if self._target is None else self._target
+        ids = {**ids_in(start), **seen.ids}
+        begun = self._same(_offsets(start), ids_in(start), seen.ids)
         self._commit(begun)
-        states = self._read_states() if self._target is None else self._target
-        self._latest = {each: state.latest(begun.get(each)) for each, state in states.items()}
+        self._latest = {each: state.latest(begun.get(each)) for each, state in seen.states.items()}
         if isinstance(limit, ReadAllAvailable):
-            return offsets_to_nested(self._latest)
-        begins = {each: state.begin(begun.get(each)) for each, state in states.items()}
+            return self._nested(self._latest, ids)
+        begins = {each: state.begin(begun.get(each)) for each, state in seen.states.items()}
         limits = _with_limit(limit, self._options.limits)
         waiting = lags(begins, self._latest)
         if self._target is None and self._delay.must_wait(sum(waiting.values()), limits, self._now_ms()):
             return start
-        return offsets_to_nested(self._latest | self._limited(begins, waiting, limits))
+        return self._nested(self._latest | self._limited(begins, waiting, limits), ids)
 
     def reportLatestOffset(self) -> Nested | None:  # noqa: N802
         return offsets_to_nested(self._latest) if self._latest else None
 
-    def _read_states(self) -> dict[TopicPartition, PartitionState]:
-        """Returns the current offsets of all existing partitions of the subscription."""
-        return self._states(self._options.subscription.partitions_there(self._open_logs.look()))
+    def _see(self) -> Seen:
+        """Returns all existing partitions of the subscription."""
+        return self._seen(self._options.subscription.partitions_there(self._open_logs.look()))
 
-    def _states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-        return {each: self._state(log) for each, log in self._open_logs.catch_up(partitions).items()}
+    def _seen(self, partitions: Sequence[TopicPartition]) -> Seen:
+        states = {each: self._state(log) for each, log in self._open_logs.catch_up(partitions).items()}
+        return Seen(states, self._open_logs.ids)
 
     def _state(self, log: LogWatcher) -> PartitionState:
         """Returns the offsets of a log. Raises CorruptionError if damage hides its end, unless ``mode`` skips it."""
@@ -171,9 +199,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with log.despite_damage():
             return PartitionState(first, end_offset, log.stable_end(isolation))
 
-    def _all_states(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-        found = self._states(partitions)
-        missing = ", ".join(str(each) for each in partitions if each not in found)
+    def _all_seen(self, partitions: Sequence[TopicPartition]) -> Seen:
+        found = self._seen(partitions)
+        missing = ", ".join(str(each) for each in partitions if each not in found.states)
         if missing:
             raise UnknownTopicOrPartitionError(
                 f"{self._options.directory} has no directories of partitions {missing}: restore the directories, or "
@@ -209,12 +237,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == UNDECIDED:
             return []
         begun, ended = _offsets(start), _offsets(end)
-        there = self._open_logs.catch_up(ended)
+        there, ids = self._open_logs.catch_up(ended), self._open_logs.ids
         missing = sorted((begun.keys() | ended.keys()) - there.keys() - self._unplanned(begun, ended))
         if missing:
             self._report_missing(missing)
-        ranges = [self._range(each, log, begun.get(each), ended[each]) for each, log in there.items()]
+        begun = self._same(begun, ids_in(start), ids_in(end))
+        planned = self._same(ended, ids_in(end), ids)
+        ranges = [
+            self._range(each, log, begun.get(each), planned[each]) for each, log in there.items() if each in planned
+        ]
+        ranges = [replace(each, topic_id=ids.get(each.source.topic)) for each in ranges]
         return plan(ranges, self._options.tasks, self._bytes_of)
+
+    def _same(self, offsets: Offsets, known: TopicIds, now: TopicIds) -> Offsets:
+        """Returns the offsets of topics that are the same; reports the others, whose offsets are of no use."""
+        others = made_again(known, now)
+        for text in others.values():
+            self._options.loss.report(
+                UnknownTopicOrPartitionError,
+                f"{text} in {self._options.directory}. Put back the topic that it was, or start the query with a new "
+                "checkpoint to read the new one",
+            )
+        return {each: offset for each, offset in offsets.items() if each.topic not in others}
 
     def _unplanned(self, begun: Offsets, ended: Offsets) -> set[TopicPartition]:
         """Returns partitions that were created after this micro-batch was planned; the next one reads them.
@@ -264,6 +308,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if log is None:
             self._report_missing([partition.source])
             return
+        planned = {} if partition.topic_id is None else {partition.source.topic: partition.topic_id}
+        if not self._same({partition.source: partition.start}, planned, open_logs.ids):
+            return
         yield from batches_of(log, partition, self._options, self._schema)
         log.rest(partition.start, partition.end)
 
@@ -280,7 +327,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         no next micro-batch for which Spark would call :meth:`commit`.
         """
         group = self._options.group_id
-        if group is not None and ended != self._committed:
+        if group is not None and ended and ended != self._committed:
             offsets = {partition: CommittedOffset(offset) for partition, offset in ended.items()}
             GroupOffsets(self._open_logs.manager).commit(group, offsets)
             self._committed = ended

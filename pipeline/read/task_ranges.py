@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -25,6 +25,7 @@ class OffsetRange(InputPartition):
     source: TopicPartition
     start: int
     end: int
+    topic_id: str | None = None  # of the topic that it was planned for, if the reader checks this
 
     @property
     def size(self) -> int:
@@ -90,6 +91,6 @@ def _parted(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     for remaining in range(max(parts, 1), 0, -1):
         end = start + (whole.end - start) // remaining
         if end > start:
-            found.append(OffsetRange(whole.source, start, end))
+            found.append(replace(whole, start=start, end=end))
         start = end
     return found

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
         read_schema as read_schema,
         schema_with as schema_with,
     )
+    from .topic_ids import (
+        KnownOffsets as KnownOffsets,
+        TopicIds as TopicIds,
+        ids_in as ids_in,
+        made_again as made_again,
+        with_ids as with_ids,
+    )
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -113,5 +120,6 @@ else:
             ],
             "read_mode": ["ReadMode"],
             "spark_schema": ["WriteColumns", "arrow_schema", "nullable_as", "read_schema", "schema_with"],
+            "topic_ids": ["KnownOffsets", "TopicIds", "ids_in", "made_again", "with_ids"],
         },
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         delete_topic as delete_topic,
         partition_topic_id as partition_topic_id,
         topic_id as topic_id,
+        topic_ids as topic_ids,
         topic_size as topic_size,
     )
     from .broker_settings.described import parse_described as parse_described
@@ -74,6 +75,7 @@ else:
                 "delete_topic",
                 "partition_topic_id",
                 "topic_id",
+                "topic_ids",
                 "topic_size",
             ],
             "broker_settings.described": ["parse_described"],

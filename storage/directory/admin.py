@@ -7,7 +7,7 @@ elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -184,6 +184,28 @@ def topic_id(manager: LogManager, topic: TopicDescription) -> str | None:
     return next(filter(None, found), None)
 
 
+def topic_ids(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """Returns the ids of the topics of ``partitions`` as they are now, by name; topics without one are left out.
+
+    Reads ``partition.metadata`` first: a broker that deletes a topic and creates it again leaves the old id in our
+    ``topics.json``. A damaged file counts as missing. Sends no request to an object store.
+    """
+    numbers: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        numbers.setdefault(topic, []).append(number)
+    if manager.bucket is not None:
+        there = manager.bucket.state.topic_ids
+        return {topic: there[topic] for topic in numbers if topic in there}
+    found = {
+        topic: next(filter(None, (_readable_topic_id(manager, topic, each) for each in of_topic)), None)
+        for topic, of_topic in numbers.items()
+    }
+    if None in found.values():
+        described = manager.described_topics()
+        found |= {topic: described[topic].topic_id for topic in found if found[topic] is None and topic in described}
+    return {topic: id_ for topic, id_ in found.items() if id_ is not None}
+
+
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
     """Returns the topic id in a partition's ``partition.metadata``; None if there is no such file.
 
@@ -204,6 +226,14 @@ def _known_topic_id(manager: LogManager, topic: str, partition: int) -> str | No
         return partition_topic_id(manager, topic, partition)
     except CorruptionError as error:
         logger.warning("%s; the topic id in this file is ignored", error)
+        return None
+
+
+def _readable_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:
+    """As :func:`_known_topic_id`, without a warning, for callers that ask again and again."""
+    try:
+        return partition_topic_id(manager, topic, partition)
+    except CorruptionError:
         return None
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ....clients.brokers import EARLIEST as _EARLIEST, LATEST as _LATEST
+from ....clients.brokers import EARLIEST as _EARLIEST, LATEST as _LATEST, ListedTopic
 from ....clients.errors import RetriableError
 from ....clients.sources import Source, Sources, sources_of
 from ....storage import (
@@ -25,7 +25,7 @@ from ....storage import (
     UnknownTopicOrPartitionError,
     visible_records,
 )
-from ...rows import LATEST, arrow_schema, read_schema, to_batch
+from ...rows import LATEST, TopicIds, arrow_schema, read_schema, to_batch
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, asked_offsets, offset_in_log, time_of
 from ..table_ends import LastRow, other_log
@@ -117,6 +117,11 @@ class _OpenBrokers:
     def __init__(self, source: Source, topic: str, name: str) -> None:
         self._source, self._topic, self._name = source, topic, name
 
+    def ids(self) -> TopicIds:
+        """Returns nothing for a topic of brokers before 2.8; the time of each partition's last row is compared, too."""
+        topic_id = self._listed.topic_id
+        return {} if topic_id is None else {self._topic: topic_id}
+
     def bounds(self) -> dict[int, tuple[int, int]]:
         return self._bounds
 
@@ -135,9 +140,13 @@ class _OpenBrokers:
         return found
 
     def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, number) for number in range(self._listed.partitions)]
+
+    @cached_property
+    def _listed(self) -> ListedTopic:
         for each in self._source.topics():
             if each.name == self._topic:
-                return [TopicPartition(self._topic, number) for number in range(each.partitions)]
+                return each
         raise UnknownTopicOrPartitionError(f"{self._name} has no topic {self._topic!r}")
 
     def points(self, wanted: Wanted) -> Points:

@@ -8,22 +8,21 @@ load that is repeated, or two at once, add no row twice. Rows that another load 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
-from ....storage import CorruptionError, InvalidConfigError, TopicPartition
-from ...rows import offsets_from_json, offsets_to_nested
+from ....storage import CorruptionError, InvalidConfigError
+from ...rows import KnownOffsets, TopicIds
 from ..points import Points, sql_between_or_above
 from ..table_ends import last_rows
 from ..table_progress import properties_of, set_properties
 from ..tables import TableSink
-from .topic_load import Loaded, TopicLoad
+from .topic_load import Done, Loaded, TopicLoad
 
-_PROGRESS = "commitlog.loaded"  # property of the table: {"flights": {"0": 12}}, the next offsets
+_PROGRESS = "commitlog.loaded"  # property of the table: {"flights": {"0": 12}, "flights:…": {}}, the next offsets
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,16 @@ class DeltaLoad(TopicLoad):
         Raises as ``ParquetLoad.run``, without its lock.
         """
         rows = self._rows()
-        recorded = {} if rows is None else self._recorded()
-        done = recorded if rows is None else _later(recorded, rows)
-        starts, ends = self._spans(done, rows, self.sink.path)
+        before = Done({}, {}) if rows is None else self._recorded()
+        done = before.offsets if rows is None else _later(before.offsets, rows)
+        starts, ends, ids = self._spans(Done(done, before.ids), rows, self.sink.path)
         is_back = any(start < done.get(number, start) for number, start in starts.items())
         if rows is None or is_back or any(starts[number] < end for number, end in ends.items()):
             beyond = {number for number, end in ends.items() if done.get(number, 0) > end}  # of another log
             where = sql_between_or_above(starts, ends, beyond)
-            self.sink.load(self._records(starts, ends), where, self._progress(starts), self._progress(ends))
-        elif recorded != ends:
-            set_properties(self.session, self.sink.path, self._progress(ends))
+            self.sink.load(self._records(starts, ends), where, self._progress(starts, ids), self._progress(ends, ids))
+        elif before != (ends, ids):
+            set_properties(self.session, self.sink.path, self._progress(ends, ids))
         return Loaded(starts, ends, is_back)
 
     def _rows(self) -> DataFrame | None:
@@ -59,23 +58,22 @@ class DeltaLoad(TopicLoad):
             return None
         return self.session.read.format("delta").load(self.sink.path)
 
-    def _progress(self, offsets: Points) -> dict[str, str]:
-        named = {TopicPartition(self.log.topic, number): offset for number, offset in sorted(offsets.items())}
-        return {_PROGRESS: json.dumps(offsets_to_nested(named))}
+    def _progress(self, offsets: Points, ids: TopicIds) -> dict[str, str]:
+        return {_PROGRESS: self._known(offsets, ids).to_json()}
 
-    def _recorded(self) -> dict[int, int]:
-        """Returns the next offsets in the table's property; {} if there is none: an older version loaded the rows."""
+    def _recorded(self) -> Done:
+        """Returns what the table's property says; nothing without it: an older version loaded the rows."""
         text = properties_of(self.session, self.sink.path).get(_PROGRESS)
         if text is None:
-            return {}
+            return Done({}, {})
         try:
-            offsets = offsets_from_json(text, _PROGRESS)
+            known = KnownOffsets.from_json(text, _PROGRESS)
         except InvalidConfigError as error:
             raise CorruptionError(
                 f"table {self.sink.path}: property {_PROGRESS}: {error}. Correct it, or remove it: then the next load "
                 "begins after the last row of each partition"
             ) from None
-        return self._of_topic(offsets, self.sink.path)
+        return self._of_topic(known, self.sink.path)
 
 
 def _later(recorded: Mapping[int, int], rows: DataFrame) -> dict[int, int]:

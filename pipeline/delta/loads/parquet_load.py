@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, functions as F
 
-from ....storage import TopicPartition
-from ...rows import Offsets
+from ...rows import KnownOffsets
 from ...values import Serde
 from ..parquet_folder import ParquetFolder
 from ..points import Points, at_or_above
@@ -37,18 +36,16 @@ class ParquetLoad(TopicLoad):
         rows, or have it with another type; and LogDirLockedError while another load runs.
         """
         with self.folder.locked():
-            done, rows = self._progress(), self._rows()
-            starts, ends = self._spans(done, rows, str(self.folder.path))
+            before, rows = self._of_topic(self.folder.next_offsets(), str(self.folder.path)), self._rows()
+            done, (starts, ends, ids) = before.offsets, self._spans(before, rows, str(self.folder.path))
             back = {number: start for number, start in starts.items() if start < done.get(number, start)}
             there = {number: min(done[number], ends[number]) for number in back}
             if rows is not None and back and not self._changed(rows, back, there):
                 starts, back = starts | there, {}
-            if rows is None or back or any(done.get(number) != end for number, end in ends.items()):
-                self._publish(rows, starts, ends, back)
+            is_known = before.ids == ids and all(done.get(number) == end for number, end in ends.items())
+            if rows is None or back or not is_known:
+                self._publish(rows, starts, self._known(ends, ids), back)
             return Loaded(starts, ends, bool(back))
-
-    def _progress(self) -> dict[int, int]:
-        return self._of_topic(self.folder.next_offsets(), str(self.folder.path))
 
     def _rows(self) -> DataFrame | None:
         current = self.folder.current()
@@ -64,7 +61,8 @@ class ParquetLoad(TopicLoad):
             return True
         return differ(rows.where(at_or_above(back)), again.to(rows.schema))
 
-    def _publish(self, rows: DataFrame | None, starts: Points, ends: Points, back: Points) -> None:
+    def _publish(self, rows: DataFrame | None, starts: Points, known: KnownOffsets, back: Points) -> None:
+        ends = {each.partition: end for each, end in known.offsets.items()}
         new, kept = self._new_rows(starts, ends), set[str]()
         if rows is not None:
             is_wider = brings_fields(rows.schema, new.schema, str(self.folder.path))
@@ -76,8 +74,7 @@ class ParquetLoad(TopicLoad):
                 files = [f"file:{self.folder.current()}/{name}" for name in sorted(changed)]
                 old = self.session.read.schema(rows.schema).parquet(*files)
                 new = old.where(~at_or_above(back)).to(new.schema).unionByName(new)
-        offsets: Offsets = {TopicPartition(self.log.topic, number): end for number, end in ends.items()}
-        self.folder.publish(offsets, lambda folder: new.write.parquet(f"file:{folder}"), kept)
+        self.folder.publish(known, lambda folder: new.write.parquet(f"file:{folder}"), kept)
 
 
 def _files_at_or_above(rows: DataFrame, points: Points) -> set[str]:

@@ -8,12 +8,27 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....storage import OffsetOutOfRangeError, ProgressMismatchError
-from ...rows import Offsets
+from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicPartition
+from ...rows import KnownOffsets, TopicIds, made_again
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, at_or_above
 from ..table_ends import last_rows
 from .topic_log import TopicLog
+
+
+class Done(NamedTuple):
+    """What loads before have done: the next offset of each partition, and the topic's id by its name, if known."""
+
+    offsets: Points
+    ids: TopicIds
+
+
+class Spans(NamedTuple):
+    """The first offset to load from each partition, the offset at which the load ends, and the topic's id."""
+
+    starts: dict[int, int]
+    ends: dict[int, int]
+    ids: TopicIds
 
 
 class Loaded(NamedTuple):
@@ -38,10 +53,13 @@ class TopicLoad:
     wanted: Wanted
     options: Mapping[str, str]
 
-    def _spans(self, done: Points, rows: DataFrame | None, path: str) -> tuple[dict[int, int], dict[int, int]]:
-        """Returns the first offset to load from each partition, and the offset at which the load ends."""
+    def _spans(self, before: Done, rows: DataFrame | None, path: str) -> Spans:
+        """Returns what to load. Raises ProgressMismatchError if the rows did not come from this log."""
+        done = before.offsets
         with self.log.opened() as log:
+            ids = log.ids()
             points = log.points(self.wanted) if self.wanted else {}
+            self._check_same_topic(before, ids, points, path)
             bounds = log.bounds()
             starts = {number: self._start(number, done, points, first) for number, (first, _) in bounds.items()}
             ends = {number: end for number, (_, end) in bounds.items()}
@@ -49,7 +67,16 @@ class TopicLoad:
             if rows is not None:
                 for last in last_rows(rows.where(~at_or_above(starts))):
                     log.check_same(last, path)
-        return starts, ends
+        return Spans(starts, ends, {**before.ids, **ids})
+
+    def _check_same_topic(self, before: Done, ids: TopicIds, points: Points, path: str) -> None:
+        """Raises ProgressMismatchError for another topic of the name, unless an offset is named in each partition."""
+        is_named = self.wanted.offsets is not None and points.keys() >= before.offsets.keys()
+        for text in {} if is_named else made_again(before.ids, ids).values():
+            raise ProgressMismatchError(
+                f"{path} has rows of another log: {text} in {self.log}. Put back the topic that belongs to the rows, "
+                f"load the new one to another path, or replace the rows by it: {FROM_OFFSETS} earliest"
+            )
 
     def _start(self, number: int, done: Points, points: Points, first: int) -> int:
         point = points.get(number)
@@ -66,13 +93,16 @@ class TopicLoad:
             )
         return start
 
-    def _of_topic(self, offsets: Offsets, path: str) -> dict[int, int]:
+    def _of_topic(self, known: KnownOffsets, path: str) -> Done:
         """Returns recorded offsets by partition. Raises ProgressMismatchError if they are of another topic."""
-        if others := {part.topic for part in offsets} - {self.log.topic}:
+        if others := {part.topic for part in known.offsets} - {self.log.topic}:
             raise ProgressMismatchError(
                 f"{path} has rows of topic {', '.join(sorted(others))}, not of {self.log.topic}: give another path"
             )
-        return {part.partition: offset for part, offset in offsets.items()}
+        return Done({part.partition: offset for part, offset in known.offsets.items()}, known.ids)
+
+    def _known(self, offsets: Points, ids: TopicIds) -> KnownOffsets:
+        return KnownOffsets({TopicPartition(self.log.topic, number): at for number, at in offsets.items()}, ids)
 
     def _check_reached(self, done: Points, starts: Points, ends: Points, path: str) -> None:
         for number, offset in sorted(done.items()):

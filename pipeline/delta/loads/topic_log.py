@@ -8,7 +8,8 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....storage import Isolation, LogManager
+from ....storage import Isolation, LogManager, topic_ids
+from ...rows import TopicIds
 from ..points import Points, Wanted, find_points
 from ..reload import read_between
 from ..table_ends import LastRow, check_same_log
@@ -16,6 +17,9 @@ from ..table_ends import LastRow, check_same_log
 
 class OpenLog(Protocol):
     """The partitions of a topic, as they are now."""
+
+    def ids(self) -> TopicIds:
+        """Returns the topic's id by its name; {} if it is not known, as at brokers."""
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Returns the first offset of each partition, and the one after its last committed record."""
@@ -65,6 +69,9 @@ class DirectoryLog:
 class _OpenDirectory:
     def __init__(self, manager: LogManager, topic: str) -> None:
         self._manager, self._topic = manager, topic
+
+    def ids(self) -> TopicIds:
+        return topic_ids(self._manager, self._manager.topic(self._topic).topic_partitions)
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         return {number: self._bounds(number) for number in self._manager.topic(self._topic).partitions}

@@ -27,6 +27,7 @@ from pyspark_commitlog.storage import (
     Records,
     TopicPartition,
     UnknownTopicOrPartitionError,
+    delete_topic,
 )
 from tests.clients.mirror.support import Place, delete_before, fill, numbered, place
 from tests.support.logs.building import batch
@@ -92,7 +93,7 @@ def test_each_load_adds_what_is_new_and_goes_back_where_it_is_told(
     )
     assert loads.rows() == expected(range(6), range(9))
     if loads.table_format == "parquet":
-        assert ParquetFolder(str(loads.path)).next_offsets() == {("t", 0): 6, ("t", 1): 9}
+        assert ParquetFolder(str(loads.path)).next_offsets().offsets == {("t", 0): 6, ("t", 1): 9}
 
 
 def test_records_that_were_deleted_before_they_were_loaded_are_an_error(loads: Load, source: Place) -> None:
@@ -113,12 +114,26 @@ def test_a_topic_that_is_another_one_is_refused_unless_its_offsets_are_named(
     fill(tmp_path / "other", "t", numbered(0, 3), partitions=2)
     with place(tmp_path / "other") as other:
         loads.file.write_text(f"bootstrap.servers={other.bootstrap}\n")
-        with pytest.raises(ProgressMismatchError, match="it is an older copy"):
+        with pytest.raises(ProgressMismatchError, match="has rows of another log: topic t was deleted and made again"):
             loads.run()
         with pytest.raises(UnknownTopicOrPartitionError, match="the brokers have no topic 'other'; they have t"):
             loads.run(topic="other")
         loads.run("--from-offsets", '{"t": {"0": 0, "1": 0}}')
     assert loads.rows() == expected(range(3), range(0))
+
+
+def test_a_topic_made_again_is_refused_unless_all_partitions_are_named(loads: Load, source: Place) -> None:
+    loads.run()
+    with LogManager.open(source.directory) as manager:
+        delete_topic(manager, "t")
+    for partition in range(2):
+        fill(source.directory, "t", numbered(0, 9), partition=partition, partitions=2)
+    for flags in ((), ("--from-offsets", '{"t": {"0": 2}}')):
+        with pytest.raises(ProgressMismatchError, match="topic t was deleted and made again"):
+            loads.run(*flags)
+    loads.run("--from-offsets", "earliest")
+    assert loads.rows() == expected(range(9), range(9))
+    assert loads.run() == "loaded: nothing new"
 
 
 def test_a_load_keeps_what_another_one_added_after_it_had_looked_for_the_end(

@@ -85,7 +85,7 @@ def test_each_load_adds_what_is_new_and_one_without_news_changes_no_file(load: L
     assert "offsets 4 to 4 of partition 1" in load.run()
     assert load.rows() == expected(4, 5)
     assert set(first) < set(load.files())
-    assert ParquetFolder(str(load.path)).next_offsets() == {("t", 0): 4, ("t", 1): 5}
+    assert ParquetFolder(str(load.path)).next_offsets().offsets == {("t", 0): 4, ("t", 1): 5}
 
 
 @pytest.mark.parametrize("point", [("--from-time", str(NOW_MS + 2)), ("--from-offsets", '{"t": {"0": 2, "1": 2}}')])
@@ -153,7 +153,7 @@ def test_a_crash_at_any_step_leaves_the_last_load_or_the_next_and_no_row_twice(
             load.run()
     is_there = step == "_point_to" and is_after
     assert load.rows() == expected(5 if is_there else 4, 4)
-    assert ParquetFolder(str(load.path)).next_offsets() == {("t", 0): 5 if is_there else 4, ("t", 1): 4}
+    assert ParquetFolder(str(load.path)).next_offsets().offsets == {("t", 0): 5 if is_there else 4, ("t", 1): 4}
     load.run()
     assert load.rows() == expected(5, 4)
 
@@ -193,11 +193,37 @@ class TestRefused:
 
     def test_a_log_that_ends_below_the_rows(self, load: Load) -> None:
         with LogManager.open(load.topic.log_dir) as manager:
+            topic_id = manager.topic("t").topic_id
             delete_topic(manager, "t")
-        Topic(load.topic.spark, load.topic.log_dir)
+            manager.create_topic("t", partitions=2, configs={"retention.ms": "-1"}, topic_id=topic_id)
         load.topic.append([(b"a", b'{"v":0}')])
         for flags in ((), ("--from-time", "2020-01-01")):
             with pytest.raises(ProgressMismatchError, match="it is an older copy"):
                 load.run(*flags)
         load.run("--from-offsets", "earliest")
         assert load.rows() == expected(1)
+
+    @pytest.mark.parametrize("count", [4, 9])
+    def test_a_topic_made_again_with_records_of_the_same_times(self, load: Load, count: int) -> None:
+        with LogManager.open(load.topic.log_dir) as manager:
+            delete_topic(manager, "t")
+        Topic(load.topic.spark, load.topic.log_dir)
+        for number in range(2):
+            load.topic.append([(b"a", b'{"v":%d}' % each) for each in range(count)], partition=number)
+        for flags in ((), ("--from-time", "2020-01-01"), ("--from-offsets", '{"t": {"0": 2}}')):
+            with pytest.raises(ProgressMismatchError, match="topic t was deleted and made again"):
+                load.run(*flags)
+        assert load.rows() == expected(4, 4)
+        load.run("--from-offsets", "earliest")
+        assert load.rows() == expected(count, count)
+        assert "nothing new" in load.run()
+
+    def test_a_topic_made_again_after_the_first_load_that_knows_ids(self, load: Load) -> None:
+        offsets = load.path / "current" / "_offsets.json"
+        offsets.write_text('{"t": {"0": 4, "1": 4}}')  # as an older version wrote it
+        assert "nothing new" in load.run()
+        with LogManager.open(load.topic.log_dir) as manager:
+            delete_topic(manager, "t")
+        Topic(load.topic.spark, load.topic.log_dir)
+        with pytest.raises(ProgressMismatchError, match="topic t was deleted and made again"):
+            load.run()

@@ -28,6 +28,7 @@ from pyspark_commitlog.storage import (
     Isolation,
     LogManager,
     alter_configs,
+    delete_topic,
     in_this_process,
     topic_id,
 )
@@ -350,11 +351,31 @@ class TestToKafka:
         mirror(cluster, log_dir, "gap")
         mirror_back(cluster, log_dir, "gap", name)
         with LogManager.open(log_dir) as manager:
-            found = GroupOffsets(manager).fetch(f"mirror-to-{name}")
+            found, id_ = GroupOffsets(manager).fetch(f"mirror-to-{name}"), manager.topic("gap").topic_id
         assert {place: (each.offset, each.metadata) for place, each in found.items()} == {
-            ("gap", 0): (50, '{"targetOffset": 25}'),
-            ("gap", 1): (20, '{"targetOffset": 20}'),
+            ("gap", 0): (50, f'{{"targetOffset": 25, "topicId": "{id_}"}}'),
+            ("gap", 1): (20, f'{{"targetOffset": 20, "topicId": "{id_}"}}'),
         }
+
+    def test_topic_made_again_here_is_refused_or_its_records_follow(
+        self, broker: Broker, cluster: Cluster, log_dir: str, name: str
+    ) -> None:
+        def make(*values: bytes) -> None:
+            with LogManager.open(log_dir) as manager:
+                manager.create_topic("t", partitions=1)
+                manager.open_log("t", 0).append_records(records(values))
+
+        make(b"old 0", b"old 1")
+        assert [each.error for each in mirror_back(cluster, log_dir, "t", name)] == [None]
+        with LogManager.open(log_dir) as manager:
+            delete_topic(manager, "t")
+        make(b"new 0", b"new 1", b"new 2")
+        (told,) = mirror_back(cluster, log_dir, "t", name)
+        assert re.search("topic 't' was deleted and made again in .* --allow-data-loss", told.error or "")
+        for _ in range(2):
+            assert [each.error for each in mirror_back(cluster, log_dir, "t", name, allow_data_loss=True)] == [None]
+        expected = [b"old 0", b"old 1", b"new 0", b"new 1", b"new 2"]
+        assert [each.value for each in in_kafka(broker, name)] == expected
 
 
 def log_bytes(log_dir: Path, partition: str) -> bytes:

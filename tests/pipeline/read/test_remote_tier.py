@@ -9,8 +9,8 @@ import pytest
 
 from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
-from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.storage import OffsetOutOfRangeError
+from tests.pipeline.read.plain_offsets import PlainReader
 from tests.support.tiered import tiered_directory
 
 SAID = "offsets 0 to 617 are only in the broker's remote storage, which is not read"
@@ -49,7 +49,7 @@ def test_a_stream_that_begins_at_the_earliest_offset_warns_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = parsed(tiered_directory(tmp_path / "log"), startingOffsets="earliest")
-    reader = StreamReader(found, found.columns.arrow_schema(found.columns.schema()))
+    reader = PlainReader(found, found.columns.arrow_schema(found.columns.schema()))
     with caplog.at_level(logging.WARNING):
         assert reader.initialOffset() == {"t-plain": {"0": 618}}
         reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())

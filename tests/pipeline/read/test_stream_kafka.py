@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_commitlog.storage import GroupOffsets, InvalidConfigError, LogManager
 from tests.pipeline.read.kafka_sources import Batches, Options, Sources, at, in_order, offsets, times
+from tests.pipeline.read.plain_offsets import plain
 from tests.support.kafka.broker import Broker, ProducerRecord, Topic, create_topics, java_produce
 from tests.support.spark.kafka_source import FIRST_MS, delete_records
 from tests.support.waiting import soon
@@ -191,9 +192,9 @@ def test_limit_in_bytes_gives_the_same_rows_in_parts_where_sparks_kafka_source_h
 
 
 def ends(query: StreamingQuery) -> list[dict[str, dict[str, int]]]:
-    """Returns the end offsets of the micro-batches that had rows, as Spark shows and checkpoints them."""
+    """Returns the end offsets of the micro-batches that had rows, as Spark shows them, without our ids of topics."""
     shown = [progress.sources[0] for progress in query.recentProgress if progress.numInputRows]
-    return [json.loads(source.endOffset) for source in shown]
+    return [plain(json.loads(source.endOffset)) for source in shown]
 
 
 class TestWhileTheTopicChanges:
@@ -236,7 +237,7 @@ class TestWhileTheTopicChanges:
         rows = {name: [row for batch in batches.rows for row in batch] for name, batches in found.items()}
         assert sorted(rows["commitlog"], key=in_order) == sorted(rows["kafka"], key=in_order)
         assert sorted(row.value for row in rows["commitlog"]) == [b"1", b"2", b"3", b"4", b"5", b"6"]
-        sums = {name: progress and json.loads(progress.sources[0].endOffset) for name, progress in shown.items()}
+        sums = {name: progress and plain(json.loads(progress.sources[0].endOffset)) for name, progress in shown.items()}
         assert sums["commitlog"] == sums["kafka"] == {"stream.grows.a": {"0": 3, "1": 2}, "stream.grows.b": {"0": 1}}
 
     def test_query_resumes_from_its_checkpoint_and_from_that_of_the_other_source(
@@ -274,28 +275,31 @@ class TestWhileTheTopicChanges:
         values = {name: [row.value for rows in batches.rows for row in rows] for name, batches in found.items()}
         assert values["commitlog"] == values["kafka"] == [b"8", b"9", b"10", b"11"]
 
-    def test_topic_made_again_with_fewer_records_is_read_from_its_start_if_data_loss_is_allowed_though_spark_skips_them(
-        self, sources: Sources, tmp_path: Path
+    @pytest.mark.parametrize("count", [3, 7])
+    def test_topic_made_again_is_refused_or_read_from_its_start_though_spark_skips_records(
+        self, sources: Sources, tmp_path: Path, count: int
     ) -> None:
-        """On purpose: they are other records than those that were read."""
-        broker, options = sources.broker, {"subscribe": "again", **EARLIEST}
-        self.make(broker, "again")
-        self.write(broker, "again", *[b"%d" % number for number in range(5)])
+        """On purpose: they are other records than those that were read. Spark fails only if there are fewer."""
+        topic, new = f"again-{count}", [b"new %d" % number for number in range(count)]
+        broker, options = sources.broker, {"subscribe": topic, **EARLIEST}
+        self.make(broker, topic)
+        self.write(broker, topic, *[b"%d" % number for number in range(5)])
         found = {name: Batches() for name in NAMES}
         for name, batches in found.items():
             batches.run(sources.stream(name, options), tmp_path / name)
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        admin.delete_topics(["again"])
+        admin.delete_topics([topic])
         admin.close()
-        soon(lambda: not list(broker.log_dir.glob("again-0")))
-        self.make(broker, "again")
-        self.write(broker, "again", b"new 0", b"new 1", b"new 2")
+        soon(lambda: not list(broker.log_dir.glob(f"{topic}-0")))
+        self.make(broker, topic)
+        self.write(broker, topic, *new)
         for name, batches in found.items():
-            with pytest.raises(StreamingQueryException):
-                batches.run(sources.stream(name, options), tmp_path / name)
+            if name == "commitlog" or count < 5:
+                with pytest.raises(StreamingQueryException):
+                    batches.run(sources.stream(name, options), tmp_path / name)
             batches.run(sources.stream(name, options | {"failOnDataLoss": "false"}), tmp_path / name)
         values = {name: [row.value for rows in batches.rows[1:] for row in rows] for name, batches in found.items()}
-        assert values == {"kafka": [], "commitlog": [b"new 0", b"new 1", b"new 2"]}
+        assert values == {"kafka": new[5:], "commitlog": new}
 
     def test_topic_that_vanishes_while_a_query_runs_ends_it(self, sources: Sources, tmp_path: Path) -> None:
         broker = sources.broker

@@ -13,6 +13,7 @@ from pyspark_commitlog.storage.directory.admin import (
     check_whole,
     delete_topic,
     partition_topic_id,
+    topic_ids,
 )
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
 from pyspark_commitlog.storage.directory.manager import LogManager
@@ -23,6 +24,7 @@ from pyspark_commitlog.storage.errors import (
     UnknownTopicOrPartitionError,
 )
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.reading.marks import Marks
 from tests.storage.directory.broker_settings.test_metadata_log import (
     metadata_log,
@@ -271,3 +273,19 @@ def test_part_of_a_brokers_topic_is_recognized_by_a_gap_or_its_metadata(tmp_path
     with pytest.raises(UnknownTopicOrPartitionError, match=r"'orders' has only partitions \[0, 1\]"):
         check_whole(made, made.topic("orders"))
     check_whole(made, made.topic("other"))
+
+
+def test_ids_of_topics_are_those_of_their_partitions_and_else_of_the_list_of_topics(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        listed = manager.create_topic("t", partitions=2).topic_id
+        partitions = [TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("missing", 0)]
+        assert topic_ids(manager, partitions) == {"t": listed}
+        metadata = [tmp_path / "log" / f"t-{number}" / "partition.metadata" for number in range(2)]
+        metadata[1].write_text("version: 0\ntopic_id: 5kvMfJ_dSQWdBJGa6rPy1A")  # by a broker that made it again
+        metadata[0].write_text("damaged")
+        assert topic_ids(manager, partitions) == {"t": "5kvMfJ_dSQWdBJGa6rPy1A"}
+        for path in metadata:
+            path.unlink()
+        assert topic_ids(manager, partitions) == {"t": listed}
+        (tmp_path / "log" / "topics.json").unlink()
+        assert topic_ids(manager, partitions) == {}
