@@ -55,7 +55,9 @@ def plan_verification(
     Pass each segment to :func:`verify_segment`, in any order and process, and all results to :func:`join`.
     """
     findings = Findings()
-    plan = swap_plan(context, context.filesystem.list(context.directory))
+    listing = context.filesystem.list(context.directory)
+    plan = swap_plan(context, listing)
+    has_time_indexes = any(name.removesuffix(file_names.SWAP).endswith(file_names.TIME_INDEX) for name in listing)
     suffixes = plan.segment_suffixes()
     for base, unfinished in _unfinished(plan).items():
         what = f"files of an unfinished compaction or split: {', '.join(unfinished)}"
@@ -74,6 +76,7 @@ def plan_verification(
                 kind for kind in FILE_KINDS if file_names.segment_file(base, kind) + file_names.SWAP in plan.swapped_in
             ),
             snapshots=tuple(n for n in snapshots if base < n and (following is None or n <= following)),
+            has_time_indexes=has_time_indexes,
             recovery_point=checkpointed.recovery_point or 0,
             is_compacted=context.config.compact or checkpointed.cleaner_offset is not None,
         )

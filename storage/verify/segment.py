@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..filesystem import File, forget_read, is_zero
+from ..format import v2
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
@@ -34,6 +35,7 @@ class SegmentToVerify:
     snapshots: tuple[int, ...] = ()  # offsets of snapshots above the base offset, up to the next segment's; ascending
     recovery_point: int = 0  # everything below was synced once
     is_compacted: bool = False  # according to config, checkpoint or earlier segments: offsets may then be missing
+    has_time_indexes: bool = True  # some segment of the partition has one
     swapped: tuple[str, ...] = ()  # suffixes of its files that still have the additional suffix .swap
 
     def path(self, directory: str, kind: str) -> str:
@@ -123,7 +125,7 @@ class _SegmentCheck:
         topic, limit = topic_of(context.directory), context.config.max_decompressed_bytes
         self._states = StateChecks(of_batches, topic, limit) if deep and topic in STATE_TOPICS else None
         self._epochs = _Epochs(of_batches)
-        self._batches, self._sound_end = 0, 0
+        self._batches, self._sound_end, self._magic_max = 0, 0, 0
         self._is_damaged = False
 
     def _path(self, kind: str) -> str:
@@ -140,18 +142,20 @@ class _SegmentCheck:
         self._producers = ProducerCheck(self._opening(), base_offset, self.findings)
         with self.context.filesystem.open(self.log_path, "read") as log:
             end = log.size()
-            if end:
-                self._add_missing(offset_file, time_file)
             for part in Walk(log, base_offset, end):
                 self._take(part, log)
+        if end:
+            self._add_missing(offset_file, time_file)
         self._finish(txn_file)
         return self._result()
 
     def _index(self, kind: str, fault: Kind, entry_bytes: int) -> IndexFile:
         return read_index(self.context.filesystem, self._path(kind), fault, entry_bytes, self.findings)
 
-    def _add_missing(self, *files: IndexFile) -> None:
-        for file in files:
+    def _add_missing(self, offset_file: IndexFile, time_file: IndexFile) -> None:
+        """Adds a finding for each index that the segment lacks; brokers before 0.10.1 wrote no time indexes."""
+        is_older = not self.segment.has_time_indexes and self._magic_max < v2.MAGIC
+        for file in (offset_file,) if is_older else (offset_file, time_file):
             if not file.is_there:
                 self.findings.add(Kind.MISSING_INDEX, file.path, "the segment has no such index")
 
@@ -194,6 +198,7 @@ class _SegmentCheck:
         if self._states is not None:
             self._states.check(window)
         self._batches += len(window.headers)
+        self._magic_max = max(self._magic_max, int(window.headers.table["magic"].max()))
         self._sound_end = window.position + window.headers.end
 
     def _between_snapshots(self, window: Window) -> Iterator[Window]:

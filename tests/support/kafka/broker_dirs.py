@@ -53,6 +53,11 @@ def legacy() -> Path:
     return _unpacked(GOLDEN / "legacy-dirs" / "kafka-2.8.2.tar.xz")
 
 
+def oldest() -> Path:
+    """The log directory of the 0.8.2.2 broker; to look at only."""
+    return _unpacked(GOLDEN / "legacy-dirs" / "kafka-0.8.2.2.tar.xz") / "log"
+
+
 def settings(name: str) -> Any:
     """What ``settings.json`` of a scenario says.
 
