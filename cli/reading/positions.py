@@ -52,10 +52,12 @@ def cat(
     with suppress(KeyboardInterrupt):
         while True:
             for tail in tails:
-                for message in islice(tail.messages(is_quiet=is_quiet), left):
-                    output.write(text(message))
-                    left = None if left is None else left - 1
-                output.flush()
+                try:
+                    for message in islice(tail.messages(is_quiet=is_quiet), left):
+                        output.write(text(message))
+                        left = None if left is None else left - 1
+                finally:
+                    output.flush()  # also what comes before damage
             if left == 0 or not waits:
                 return
             time.sleep(LOOK_EVERY_S)
@@ -75,7 +77,10 @@ class _Tail:
         reader.check_start(self._next)
 
     def messages(self, *, is_quiet: bool) -> Iterator[record_text.Message]:
-        """Yields the messages after those of earlier calls, if the files have changed since."""
+        """Yields the messages after those of earlier calls, if the files have changed since.
+
+        Raises CorruptionError for damage, after the messages before it.
+        """
         reader = self._topics.open_reader(self._topic, self._partition)
         if reader.segments == self._seen:
             return
@@ -86,9 +91,11 @@ class _Tail:
                     f"commitlog: {self._name}: positions {deleted} were deleted before they were printed", err=True
                 )
             self._next = reader.start
-        end = reader.end_after(self._next)
-        for records in reader.records(self._next, end):
+        end = _end_after(reader, self._next)
+        for records in reader.records(self._next, end if isinstance(end, int) else None):
             yield from record_text.messages(self._topic, self._partition, records)
+        if not isinstance(end, int):
+            raise end
         self._next, self._seen = end, reader.segments
         if not is_quiet:
             typer.echo(f"% Reached end of topic {self._name} at offset {end}", err=True)
@@ -96,6 +103,14 @@ class _Tail:
     @property
     def _name(self) -> str:
         return f"{self._topic} [{self._partition}]"
+
+
+def _end_after(reader: storage.PositionLogReader, position: int) -> int | storage.CorruptionError:
+    """Returns the position at which the log ends, or the damage that hides it."""
+    try:
+        return reader.end_after(position)
+    except storage.CorruptionError as error:
+        return error
 
 
 def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_json: bool) -> None:

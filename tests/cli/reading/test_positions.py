@@ -13,7 +13,7 @@ import pytest
 from pyspark_commitlog.storage import PositionLogDirectory, PositionLogSettings
 from pyspark_commitlog.storage.kafka_0_7 import encode
 from tests.cli.in_process import commitlog
-from tests.support.kafka_0_7 import recorded, unpacked
+from tests.support.kafka_0_7 import recorded, unpacked, write_segments
 
 LAYOUT = ("--layout", "kafka-0.7")
 
@@ -88,3 +88,16 @@ def test_damage_has_its_exit_code(tmp_path: Path) -> None:
     log = unpacked("recovery", tmp_path) / "no-marker-before"
     done = commitlog("cat", "--log-dir", log, "-t", "d_codec3", "-e", "-q", *LAYOUT)
     assert (done.code, "unknown compression codec" in done.stderr) == (3, True)
+
+
+@pytest.mark.parametrize("at", [20, 80])
+def test_messages_before_damage_in_the_last_file_are_printed_before_the_error(tmp_path: Path, at: int) -> None:
+    messages = b"".join(encode(b"message %d" % number) for number in range(5))
+    damaged = bytearray(messages)
+    damaged[at] ^= 1
+    write_segments(tmp_path / "log" / "t-0", messages, bytes(damaged))
+    done = commitlog("cat", "--log-dir", tmp_path / "log", "-t", "t", "-e", "-q", *LAYOUT)
+    sound = [f"message {number}" for number in range(at // (len(messages) // 5))]
+    assert done.code == 3
+    assert done.stdout.splitlines() == [f"message {number}" for number in range(5)] + sound
+    assert f"{len(messages):020}.kafka, position {len(sound) * len(messages) // 5}" in done.stderr
