@@ -78,7 +78,6 @@ if TYPE_CHECKING:
         partition_topic_id as partition_topic_id,
         read_snapshot as read_snapshot,
         remote_offsets as remote_offsets,
-        remote_text as remote_text,
         restore_snapshot as restore_snapshot,
         take_snapshot as take_snapshot,
         topic_id as topic_id,
@@ -256,6 +255,7 @@ if TYPE_CHECKING:
         Marks as Marks,
         SegmentDescription as SegmentDescription,
         Timespan as Timespan,
+        remote_text as remote_text,
         salvaged_records as salvaged_records,
     )
     from .recovery import Origin as Origin, ProducerState as ProducerState
@@ -445,7 +445,6 @@ else:
                 "partition_topic_id",
                 "read_snapshot",
                 "remote_offsets",
-                "remote_text",
                 "restore_snapshot",
                 "take_snapshot",
                 "topic_id",
@@ -603,6 +602,7 @@ else:
                 "Marks",
                 "SegmentDescription",
                 "Timespan",
+                "remote_text",
                 "salvaged_records",
             ],
             "recovery": ["Origin", "ProducerState"],

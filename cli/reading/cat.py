@@ -113,7 +113,7 @@ def cat(  # the flags are those of kcat -C
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
     with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
         chosen = [storage.TopicPartition(topic, each) for each in partition or manager.topic(topic).partitions]
-        watchers = {each: manager.open_watcher(*each) for each in chosen}
+        watchers = {each: manager.open_watcher(*each, reports_remote=False) for each in chosen}
         firsts = {each: log.log_start_offset for each, log in watchers.items()}
         stored = {} if group is None else _stored(manager, group)
         spans = {each: span.stored_at(stored.get(each)) for each in watchers}

@@ -129,7 +129,7 @@ def _space(context: Context) -> tuple[int, int]:
 
 def _size(manager: LogManager, topic: str, partition: int) -> int:
     try:
-        with manager.open_reader(topic, partition) as reader:
+        with manager.open_reader(topic, partition, reports_remote=False) as reader:
             return reader.file_bytes()
     except (LogStoreError, OSError):
         return 0

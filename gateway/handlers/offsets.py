@@ -120,7 +120,7 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
     if time == LATEST_TIERED:
         return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
     assert manager is not None
-    with manager.open_reader(led.topic, led.partition) as reader:
+    with manager.open_reader(led.topic, led.partition, reports_remote=False) as reader:
         found = (
             reader.offset_of_max_timestamp()
             if time == MAX_TIMESTAMP

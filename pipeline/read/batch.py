@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
         overrides = dict(self._options.overrides)
         with (
             LogManager.open(self._options.directory, overrides=overrides) as manager,
-            manager.open_reader(*partition.source) as reader,
+            manager.open_reader(*partition.source, reports_remote=False) as reader,
         ):
             yield from one_ahead(batches_of(reader, partition, self._options, self._schema, self._wanted.timespan))
 

@@ -132,7 +132,7 @@ class OpenLogs:
             self._use(partition)  # first, because an update that fails may have opened files
             known.watcher.catch_up(marks)
             return known.watcher
-        watcher = self.manager.open_watcher(*partition)
+        watcher = self.manager.open_watcher(*partition, reports_remote=False)
         self._known[partition] = _Known(watcher, inode, topic_id, configs)
         self._use(partition)
         return watcher

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         is_protected as is_protected,
         is_state_of_a_tool as is_state_of_a_tool,
     )
-    from .remote_tier import remote_offsets as remote_offsets, remote_text as remote_text
+    from .remote_tier import remote_offsets as remote_offsets
     from .snapshot import (
         LOG_FOLDER as LOG_FOLDER,
         Snapshot as Snapshot,
@@ -96,7 +96,7 @@ else:
                 "is_protected",
                 "is_state_of_a_tool",
             ],
-            "remote_tier": ["remote_offsets", "remote_text"],
+            "remote_tier": ["remote_offsets"],
             "snapshot": [
                 "LOG_FOLDER",
                 "Snapshot",

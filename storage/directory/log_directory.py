@@ -34,6 +34,7 @@ from ..paths import local_path
 from ..reading import Marks
 from ..segment import Holes
 from .position_topics import is_of_0_7
+from .remote_tier import remote_offsets
 from .topics_file import TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 logger = logging.getLogger(__name__)
@@ -340,3 +341,6 @@ class RootCheckpoints:
 
     def note_holes(self) -> None:
         self.log_directory.note_holes(self.partition)
+
+    def remote_below(self, first_offset: int) -> range | None:
+        return remote_offsets(self.log_directory, {self.partition: first_offset}).get(self.partition)

@@ -31,6 +31,7 @@ from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints
 from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_compacted
+from .remote_tier import report_remote
 from .topics_file import Known, TopicDescription
 
 UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second
@@ -246,27 +247,43 @@ class LogManager(LogDirectory):
                 filesystem=self.filesystem,
                 checkpoints=RootCheckpoints(self, topic_partition),
             )
+            report_remote(directory, self._logs[topic_partition].remote)
         return self._logs[topic_partition]
 
-    def open_reader(self, topic: str, partition: int, config: LogConfig | None = None) -> LogReader:
-        """Opens a partition for reading, as it is now; ``config`` replaces the topic's. Takes no lock."""
-        return self._open_to_read(LogReader, topic, partition, config)
+    def open_reader(
+        self, topic: str, partition: int, config: LogConfig | None = None, *, reports_remote: bool = True
+    ) -> LogReader:
+        """Opens a partition for reading, as it is now; ``config`` replaces the topic's. Takes no lock.
 
-    def open_watcher(self, topic: str, partition: int) -> LogWatcher:
-        """Opens a partition for reading as it grows. Takes no lock."""
-        return self._open_to_read(LogWatcher, topic, partition)
+        Logs a warning if only a broker's remote storage has the log's first offsets. With ``reports_remote=False``, the
+        caller does that, by :attr:`LogReader.remote`.
+        """
+        return self._open_to_read(LogReader, topic, partition, config, reports_remote=reports_remote)
+
+    def open_watcher(self, topic: str, partition: int, *, reports_remote: bool = True) -> LogWatcher:
+        """Opens a partition for reading as it grows. Takes no lock. Otherwise as :meth:`open_reader`."""
+        return self._open_to_read(LogWatcher, topic, partition, reports_remote=reports_remote)
 
     def _open_to_read(
-        self, kind: type[ReaderT], topic: str, partition: int, config: LogConfig | None = None
+        self,
+        kind: type[ReaderT],
+        topic: str,
+        partition: int,
+        config: LogConfig | None = None,
+        *,
+        reports_remote: bool,
     ) -> ReaderT:
-        found, directory = self._partition_config(topic, partition), self.partition_path(topic, partition)
-        return kind.open(
-            directory,
+        found, path = self._partition_config(topic, partition), self.partition_path(topic, partition)
+        opened = kind.open(
+            path,
             config or found,
             clock=self.clock,
-            filesystem=self._files_to_read(directory),
+            filesystem=self._files_to_read(path),
             checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition)),
         )
+        if reports_remote:
+            report_remote(path, opened.remote)
+        return opened
 
     def _files_to_read(self, directory: str) -> FileSystem:
         """Returns the file system for a reader of a partition: one that shows its files as they were together."""

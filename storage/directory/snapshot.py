@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ from ..paths import local_path
 from ..segment import LogContext, swap_plan
 from ..writing import APPEND_LOCK_FILE, wait_for_lock
 from .manager import LogManager
+from .remote_tier import remote_offsets, report_remote
 
 MANIFEST_FILE = "snapshot.json"
 MANIFEST_VERSION = 1
@@ -98,6 +99,7 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
         with _standing_still(manager) as partitions:
             taken_at_ms = manager.clock.now_ms()
             files = dict(_take_all(manager, partitions, folder))
+        _report_remote(manager, files)
         snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
         _complete(manager.filesystem, building, snapshot)
     return snapshot
@@ -231,6 +233,18 @@ def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str
             may_link = name.endswith(file_names.LOG) and name != newest
             source = file_names.join(context.directory, current)
             yield path, _take(manager.filesystem, source, file_names.join(folder, path), may_link=may_link)
+
+
+def _report_remote(manager: LogManager, files: Iterable[str]) -> None:
+    """Logs a warning for each partition with offsets that no snapshot has; ``files``: the paths in the snapshot."""
+    firsts: dict[TopicPartition, int] = {}
+    for path in sorted(files, reverse=True):  # the first segment of each partition comes last
+        folder, _, name = path.partition("/")
+        found = file_names.parse_partition_directory(folder) if name.endswith(file_names.LOG) else None
+        if found is not None:
+            firsts[TopicPartition(found.topic, found.partition)] = file_names.base_offset_of(name) or 0
+    for partition, offsets in sorted(remote_offsets(manager, firsts).items()):
+        report_remote(manager.partition_path(*partition), offsets)
 
 
 def _is_directory(manager: LogManager, name: str) -> bool:

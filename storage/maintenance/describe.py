@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..compaction import Cleanable, cleanable
-from ..directory import LogManager, remote_offsets
+from ..directory import LogManager
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader
@@ -44,17 +44,15 @@ def describe_partition(
 
     Raises UnknownTopicOrPartitionError; CorruptionError; StorageError if files keep vanishing while it reads.
     """
-    topic_partition = TopicPartition(topic, partition)
-    checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(topic_partition)
+    checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(TopicPartition(topic, partition))
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
     chosen = select_partition(manager, topic, partition)
-    with manager.open_reader(topic, partition, chosen.config) as log:
+    with manager.open_reader(topic, partition, chosen.config, reports_remote=False) as log:
         log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
-        remote = remote_offsets(manager, {topic_partition: log.log_start_offset}).get(topic_partition)
-        hanging = hanging_transactions(manager, topic_partition, log)
+        hanging = hanging_transactions(manager, TopicPartition(topic, partition), log)
         what = _cleanable(log, checkpointed, now_ms)
-        return PartitionDescription(topic, partition, plan, what, holding_transaction(log), hanging, remote)
+        return PartitionDescription(topic, partition, plan, what, holding_transaction(log), hanging, log.remote)
 
 
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from .damaged import salvaged_records as salvaged_records
     from .fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
     from .follower import LogFollower as LogFollower
-    from .marks import Checkpoints as Checkpoints, KeptInMemory as KeptInMemory, Marks as Marks
+    from .marks import (
+        Checkpoints as Checkpoints,
+        KeptInMemory as KeptInMemory,
+        Marks as Marks,
+        remote_text as remote_text,
+    )
     from .reader import LogReader as LogReader
     from .slices import FileSlice as FileSlice
     from .view import SegmentDescription as SegmentDescription
@@ -30,7 +35,7 @@ else:
             "damaged": ["salvaged_records"],
             "fetch": ["ALL_TIMES", "FetchData", "Timespan"],
             "follower": ["LogFollower"],
-            "marks": ["Checkpoints", "KeptInMemory", "Marks"],
+            "marks": ["Checkpoints", "KeptInMemory", "Marks", "remote_text"],
             "reader": ["LogReader"],
             "slices": ["FileSlice"],
             "view": ["SegmentDescription"],

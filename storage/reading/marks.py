@@ -39,6 +39,15 @@ class Checkpoints(Protocol):
         """Records that offsets may be missing anywhere in the log; durable on return."""
         ...
 
+    def remote_below(self, first_offset: int) -> range | None:
+        """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""
+        ...
+
+
+def remote_text(offsets: range) -> str:
+    """Returns offsets as text: ``offsets 0 to 617 are only in the broker's remote storage, which is not read``."""
+    return f"offsets {offsets[0]} to {offsets[-1]} are only in the broker's remote storage, which is not read"
+
 
 class KeptInMemory:
     """The marks of a standalone log, which is in no log directory; lost when the process ends."""
@@ -63,3 +72,6 @@ class KeptInMemory:
 
     def note_holes(self) -> None:
         self._holes = Holes.ANYWHERE
+
+    def remote_below(self, first_offset: int) -> None:
+        """Returns None: no broker is known."""

@@ -22,6 +22,7 @@ from ..recovery import Marker, read_markers
 from ..segment import NEVER_COMPACTED, PROBE_BYTES, FoundBatch, Holes, LogSegment, OffsetAndTimestamp, Window
 from .aborted import AbortedTransaction, Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
+from .marks import remote_text
 from .slices import End, FileSlice, aborted_in, whole_end
 from .times import (
     batches_reaching_time,
@@ -148,6 +149,7 @@ class LogReader(LogView):
             raise OffsetOutOfRangeError(
                 f"{self.context.directory}: offset {start_offset} is outside the log, which holds "
                 f"{self._log_start_offset} to {self._log_end_offset}"
+                + ("" if self.remote is None else f"; {remote_text(self.remote)}")
             )
         if start_offset >= bound:
             self.check_readable_to(start_offset, isolation)

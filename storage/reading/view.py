@@ -128,7 +128,13 @@ class LogView:
         self._end_damage = loaded.damage
         self._log_start_offset = loaded.log_start_offset
         self._log_end_offset = loaded.log_end_offset
+        self.remote = self._find_remote()
         self.truncated_bytes = loaded.truncated_bytes
+
+    def _find_remote(self) -> range | None:
+        """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""
+        first = self.segments.first.base_offset if len(self.segments) else 0
+        return self.checkpoints.remote_below(first) if self._marks.log_start_offset < first else None
 
     def _forget_outcomes(self) -> None:
         """Drops the cache of how transactions ended, after segments or producer state were replaced."""

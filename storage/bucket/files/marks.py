@@ -29,6 +29,9 @@ class StateMarks:
             is_compacted = found is not None and (found.clean_end is not None or has_holes(found.segments))
             return Holes.ANYWHERE if is_compacted else Holes.NOWHERE
 
+    def remote_below(self, first_offset: int) -> None:
+        """Returns None: all records are in objects of the log's own."""
+
     def write(self, marks: Marks) -> NoReturn:
         raise ReadOnlyError(self._log.store.url)
 
