@@ -24,6 +24,7 @@ from .aborted import AbortedTransaction, Isolation, aborted_runs
 from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
 from .marks import remote_text
 from .slices import End, FileSlice, aborted_in, whole_end
+from .tails import check_end_before, sound_stop
 from .times import (
     batches_reaching_time,
     end_if_read,
@@ -95,7 +96,7 @@ class LogReader(LogView):
         if found is None:
             return None
         segment, start = found[0], found[1].position
-        stop = self._position_of_bound(segment, bound)
+        stop = sound_stop(self.segments, segment, start, self._position_of_bound(segment, bound))
         end = whole_end(segment, start, stop, max_bytes, min_one=min_one_message)
         is_cut = not whole and end.position < min(stop, start + max_bytes)
         if is_cut:
@@ -167,6 +168,8 @@ class LogReader(LogView):
         ``until``. Checks that each segment begins where the previous one ends, unless the log was compacted.
         """
         before = self.segments.floor(offset)
+        if before is not None and before.base_offset == offset:
+            check_end_before(self.segments, before)
         for segment in self.segments.reaching(offset):
             if segment.base_offset > offset:
                 segment.check_follows(before or segment, offset)
@@ -182,6 +185,8 @@ class LogReader(LogView):
         """
         if self._end_damage is not None and offset >= self.end_offset(isolation):
             raise self._end_damage
+        if len(self.segments) and offset >= self._log_end_offset == self.segments.active.base_offset:
+            check_end_before(self.segments, self.segments.active)
 
     def _check_nothing_missing(self, offset: int) -> None:
         """Raises MissingSegmentError, unless compaction or gaps explain that no batch reaches ``offset``."""
@@ -324,6 +329,7 @@ class LogReader(LogView):
         return None
 
     def _check_follows_what_was_read(self, segment: LogSegment) -> None:
+        check_end_before(self.segments, segment)
         before = self.segments.floor(segment.base_offset - 1)
         if before is not None:
             self._check_ends_before_next(before)

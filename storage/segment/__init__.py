@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         FoundBatch as FoundBatch,
         OffsetAndTimestamp as OffsetAndTimestamp,
         SegmentReader as SegmentReader,
-        running_largest as running_largest,
     )
     from .resync import (
         SEARCHED_BATCH_BYTES_MAX as SEARCHED_BATCH_BYTES_MAX,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
         NO_RECORD as NO_RECORD,
         RecordTimes as RecordTimes,
         TimestampOffset as TimestampOffset,
+        running_largest as running_largest,
         times_of_records as times_of_records,
     )
     from .walk import (
@@ -61,11 +61,11 @@ else:
         submod_attrs={
             "collection": ["LogSegments"],
             "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps", "size_at_start"],
-            "reader": ["OffsetAndTimestamp", "FoundBatch", "SegmentReader", "running_largest"],
+            "reader": ["OffsetAndTimestamp", "FoundBatch", "SegmentReader"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
-            "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "times_of_records"],
+            "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "running_largest", "times_of_records"],
             "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window"],
             "writer": ["LogSegment", "mark_deleted"],
         },

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import format as formats, kernels
+from .. import format as formats
+from ..config import INT64_MAX
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError
 from ..filesystem import is_made
 from ..format import v2
@@ -17,7 +18,7 @@ from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Int64s, Records
 from .joining import NEVER_COMPACTED, Holes, size_at_start
-from .time_index import RecordTimes, TimestampOffset, times_of_records
+from .time_index import RecordTimes, TimestampOffset, largest_of, later, times_of_records
 from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class SegmentReader(SegmentWalk):
     # Class attributes, so that segments that are never asked about need no attributes of their own.
     known_largest: TimestampOffset | None = None
     _appended_largest: TimestampOffset | None = None  # of batches that may be missing from the time index
+    _appended_end: tuple[int, int] | None = None  # offset and position after them; None: nobody appends
     _known_first_timestamp: int | None = None
     walked_end: int | None = None  # the offset after the last batch, if a search for the largest timestamp read it
     walked_size = 0  # the size at that search: an active segment grows
@@ -53,6 +55,8 @@ class SegmentReader(SegmentWalk):
     _is_time_index_checked = False
     _is_time_index_distrusted = False
     is_largest_confirmed = False
+    read_to = 0  # the end of the last batch that :meth:`remember_end` was given
+    known_tail: tuple[CorruptionError | None] | None = None  # the damage at the end of the file, once it was looked for
 
     def check_follows(self, before: SegmentReader, next_offset: int) -> None:
         """Raises an error unless this segment begins where the segment ``before`` it ends, at ``next_offset``.
@@ -78,7 +82,8 @@ class SegmentReader(SegmentWalk):
             opened = self.__dict__.pop(name, None)
             if opened is not None:
                 opened.close()
-        self._known_size, self.known_largest, self._known_first_timestamp = size, None, None
+        self._known_size, self._appended_end = size, None
+        self.known_largest = self._known_first_timestamp = None
         self._is_time_index_checked = False
 
     def close(self) -> None:
@@ -96,7 +101,8 @@ class SegmentReader(SegmentWalk):
         """
         self.close()
         self._known_size = self.known_largest = self._appended_largest = self._known_first_timestamp = None
-        self.record_times = self.walked_end = None
+        self.record_times = self.walked_end = self.known_tail = self._appended_end = None
+        self.read_to = 0
         self._is_index_distrusted = self._is_time_index_distrusted = self.is_largest_confirmed = False
 
     # The end
@@ -170,19 +176,21 @@ class SegmentReader(SegmentWalk):
             for window in windows:
                 self._update_largest(window.headers)
                 self._known_size = window.position + window.headers.end
+                self._appended_end = window.headers.next_offset, self._known_size
                 yield window
 
     def _update_largest(self, headers: BatchHeaders) -> None:
         """Remember the largest timestamp of appended batches, without reading the time index if it was not read yet."""
-        found = _largest_of(headers)
+        found = largest_of(headers)
         if self.known_largest is not None:
-            self.known_largest = _later(self.known_largest, found)
+            self.known_largest = later(self.known_largest, found)
         else:
-            self._appended_largest = found if self._appended_largest is None else _later(self._appended_largest, found)
+            self._appended_largest = found if self._appended_largest is None else later(self._appended_largest, found)
 
     def remember_end(self, window: Window) -> None:
         """Remember where this window ends, because the caller will read the batch after it next."""
-        self.remember_following(window.headers.next_offset, window.position + window.headers.end)
+        self.read_to = window.position + window.headers.end
+        self.remember_following(window.headers.next_offset, self.read_to)
 
     def remember_following(self, offset: int, position: int) -> None:
         """Remember where the batch that begins with ``offset`` should be, because the caller will read it next."""
@@ -241,9 +249,9 @@ class SegmentReader(SegmentWalk):
         else:
             end = self.base_offset
             for window in self.batches():
-                found, end = _later(found, _largest_of(window.headers)), window.headers.next_offset
+                found, end = later(found, largest_of(window.headers)), window.headers.next_offset
             self.walked_end, self.walked_size = end, self.size
-        return found if self._appended_largest is None else _later(found, self._appended_largest)
+        return found if self._appended_largest is None else later(found, self._appended_largest)
 
     def confirm_largest(self) -> TimestampOffset:
         """Returns :attr:`largest` after checking it against the log, because no checksum covers the time index.
@@ -267,23 +275,34 @@ class SegmentReader(SegmentWalk):
         return self._appended_largest is None or len(self.offset_index) > 0
 
     def _is_right_about_largest(self) -> bool:
-        """Whether the log agrees with the last time index entry: its batch has that time, and later ones none above it.
+        """Whether the log agrees with the last time index entry: its batch has that time, and no later one is above it.
 
-        If that batch is far from the end of the segment, the batches in between are not checked.
+        An active segment may have batches after its last entry, which were read as they were appended; its indexes may
+        have entries for batches that were appended since. If the entry's batch is far from the end of the segment, the
+        batches in between are not checked.
         """
-        entry = self.time_index.last_entry
+        end = INT64_MAX if self._appended_end is None else self._appended_end[0]
+        entry = self.time_index.last_below(end)
         if not len(self.time_index) or not self.size or self._has_made_time_index():
+            self._check_unread()
             return True
         window = self._batches_from(entry, TIMED_BYTES)
         if window is not None:
             window_end = window.position + window.headers.end
-            tail = max(window_end, self.position_before(self.offset_index.last_offset))
+            tail = max(window_end, self.position_before(min(self.offset_index.last_offset, end - 1)))
             windows = [window.headers, *(each.headers for each in self.batches(tail, window_bytes=PROBE_BYTES))]
             self.walked_end, self.walked_size = windows[-1].next_offset, self.size
-            if all(headers.table["max_timestamp"].max() <= entry.timestamp for headers in windows):
+            if all(headers.table["max_timestamp"].max() <= self.largest.timestamp for headers in windows):
                 return True
         logger.warning("%s: the time index contradicts the log and is not used; rebuild it", self.time_index.path)
         return False
+
+    def _check_unread(self) -> None:
+        """Raises CorruptRecordError for damage after the batches that were read as they were appended."""
+        if self._appended_end is not None:
+            next_offset, position = self._appended_end
+            for _ in self.batches(position, expected=next_offset):
+                pass
 
     def is_right_about(self, entry: TimestampOffset) -> bool:
         """Whether the batch that a time index entry names has the timestamp of the entry, or needs no check."""
@@ -376,25 +395,3 @@ def _from(window: Window, offset: int) -> Window:
     start, end = int(table["position"][0]), window.headers.end
     table["position"] -= start
     return Window(window.position + start, window.buffer[start:end], BatchHeaders(table))
-
-
-def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
-    """For each batch, the largest timestamp (ms) up to it, and the last offset of the first batch with that timestamp.
-
-    ``before`` is the largest timestamp of the batches before these. Both arrays have shape (n,).
-    """
-    timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
-    running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
-    kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
-    return running, reached
-
-
-def _largest_of(headers: BatchHeaders) -> TimestampOffset:
-    """The largest timestamp (ms) of these batches, and the last offset of the first batch with it."""
-    row = int(headers.table["max_timestamp"].argmax())
-    return TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
-
-
-def _later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
-    """Returns the one with the larger timestamp; ``known`` if they are equal."""
-    return found if found.timestamp > known.timestamp else known

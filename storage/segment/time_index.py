@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import kernels
 from ..config import INT64_MAX
 from ..errors import InvalidOffsetError
 from ..format.constants import NO_TIMESTAMP
@@ -51,6 +52,11 @@ class TimeIndex(PairIndex):
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) if there are no entries."""
         return TimestampOffset(*self._columns.last()) if len(self) else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def last_below(self, offset: int) -> TimestampOffset:
+        """The last entry with an offset below ``offset``; (-1, base offset) if there is none."""
+        n = int(np.searchsorted(self.offsets, offset)) - 1 if len(self) else -1
+        return self._entry(n) if n >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry: no record up to ``offset`` is later than ``timestamp`` (ms); see :meth:`append_many`."""
@@ -97,6 +103,28 @@ def times_of_records(headers: BatchHeaders) -> Int64s:
     """For each batch, the largest time of its records, ms, shape (n,); NO_RECORD for markers and emptied batches."""
     is_data = ~headers.is_control & (headers.table["count"] != 0)
     return np.where(is_data, headers.table["max_timestamp"], NO_RECORD)
+
+
+def running_largest(before: TimestampOffset, headers: BatchHeaders) -> tuple[Int64s, Int64s]:
+    """For each batch, the largest timestamp (ms) up to it, and the last offset of the first batch with that timestamp.
+
+    ``before`` is the largest timestamp of the batches before these. Both arrays have shape (n,).
+    """
+    timestamps, last_offsets = headers.table["max_timestamp"], headers.table["last_offset"]
+    running, reached = np.empty(len(headers), dtype=np.int64), np.empty(len(headers), dtype=np.int64)
+    kernels.scan.running_largest(kernels.frozen(timestamps), kernels.frozen(last_offsets), *before, running, reached)
+    return running, reached
+
+
+def largest_of(headers: BatchHeaders) -> TimestampOffset:
+    """The largest timestamp (ms) of these batches, and the last offset of the first batch with it."""
+    row = int(headers.table["max_timestamp"].argmax())
+    return TimestampOffset(int(headers.table["max_timestamp"][row]), int(headers.table["last_offset"][row]))
+
+
+def later(known: TimestampOffset, found: TimestampOffset) -> TimestampOffset:
+    """Returns the one with the larger timestamp; ``known`` if they are equal."""
+    return found if found.timestamp > known.timestamp else known
 
 
 class RecordTimes:

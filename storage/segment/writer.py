@@ -19,8 +19,8 @@ from ..format.constants import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s
 from ..kernels import scan
-from .reader import SegmentReader, running_largest
-from .time_index import TimestampOffset
+from .reader import SegmentReader
+from .time_index import TimestampOffset, running_largest
 from .walk import FILE_KINDS, LastSeen, LogContext
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class LogSegment(SegmentReader):
             self.time_index.append(*self.largest, skip_full_check=True)
             since = 0
         self._known_bytes_since_entry = since + size
-        self._known_size = position + size
+        self._known_size, self._appended_end = position + size, None
 
     def pass_over(self, headers: BatchHeaders) -> None:
         """Count batches that another process appended and indexed; :meth:`read_appended_entries` reads its entries."""
@@ -169,7 +169,7 @@ class LogSegment(SegmentReader):
     def _count(self, headers: BatchHeaders) -> None:
         if self.size == 0:
             self._known_first_timestamp = int(headers.table["max_timestamp"][0])
-        self._known_size = self.size + int(headers.table["size"].sum())
+        self._known_size, self._appended_end = self.size + int(headers.table["size"].sum()), None
 
     def check_offsets(self, headers: BatchHeaders) -> None:
         """Raises SegmentOffsetOverflowError if an offset is below the base offset or more than 2^31 - 1 above it."""
@@ -291,6 +291,7 @@ class LogSegment(SegmentReader):
         self._last_seen = LastSeen()
         self._known_size, self._known_bytes_since_entry, self._known_first_timestamp = 0, 0, None
         self.known_largest, self._appended_largest = TimestampOffset(NO_TIMESTAMP, self.base_offset), None
+        self._appended_end = None
         self.record_times = None
 
     def truncate_to(self, offset: int) -> None:
@@ -307,7 +308,7 @@ class LogSegment(SegmentReader):
             self._file.truncate(position)
             self._known_size = position
             self.created_ms = self.context.clock.now_ms() if position == 0 else self.created_ms
-        self.known_largest = self._appended_largest = self.record_times = None
+        self.known_largest = self._appended_largest = self._appended_end = self.record_times = None
         self._known_bytes_since_entry = self._known_first_timestamp = None
         self._last_seen = LastSeen()
         self.next_offset()

@@ -294,3 +294,75 @@ def test_a_lookup_does_not_pass_over_lost_messages_before_wrapper_messages(tmp_p
         for _ in range(2):
             with pytest.raises(MissingSegmentError):
                 reader.offset_for_timestamp(OLD_MS + lost)
+
+
+def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the windows that are walked from now on."""
+    found: list[int] = []
+    walk = SegmentReader.walk
+
+    def counted(self: SegmentReader, position: int, end: int, window_bytes: int = 4 << 20) -> Iterator[Window]:
+        for window in walk(self, position, end, window_bytes):
+            found.append(window.headers.end)
+            yield window
+
+    monkeypatch.setattr(SegmentReader, "walk", counted)
+    return found
+
+
+def growing(directory: Path, count: int) -> Log:
+    """An active segment of about 300 KB with increasing times, and index entries for all but the last batches."""
+    log = open_log(directory, index_interval_bytes=4096)
+    for number in range(count):
+        append(log, b"x" * 1000, timestamps=NOW_MS + number)
+    return log
+
+
+@pytest.mark.parametrize("kind", [LogReader, LogWatcher])
+@pytest.mark.parametrize("count", [299, 300, 301, 302, 303])
+def test_a_time_still_to_come_is_answered_from_the_index_and_the_tail_behind_it(
+    tmp_path: Path,
+    kind: type[LogReader],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    growing(tmp_path, count)
+    log = kind.open(str(tmp_path), checkpoints=KeptInMemory())
+    monkeypatch.setattr(times, "SMALL_BYTES", 0)
+    walked = read_bytes(monkeypatch)
+    assert log.offset_for_timestamp(NOW_MS + count, Isolation.READ_UNCOMMITTED) is None
+    assert sum(walked) < 20_000
+    found = log.offset_for_timestamp(NOW_MS + count - 1, Isolation.READ_UNCOMMITTED)
+    assert found is not None
+    assert found.offset == count - 1
+    assert not caplog.messages
+
+
+def test_what_was_appended_since_is_in_the_index_and_is_no_contradiction(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = growing(tmp_path, 300)
+    with LogReader.open(str(tmp_path), checkpoints=KeptInMemory()) as reader:
+        for number in range(300, 400):
+            append(log, b"x" * 1000, timestamps=NOW_MS + number)
+        assert reader.offset_for_timestamp(NOW_MS + 1000) is None
+        found = reader.offset_for_timestamp(NOW_MS + 299)
+        assert found is not None
+        assert found.offset == 299
+    assert not caplog.messages
+
+
+def test_an_index_of_the_active_segment_that_states_too_early_times_is_not_trusted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = growing(tmp_path, 300)
+    index = log.segments.active.time_index
+    entry = index.last_entry
+    data = bytearray(Path(index.path).read_bytes())
+    at = data.index(entry.timestamp.to_bytes(8, "big"))
+    data[at : at + 8] = (entry.timestamp - 1).to_bytes(8, "big")
+    Path(index.path).write_bytes(data)
+    with LogReader.open(str(tmp_path), checkpoints=KeptInMemory()) as reader:
+        assert reader.offset_for_timestamp(NOW_MS + 1000) is None
+    assert "the time index contradicts the log" in caplog.text
