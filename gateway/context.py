@@ -9,8 +9,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ..protocol import ErrorCode, code_of
 from ..registry import Registry
-from ..storage import Clock, LogManager
+from ..storage import Clock, CorruptionError, LogManager
 from .cluster import Cluster
 from .config import GatewayConfig
 from .figures import Figures
@@ -142,6 +143,12 @@ class Context:
     def log_path(self) -> str:
         """The log directory as clients see it: an absolute path, or a URL."""
         return self.log_dir if self.is_remote else os.path.abspath(self.log_dir)
+
+    def code_of(self, error: Exception) -> ErrorCode:
+        """Returns the code for the error of a partition; damage is logged, and in the metrics, by file and position."""
+        if isinstance(error, CorruptionError):
+            self.figures.found_damage(error)
+        return code_of(error)
 
     def when_free(
         self, request: Request, led: Iterable[LedPartition | Exception], answer: Callable[[Request], None]

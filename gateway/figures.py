@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
+
+from ..storage import CorruptionError
+
+PLACES_MAX = 1000  # of damage that are named
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -36,6 +43,7 @@ class Figures:
     failed_produces: int = 0  # partitions whose batch was refused
     failed_fetches: int = 0  # partitions that were answered with an error
     failed_maintenance: int = 0  # partitions that could not be maintained, and ends of the process that does it
+    damaged: set[tuple[str, str]] = field(default_factory=set)  # files, with the positions of damage in them
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def appended(self, topic: str, records: int, size: int) -> None:
@@ -59,6 +67,21 @@ class Figures:
         with self._lock:
             self.failed_produces += produces
             self.failed_fetches += fetches
+
+    def found_damage(self, error: CorruptionError) -> None:
+        """Notes damage in a file; logs it the first time that this position is found damaged.
+
+        Does nothing for what clients sent, which is in no file.
+        """
+        if error.path is None:
+            return
+        place = error.path, "" if error.position is None else str(error.position)
+        with self._lock:
+            is_known = place in self.damaged or len(self.damaged) >= PLACES_MAX
+            if not is_known:
+                self.damaged.add(place)
+        if not is_known:
+            logger.error("%s", error)
 
     def maintenance_failed(self) -> None:
         """Counts a partition whose maintenance failed, or an end of the process that maintains them."""
@@ -88,4 +111,5 @@ class Figures:
                 self.failed_produces,
                 self.failed_fetches,
                 self.failed_maintenance,
+                set(self.damaged),
             )

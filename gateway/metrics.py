@@ -44,6 +44,12 @@ class GatewayMetrics(Collector):
         yield failures
         unwell = len(unwell_threads())
         yield GaugeMetricFamily("commitlog_gateway_threads_unwell", "threads that do not run now", value=unwell)
+        damage = GaugeMetricFamily(
+            "commitlog_gateway_damage", "damage found since the start: 1 per place", labels=["file", "position"]
+        )
+        for place in sorted(now.damaged):
+            damage.add_metric(place, 1)
+        yield damage
         requests = CounterMetricFamily("kafka_network_requestmetrics_requests", "requests", labels=["request"])
         times = SummaryMetricFamily(
             "kafka_network_requestmetrics_totaltimems",

@@ -132,12 +132,12 @@ class Parts:
 
     def _ends(self, managers: Callable[[], LogManager], topics: Topics, cluster: Cluster) -> Ends:
         """Returns what touches logs: in the directory, or on the object store."""
-        log, config, synced = self._log, self._config, self._figures.synced
+        log, config, synced, found = self._log, self._config, self._figures.synced, self._figures.found_damage
         if log.bucket is None or self._transactions is None:
-            partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_file_partition))
+            partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_file_partition), found)
             files = Appender(config.num_io_threads, synced)
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
-        partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition))
+        partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition), found)
         appender = BucketAppender(log.bucket, self._transactions, config.commitlog_bucket_linger_ms, synced)
         follower = BucketFollower(partitions, topics, log.catch_up, config.commitlog_bucket_poll_interval_ms)
         return partitions, appender, follower

@@ -13,7 +13,6 @@ from ...protocol import (
     FetchPartition,
     FetchRequest,
     RequestError,
-    code_of,
     encode_fetched,
     parse_fetch,
 )
@@ -199,7 +198,7 @@ class _Fetching:
                 _release(answers)
                 raise
             except Exception as error:
-                answer = Fetched(each.topic, each.partition, code_of(error))
+                answer = Fetched(each.topic, each.partition, self._context.code_of(error))
             has_records = has_records or bool(answer.size)
             left -= answer.size
             answers.append(answer)
@@ -209,7 +208,8 @@ class _Fetching:
         self, each: FetchPartition, led: LedPartition | Exception, left: int, *, min_one_batch: bool
     ) -> Fetched[Part]:
         if isinstance(led, Exception):
-            return Fetched(each.topic, each.partition, code_of(led), aborted=())  # not null, as in a broker's answer
+            error = self._context.code_of(led)
+            return Fetched(each.topic, each.partition, error, aborted=())  # not null, as in a broker's answer
         check_leader_epoch(led, max(each.leader_epoch, UNKNOWN_EPOCH), self._context)
         if each.offset > led.high_watermark and led.is_behind:
             if led not in self._caught_up:

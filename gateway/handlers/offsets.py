@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...protocol import ErrorCode, RequestError, code_of
+from ...protocol import ErrorCode, RequestError
 from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
 from ..partitions import LedPartition
@@ -100,7 +100,7 @@ def _partition(
         check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1), context)
         offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager)
     except Exception as error:
-        return {"partition_index": asked.partition_index, "error_code": code_of(error)}
+        return {"partition_index": asked.partition_index, "error_code": context.code_of(error)}
     return {
         "partition_index": asked.partition_index,
         "offset": offset,
@@ -164,5 +164,5 @@ def _epoch_end(asked: Any, led: LedPartition | Exception, context: Context) -> M
         epoch, end = led.epoch_end(asked.leader_epoch)
     except Exception as error:
         nothing = {"leader_epoch": NO_EPOCH, "end_offset": NO_OFFSET}
-        return {"partition": asked.partition, "error_code": code_of(error), **nothing}
+        return {"partition": asked.partition, "error_code": context.code_of(error), **nothing}
     return {"partition": asked.partition, "leader_epoch": epoch, "end_offset": end}

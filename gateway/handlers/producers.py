@@ -47,7 +47,7 @@ def describe_producers(request: Request, context: Context) -> None:
             {
                 "name": topic.name,
                 "partitions": [
-                    _producers(request, number, led[TopicPartition(topic.name, number)], now_ms)
+                    _producers(request, context, number, led[TopicPartition(topic.name, number)], now_ms)
                     for number in topic.partition_indexes
                 ],
             }
@@ -58,7 +58,9 @@ def describe_producers(request: Request, context: Context) -> None:
     context.when_free(request, led.values(), answer)
 
 
-def _producers(request: Request, number: int, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
+def _producers(
+    request: Request, context: Context, number: int, led: LedPartition | Exception, now_ms: int
+) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
@@ -68,7 +70,7 @@ def _producers(request: Request, number: int, led: LedPartition | Exception, now
     except Exception as error:
         return {
             "partition_index": number,
-            "error_code": code_of(error),
+            "error_code": context.code_of(error),
             "error_message": message_of(error),
             "active_producers": (),
         }

@@ -4,8 +4,9 @@
 
 In a directory they are :class:`FilePartition`, :class:`Appender` and :class:`Follower`. The appender appends all
 pending batches of a partition under one lock and passes them to syncers; the high watermark, up to which clients read,
-is the end of the synced records. The follower finds what other processes appended, and with :class:`LogStarts` what
-they deleted.
+is the end of the synced records. A log that cannot be opened for writing, because its last segment is damaged, is a
+:class:`DamagedPartition`: what is sound is read, and nothing is appended. The follower finds what other processes
+appended, and with :class:`LogStarts` what they deleted.
 
 On an object store they are :class:`BucketPartition`, :class:`BucketAppender` and :class:`BucketFollower`. There the
 high watermark is the end that commits say. :class:`Topics` lists the topics of either, and :class:`MessageFormats`
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from .bucket.follower import BucketFollower as BucketFollower
     from .bucket.partition import BucketPartition as BucketPartition, open_bucket_partition as open_bucket_partition
     from .file_partition import FilePartition as FilePartition
-    from .follower import Follower as Follower
+    from .file_reading import DamagedPartition as DamagedPartition
+    from .follower import Follower as Follower, LogStarts as LogStarts
     from .formats import MessageFormats as MessageFormats
     from .led_partition import LedPartition as LedPartition, Slice as Slice
-    from .log_starts import LogStarts as LogStarts
     from .open_partitions import (
         BeingDeletedError as BeingDeletedError,
         NotOpenError as NotOpenError,
@@ -46,10 +47,10 @@ else:
             "bucket.follower": ["BucketFollower"],
             "bucket.partition": ["BucketPartition", "open_bucket_partition"],
             "file_partition": ["FilePartition"],
-            "follower": ["Follower"],
+            "file_reading": ["DamagedPartition"],
+            "follower": ["Follower", "LogStarts"],
             "formats": ["MessageFormats"],
             "led_partition": ["LedPartition", "Slice"],
-            "log_starts": ["LogStarts"],
             "open_partitions": ["BeingDeletedError", "NotOpenError", "Partitions", "open_file_partition"],
             "topics": ["TopicInfo", "Topics"],
         },

@@ -84,6 +84,9 @@ class Appender:
         turn of that thread gives is appended together.
         """
         led, soon = append.led, append.soon
+        if led.damage is not None:
+            append.done(led.damage)
+            return
         assert isinstance(led, FilePartition)
         led.lane.put(append)
         if soon is None or len(append.batch.data) > AT_ONCE_BYTES:
@@ -100,6 +103,9 @@ class Appender:
         self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
     ) -> None:
         """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        if led.damage is not None:
+            done(led.damage)
+            return
         assert isinstance(led, FilePartition)
         led.lane.put(_Change(led, change, done))
         self._queue.put(led)

@@ -6,32 +6,25 @@ above it. They see records of another process once this process has synced them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...protocol import RequestError
 from ...storage import (
     AppendInfo,
     CheckedBatch,
-    Isolation,
     Log,
-    LogConfig,
-    LogReader,
-    OffsetOutOfRangeError,
-    ProducerState,
 )
-from ..network import FileSlice
 from .appending import Check
+from .file_reading import FileReading
 from .lane import Lane
-from .led_partition import LedPartition, Slice
 
 NEVER = 2**63 - 1  # of flush settings
 
 T = TypeVar("T")
 
 
-class FilePartition(LedPartition):
+class FilePartition(FileReading[Log]):
     """A partition whose log is a directory with files."""
 
     def __init__(self, topic: str, partition: int, log: Log, files: object = None) -> None:
@@ -39,18 +32,12 @@ class FilePartition(LedPartition):
 
         ``files``: the status of its directory before that; None: unknown.
         """
-        super().__init__(topic, partition)
+        super().__init__(topic, partition, log)
         self.lane: Lane[Any] = Lane()  # of the appender
-        self._log = log
-        self._lock = Lock()
         config = log.context.config
         self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
         self._has_others = False  # whether what others appended is to be synced
         self._files = files
-
-    @property
-    def config(self) -> LogConfig:
-        return self._log.context.config
 
     # Writing
 
@@ -140,38 +127,7 @@ class FilePartition(LedPartition):
             self._has_others = False
             self._log.sync_appended()
 
-    # Reading
-
-    def slice(
-        self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool = True
-    ) -> Slice:
-        with self._lock:
-            self._check_here()
-            log, shown = self._log, self._log.high_watermark
-            if not log.log_start_offset <= offset <= log.log_end_offset:
-                raise OffsetOutOfRangeError(
-                    f"offset {offset} is outside the log, which holds {log.log_start_offset} to {shown}"
-                )
-            is_committed = isolation is Isolation.READ_COMMITTED
-            found = None
-            if max_bytes > 0 or min_one_batch:
-                found = log.slice(
-                    offset,
-                    max(max_bytes, 1),
-                    isolation=isolation,
-                    up_to=shown,
-                    min_one_message=min_one_batch,
-                    whole=whole,
-                )
-            aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
-            return Slice(
-                shown,
-                min(log.last_stable_offset, shown),
-                log.log_start_offset,
-                aborted if is_committed else None,
-                None if found is None else FileSlice(found.descriptor, found.position, found.length, found.release),
-                found is not None and found.is_cut,
-            )
+    # Deleting
 
     def delete_records(self, before_offset: int) -> int:
         self._check_here()
@@ -183,39 +139,8 @@ class FilePartition(LedPartition):
         return start
 
     @property
-    def high_watermark(self) -> int:
-        return self._log.high_watermark
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log.log_start_offset
-
-    @property
     def leader_epoch(self) -> int:
         return self._log.leader_epoch
-
-    def ask(self, question: Callable[[LogReader], T]) -> T:
-        with self._lock:
-            self._check_here()
-            return question(self._log)
-
-    def segment_times(self, now_ms: int) -> Sequence[tuple[int, int]]:
-        """Returns each segment's first offset with its file's time in ms, then the log end offset with ``now_ms``."""
-        with self._lock:
-            self._check_here()
-            segments = list(self._log.segments)
-            start = self._log.log_start_offset
-            times = [(max(each.base_offset, start), each.status().modified_ms) for each in segments]
-            return [*times, (self._log.log_end_offset, now_ms)] if segments[-1].size else times
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        if self.is_empty and epoch == self.leader_epoch:  # which nothing has been written with, perhaps
-            return epoch, self.high_watermark
-        found = self.ask(lambda log: log.epochs.end_offset_for(epoch, self.high_watermark))
-        return found.epoch, found.end_offset
-
-    def producers(self, now_ms: int) -> Mapping[int, ProducerState]:
-        return self.ask(lambda log: log.active_producers(now_ms))
 
     # Others
 
@@ -242,16 +167,6 @@ class FilePartition(LedPartition):
     def _status(self) -> object:
         context = self._log.context
         return context.filesystem.status(context.directory)
-
-    def leave(self) -> None:
-        """Ends the use of the log before its manager closes it, to delete the topic or to open it again."""
-        with self._lock:
-            self.is_gone = True
-        self.wake()
-
-    @property
-    def is_busy(self) -> bool:
-        return self._lock.locked()
 
     @property
     def is_usable(self) -> bool:

@@ -13,12 +13,11 @@ import time
 from collections.abc import Collection, Mapping
 from threading import Event
 
-from ...storage import Log, LogStoreError, TopicPartition
+from ...storage import LOG_START_OFFSET_CHECKPOINT, Log, LogManager, LogStoreError, TopicPartition
 from ..threads import KeptThread
 from .appender import Appender
 from .file_partition import FilePartition
 from .led_partition import LedPartition
-from .log_starts import LogStarts
 from .open_partitions import Partitions
 from .topics import Topics
 
@@ -27,6 +26,37 @@ SHARE = 20  # checks take at most this fraction of the time: 1/20
 TOPICS_LOOK_S = 1.0
 
 logger = logging.getLogger(__name__)
+
+
+class LogStarts:
+    """The log start offsets in the checkpoint of a directory, which other processes raise.
+
+    They are in one file, so a partition's own files may show no change.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        """``manager``: used only here."""
+        self._manager = manager
+        self._seen: object = None
+        self._found: Mapping[TopicPartition, int] = {}
+
+    def all(self) -> Mapping[TopicPartition, int]:
+        """Returns all offsets, another object if any process wrote the checkpoint since the last call.
+
+        Raises CorruptionError and OSError if it cannot be read; the next call reads it again.
+        """
+        seen = self._status()
+        if seen != self._seen:
+            self._found = self._manager.offsets(LOG_START_OFFSET_CHECKPOINT)
+            self._seen = seen
+        return self._found
+
+    def close(self) -> None:
+        """Closes the manager."""
+        self._manager.close()
+
+    def _status(self) -> object:
+        return self._manager.filesystem.status(self._manager.path(LOG_START_OFFSET_CHECKPOINT))
 
 
 class Follower:

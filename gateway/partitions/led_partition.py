@@ -1,6 +1,7 @@
 """LedPartition: a partition that this gateway leads: its log, its high watermark, and the fetches that wait for it.
 
-Its two ends are :class:`FilePartition`, in a directory, and :class:`BucketPartition`, on an object store.
+Its ends are :class:`FilePartition`, in a directory, :class:`BucketPartition`, on an object store, and
+:class:`DamagedPartition`, in a directory too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from ...storage import Isolation, LogConfig, LogReader, ProducerState, UnknownTopicOrPartitionError
+from ...storage import (
+    CorruptionError,
+    FetchData,
+    Isolation,
+    LogConfig,
+    LogReader,
+    OffsetOutOfRangeError,
+    ProducerState,
+    UnknownTopicOrPartitionError,
+)
 from ..network import Part
 
 T = TypeVar("T")
@@ -29,6 +39,8 @@ class Slice(NamedTuple):
 
 class LedPartition(ABC):
     """One partition. Its methods may be called from any thread; only one of them uses the log at a time."""
+
+    damage: CorruptionError | None = None  # why nothing can be appended
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
@@ -170,3 +182,46 @@ class LedPartition(ABC):
     def _check_here(self) -> None:
         if self.is_gone:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} no longer exists")
+
+
+def read_slice(
+    log: LogReader, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool
+) -> Slice:
+    """Returns the batches of a log as :meth:`LedPartition.slice`, read and checked, up to the log's end."""
+    shown, start = log.log_end_offset, log.log_start_offset
+    if not start <= offset <= shown:
+        raise OffsetOutOfRangeError(f"offset {offset} is outside the log, which holds {start} to {shown}")
+    found = None
+    if max_bytes > 0 or min_one_batch:
+        found = log.read(
+            offset,
+            max_bytes=max(max_bytes, 1),
+            isolation=isolation,
+            up_to=shown,
+            min_one_message=min_one_batch or not whole,
+        )
+    aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
+    return Slice(
+        shown,
+        min(_last_stable_offset(log, isolation), shown),
+        start,
+        aborted if isolation is Isolation.READ_COMMITTED else None,
+        None if found is None else _bytes_of(found, None if whole or min_one_batch else max_bytes),
+        found is not None and found.window.headers.next_offset < min(log.end_offset(isolation), shown),
+    )
+
+
+def _last_stable_offset(log: LogReader, isolation: Isolation) -> int:
+    """Returns the last stable offset; for readers of uncommitted records the log's end if damage hides it."""
+    try:
+        return log.last_stable_offset
+    except CorruptionError:
+        if isolation is Isolation.READ_COMMITTED:
+            raise
+        return log.log_end_offset
+
+
+def _bytes_of(found: FetchData, max_bytes: int | None) -> bytes:
+    """Returns the batches, the last of them cut off at ``max_bytes``; None: whole."""
+    end = found.window.headers.end
+    return found.window.buffer[: end if max_bytes is None else min(end, max_bytes)].tobytes()

@@ -11,6 +11,7 @@ from threading import Lock
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import (
+    CorruptionError,
     HoldingTransaction,
     LogManager,
     LogStoreError,
@@ -20,6 +21,7 @@ from ...storage import (
 )
 from ..threads import Worker
 from .file_partition import FilePartition
+from .file_reading import DamagedPartition
 from .led_partition import LedPartition
 from .topics import Topics
 
@@ -59,14 +61,16 @@ class Partitions(Worker):
         topics: Topics,
         leads: Callable[[str, int], bool] = lambda _topic, _partition: True,
         open_partition: Callable[[LogManager, TopicPartition], LedPartition] | None = None,
+        on_damage: Callable[[CorruptionError], None] = lambda _: None,
     ) -> None:
         """``manager``: used only here, and closed at the end. ``leads`` returns whether this node leads a partition.
 
-        ``open_partition``: :func:`open_file_partition` by default; called in the opener's thread.
+        ``open_partition``: :func:`open_file_partition` by default; called in the opener's thread. ``on_damage`` is
+        called with damage that is found at an opening, perhaps again and again.
         """
         super().__init__("gateway-opener")
         self._manager, self._topics, self._leads = manager, topics, leads
-        self._open_partition = open_partition or open_file_partition
+        self._open_partition, self._on_damage = open_partition or open_file_partition, on_damage
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
@@ -158,11 +162,16 @@ class Partitions(Worker):
         except Exception as error:
             if isinstance(error, RequestError):
                 logger.warning("%s", error)
+            elif isinstance(error, CorruptionError):
+                self._on_damage(error)
             elif not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
                 logger.error("%s cannot be opened", wanted, exc_info=error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return True
-        self._warn_of_hanging(wanted, opened)
+        if opened.damage is not None:
+            self._on_damage(opened.damage)
+        else:
+            self._warn_of_hanging(wanted, opened)
         with self._guard:
             self._led[wanted] = opened
         if led is not None:
@@ -250,9 +259,15 @@ class Partitions(Worker):
 
 
 def open_file_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
-    """Opens a partition of a log directory. Raises as :meth:`LogManager.open_log`."""
+    """Opens a partition of a log directory; for reading only if its log is damaged.
+
+    Raises as :meth:`LogManager.open_log`, but CorruptionError only if nothing can be read.
+    """
     files = manager.filesystem.status(manager.partition_path(*wanted))  # first: files may be replaced after loading
-    return FilePartition(*wanted, manager.open_log(*wanted), files)
+    try:
+        return FilePartition(*wanted, manager.open_log(*wanted), files)
+    except CorruptionError as error:
+        return DamagedPartition(*wanted, manager.open_reader(*wanted, reports_remote=False), error)
 
 
 def _led_elsewhere(partition: TopicPartition) -> RequestError:

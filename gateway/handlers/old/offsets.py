@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....protocol import code_of
 from ....storage import TopicPartition, offsets_before as before
 from ...context import Context
 from ...partitions import LedPartition
@@ -25,7 +24,7 @@ def offsets_before(
             {
                 "name": topic.name,
                 "partitions": [
-                    _partition(each, led[TopicPartition(topic.name, each.partition_index)], now_ms)
+                    _partition(each, led[TopicPartition(topic.name, each.partition_index)], now_ms, context)
                     for each in topic.partitions
                 ],
             }
@@ -34,13 +33,13 @@ def offsets_before(
     }
 
 
-def _partition(asked: Any, led: LedPartition | Exception, now_ms: int) -> Mapping[str, Any]:
+def _partition(asked: Any, led: LedPartition | Exception, now_ms: int, context: Context) -> Mapping[str, Any]:
     try:
         if isinstance(led, Exception):
             raise led
         found = before(led.segment_times(now_ms), asked.timestamp, max(asked.max_num_offsets, 0))
     except Exception as error:
-        return {"partition_index": asked.partition_index, "error_code": code_of(error), "old_style_offsets": ()}
+        return {"partition_index": asked.partition_index, "error_code": context.code_of(error), "old_style_offsets": ()}
     shown = led.high_watermark
     offsets = [min(offset, shown) for offset in found]
     return {"partition_index": asked.partition_index, "old_style_offsets": tuple(dict.fromkeys(offsets))}

@@ -12,19 +12,17 @@ from typing import TypeVar
 
 from ....storage import (
     CommitLog,
-    FetchData,
     Isolation,
     LogConfig,
     LogManager,
     LogReader,
     LogWatcher,
-    OffsetOutOfRangeError,
     ProducerState,
     TopicPartition,
     UnknownTopicOrPartitionError,
     raise_log_start,
 )
-from ..led_partition import LedPartition, Slice
+from ..led_partition import LedPartition, Slice, read_slice
 
 NO_EPOCH = NO_OFFSET = -1
 
@@ -53,28 +51,7 @@ class BucketPartition(LedPartition):
         self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool, whole: bool = True
     ) -> Slice:
         with self._reading:
-            log = self._caught_up()
-            shown, start = log.log_end_offset, log.log_start_offset
-            if not start <= offset <= shown:
-                raise OffsetOutOfRangeError(f"offset {offset} is outside the log, which holds {start} to {shown}")
-            found = None
-            if max_bytes > 0 or min_one_batch:
-                found = log.read(
-                    offset,
-                    max_bytes=max(max_bytes, 1),
-                    isolation=isolation,
-                    up_to=shown,
-                    min_one_message=min_one_batch or not whole,
-                )
-            aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
-            return Slice(
-                shown,
-                min(log.last_stable_offset, shown),
-                start,
-                aborted if isolation is Isolation.READ_COMMITTED else None,
-                None if found is None else _bytes_of(found, None if whole or min_one_batch else max_bytes),
-                found is not None and found.window.headers.next_offset < min(log.end_offset(isolation), shown),
-            )
+            return read_slice(self._caught_up(), offset, max_bytes, isolation, min_one_batch=min_one_batch, whole=whole)
 
     def _caught_up(self) -> LogWatcher:
         """Returns the watcher, which shows what the state has; sends no request to look for more."""
@@ -176,12 +153,6 @@ class BucketPartition(LedPartition):
     def _check_here(self) -> None:
         if not self.is_usable:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} no longer exists")
-
-
-def _bytes_of(found: FetchData, max_bytes: int | None) -> bytes:
-    """Returns the batches, the last of them cut off at ``max_bytes``; None: whole."""
-    end = found.window.headers.end
-    return found.window.buffer[: end if max_bytes is None else min(end, max_bytes)].tobytes()
 
 
 def open_bucket_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
