@@ -76,12 +76,28 @@ def _string(value: object) -> str:
     return value.strip()
 
 
+class ListedItems(frozenset[str]):
+    """The items of a setting that is a list: equal to others in any order, but shown as they were given."""
+
+    given: tuple[str, ...]
+
+    def __new__(cls, items: Iterable[str] = ()) -> Self:
+        given = tuple(items)
+        made = super().__new__(cls, given)
+        made.given = given
+        return made
+
+
 def _list(value: object) -> frozenset[str]:
     if isinstance(value, str):
         value = value.split(",") if value.strip() else ()
     if not isinstance(value, Iterable):
         raise ValueError
-    return frozenset(_string(item) for item in value)
+    return ListedItems(_string(item) for item in value)
+
+
+def _list_text(items: frozenset[str]) -> str:
+    return ",".join(items.given if isinstance(items, ListedItems) else sorted(items))
 
 
 INT = Kind("a whole number of 32 bits", _integer(32), str)
@@ -89,7 +105,7 @@ LONG = Kind("a whole number of 64 bits", _integer(64), str)
 DOUBLE = Kind("a number", _double, repr)
 BOOLEAN = Kind("true or false", _boolean, lambda value: str(value).lower())
 STRING = Kind("a text", _string, str)
-LIST = Kind("a comma-separated list", _list, lambda items: ",".join(sorted(items)))
+LIST = Kind("a comma-separated list", _list, _list_text)
 
 
 class Bounds(Protocol):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .config import LogConfig
+from .config import LIST, LogConfig, keys_of
 from .errors import InvalidConfigError, InvalidTopicError, TopicExistsError
 from .format.files.file_names import PARTITIONS_MAX, check_topic_name, collides
 
 # Offsets committed for a topic of this name, plus the topic's own, are the progress of a writer to that topic.
 SINK_PREFIX = "__sink."
+_LISTS = {key.name for key in keys_of(LogConfig).values() if key.kind is LIST}
 
 
 def is_reserved(name: str) -> bool:
@@ -87,6 +88,11 @@ def changed_configs(
     return changed
 
 
+def _is_same(key: str, one: str, other: str) -> bool:
+    """Whether two values of a setting mean the same; the order of a list has no meaning."""
+    return sorted(one.split(",")) == sorted(other.split(",")) if key in _LISTS else one == other
+
+
 def check_requested(
     name: str, requested: Mapping[str, str], configs: Mapping[str, str], broker: Mapping[str, str] | None = None
 ) -> None:
@@ -99,5 +105,5 @@ def check_requested(
     asked = LogConfig.from_mapping(requested).to_mapping()
     found = LogConfig.from_mapping(configs, broker=broker).to_mapping()
     for key in requested:
-        if asked[key] != found[key]:
+        if not _is_same(key, asked[key], found[key]):
             raise TopicExistsError(f"topic {name!r} has {key} = {found[key]}, but {asked[key]} was requested")

@@ -221,7 +221,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(given: str, hint: str) -
 def test_a_config_survives_conversion_to_a_mapping() -> None:
     config = LogConfig.from_mapping({"cleanup.policy": "delete,compact", "retention.ms": "5", "preallocate": "TRUE"})
     mapping = config.to_mapping()
-    assert mapping["cleanup.policy"] == "compact,delete"
+    assert mapping["cleanup.policy"] == "delete,compact"
     assert mapping["preallocate"] == "true"
     assert mapping["min.cleanable.dirty.ratio"] == "0.5"
     assert set(mapping) == set(OURS_TOPIC)
@@ -330,3 +330,10 @@ def test_the_file_of_defaults_has_every_default_with_an_effect() -> None:
     assert set(document["broker"]) == set(OURS_CLEANER)
     assert LogConfig.from_mapping(document["topic"], broker=document["broker"]) == LogConfig()
     assert CleanerConfig.from_mapping(document["broker"]) == CleanerConfig()
+
+
+@pytest.mark.parametrize("given", ["delete,compact", "compact,delete", "delete", ""])
+def test_a_list_keeps_its_order(given: str) -> None:
+    config = LogConfig.from_mapping({"cleanup.policy": given})
+    assert config.to_mapping()["cleanup.policy"] == given
+    assert (config.compact, config.delete) == ("compact" in given, "delete" in given)
