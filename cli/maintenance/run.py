@@ -69,7 +69,7 @@ class Asked:
         run = storage.MaintenanceRun(
             self.log_dir,
             holder=storage.describe_holder(f"commitlog {name}"),
-            overrides=storage.ConfigOverrides.parse(self.config or (), self.topic_configs or ()),
+            overrides=storage.ConfigOverrides.parse(self.config or (), self.topic_configs or (), log_dir=self.log_dir),
             as_of_ms=None if self.as_of is None else parse_instant("--as-of", self.as_of),
             dry_run=self.dry_run,
             wait=self.wait,

@@ -100,7 +100,7 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     run = MaintenanceRun(
         log_location(options.log_dir),
         holder=describe_holder(name),
-        overrides=ConfigOverrides.parse(options.config, options.topic_configs),
+        overrides=ConfigOverrides.parse(options.config, options.topic_configs, log_dir=options.log_dir),
         as_of_ms=options.as_of,
         dry_run=options.dry_run,
         wait=options.wait,

@@ -48,17 +48,23 @@ class ConfigOverrides:
     described: FoundSettings = field(default_factory=FoundSettings)  # of a broker's topics, by its tools
 
     @classmethod
-    def parse(cls, pairs: Iterable[str], described_in: Sequence[str] = ()) -> ConfigOverrides:
+    def parse(
+        cls, pairs: Iterable[str], described_in: Sequence[str] = (), *, log_dir: str | None = None
+    ) -> ConfigOverrides:
         """Returns the overrides in ``key=value`` pairs, and the settings of topics in files ``described_in``.
 
-        The last pair of a key counts. The files have the output of Kafka's tools.
+        The last pair of a key counts. The files have the output of Kafka's tools. ``log_dir``: what the run maintains,
+        a directory or a URL; None: unknown. Logs a warning for each key that has no effect there.
 
         Raises InvalidConfigError, which names a wrong key and the nearest known one, or a file and its unreadable line.
         """
         given = parse_pairs("--config", pairs)
         for key in given:
             _check_known(key)
+        is_bucket = log_dir is None or is_store_url(log_dir)
         for key in LogConfig.without_effect(given):
+            if key in COLLECTOR_KEYS and is_bucket:
+                continue
             logger.warning("--config %s: has no effect here", key)
         topic = {key: value for key, value in given.items() if key in _TOPIC_KEYS}
         broker = {key: value for key, value in given.items() if key not in _TOPIC_KEYS}

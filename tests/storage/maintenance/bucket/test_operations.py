@@ -175,6 +175,16 @@ def test_a_wrong_limit_is_refused(wrong: str) -> None:
         ConfigOverrides.parse([wrong])
 
 
+@pytest.mark.parametrize("key", ["staged.retention.ms", "delete.grace.ms"])
+@pytest.mark.parametrize(("log_dir", "warns"), [("s3://bucket/log", False), ("/data/log", True)])
+def test_the_limits_have_an_effect_on_an_object_store_only(
+    key: str, log_dir: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    overrides = ConfigOverrides.parse([f"{key}=0"], log_dir=log_dir)
+    assert overrides.broker[key] == "0"
+    assert (f"--config {key}: has no effect here" in caplog.messages) is warns
+
+
 # --- delete-records
 
 
