@@ -35,6 +35,7 @@ from .log_ends import Ends, after, check_written, merged
 
 NO_ENDS: Mapping[str, Ends] = {}
 VERSION_MAX = 2**63 - 2  # the committed offset is version + 1, an int64
+_OF_GATEWAYS = ("__transaction.", "__gateway.")  # names of writers of a log on an object store
 _RECORDS, _PLAN = "records", "plan"  # fields of the metadata: every writer's; of one that knows its plan
 
 
@@ -263,8 +264,16 @@ def _way_out(group: str, topic: str) -> str:
 
 
 def check_app_id(app_id: str) -> None:
-    """Raises InvalidConfigError for a ``txnAppId`` that cannot be a transactional id."""
+    """Raises InvalidConfigError for a ``txnAppId`` that cannot be a transactional id, or that a gateway uses.
+
+    On an object store, a gateway writes under such names for its clients, and a writer would fence it.
+    """
     check_transactional_id(app_id, "txnAppId")
+    if app_id.startswith(_OF_GATEWAYS):
+        raise InvalidConfigError(
+            f"txnAppId is {app_id!r}; names that begin with {' or '.join(map(repr, _OF_GATEWAYS))} are reserved: a "
+            "gateway over an object store writes under them. Choose another name"
+        )
 
 
 def check_version(version: object, name: str) -> None:

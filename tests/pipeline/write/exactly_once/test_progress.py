@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from pyspark_commitlog.gateway.producer_ids import APP
 from pyspark_commitlog.pipeline.write.exactly_once.checkpoint import NO_PLAN, Plan
-from pyspark_commitlog.pipeline.write.exactly_once.progress import Progress, Run, progress_key
-from pyspark_commitlog.storage import CommittedOffset, ProgressMismatchError
+from pyspark_commitlog.pipeline.write.exactly_once.progress import Progress, Run, check_app_id, progress_key
+from pyspark_commitlog.storage import CommittedOffset, InvalidConfigError, ProgressMismatchError
+from pyspark_commitlog.storage.bucket.commits.commit import APP_PREFIX
 
 KNOWN = Plan("/checkpoint/offsets/1", "digest")
 WRITTEN = {"queryId": "query", "runId": "other run", "records": 5}
@@ -32,3 +34,10 @@ def test_an_offset_without_a_digest_skips_no_batch_of_a_query_that_knows_its_pla
         progress(json.dumps(WRITTEN), KNOWN).is_done("t")
     assert progress(json.dumps(WRITTEN), NO_PLAN).is_done("t")
     assert progress(json.dumps({**WRITTEN, "plan": KNOWN.digest}), KNOWN).is_done("t")
+
+
+@pytest.mark.parametrize("name", [APP, f"{APP_PREFIX}client"])
+def test_a_writer_has_no_name_under_which_a_gateway_writes(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match="reserved: a gateway over an object store"):
+        check_app_id(name)
+    check_app_id(name.removeprefix("__"))
