@@ -130,6 +130,9 @@ class GatewayConfig:
     queued_max_request_bytes: int = _key("queued.max.request.bytes", LONG, 1 << 30, ANYTHING,
         "Bytes that requests above 64 KB may have together, counted as they arrive; then no more are read. Negative: "
         "no limit, as in Kafka.")
+    commitlog_bucket_answers_max_bytes: int = _key("commitlog.bucket.answers.max.bytes", LONG, 256 << 20, Between(1),
+        "Bytes of records from an object store in answers that clients have not taken yet; the less is free, the "
+        "smaller are the next answers.")
     commitlog_request_min_bytes_per_second: int = _key("commitlog.request.min.bytes.per.second", INT, 16 << 10,
         Between(0), "The least rate at which a request must arrive; the connection of a slower one is closed.")
     commitlog_request_grace_ms: int = _key("commitlog.request.grace.ms", INT, 10_000, Between(1),

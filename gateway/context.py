@@ -17,6 +17,7 @@ from .config import GatewayConfig
 from .figures import Figures
 from .groups import GroupThreads
 from .listeners import EVERYWHERE, Address
+from .network import AnswerMemory
 from .partitions import Appending, LedPartition, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
@@ -124,6 +125,7 @@ class Context:
     clock: Clock
     log_dir: str  # or the URL of a log on an object store
     is_remote: bool  # whether reading records waits for an object store
+    answers: AnswerMemory  # that has records which were read from one
     listening: Mapping[str, Address]  # where each listener does, by its name
     topics: Topics
     partitions: Partitions

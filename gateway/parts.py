@@ -26,6 +26,7 @@ from .context import Context, Workers
 from .figures import Figures
 from .groups import GroupThreads
 from .listeners import EVERYWHERE, Address
+from .network import AnswerMemory
 from .partitions import (
     HELD_S,
     Appender,
@@ -81,6 +82,7 @@ class Parts:
             clock=log.clock,
             log_dir=log.directory,
             is_remote=log.bucket is not None,
+            answers=AnswerMemory(self._config.commitlog_bucket_answers_max_bytes),
             listening=listening_on,
             topics=topics,
             partitions=partitions,

@@ -18,7 +18,7 @@ from ...protocol import (
 )
 from ...storage import Isolation, TopicPartition, are_being_compiled
 from ..context import Context
-from ..network import Part, Timer, release
+from ..network import FileSlice, Part, Timer, release
 from ..partitions import LedPartition, NotOpenError
 from ..request import Request
 from ..security import Operation
@@ -63,6 +63,7 @@ class _Fetching:
         self._isolation = Isolation.READ_COMMITTED if asked.is_committed_only else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
         self._min_bytes = min(asked.min_bytes, self._max_bytes)
+        self._limit = self._max_bytes
         self._deadline_s = time.monotonic() + min(asked.max_wait_ms, WAIT_MAX_MS) / 1000
         self._is_done = self._is_reading = False
         self._timer: Timer | None = None  # of the deadline, once this waits
@@ -119,7 +120,7 @@ class _Fetching:
         self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
         is_due = left_s <= 0 or not answers or any(each.error for each in answers)
-        if is_due or self._bytes >= self._min_bytes or self._request.exchange.is_stopping:
+        if is_due or self._bytes >= min(self._min_bytes, max(self._limit, 1)) or self._request.exchange.is_stopping:
             self._is_done = True
             if self._timer is not None:
                 self._timer.cancel()
@@ -186,7 +187,9 @@ class _Fetching:
         return self._context.partitions.look(name, each.partition)
 
     def _read(self, *, may_wait: bool) -> list[Fetched[Part]]:
-        left, answers = self._max_bytes, list[Fetched[Part]]()
+        if self._context.is_remote:  # what was read is in memory until the client has taken it
+            self._limit = min(self._max_bytes, self._context.answers.room())
+        left, answers = self._limit, list[Fetched[Part]]()
         has_records, self._bytes = False, 0
         self._found = self._find()
         if not may_wait and any(each.is_busy for each in self._found if isinstance(each, LedPartition)):
@@ -221,7 +224,7 @@ class _Fetching:
         if version < OLD_FORMATS_BELOW:
             old = fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)
             self._bytes += old.size
-            return old
+            return old._replace(records=self._held(old.records))
         limit = min(each.max_bytes, left)
         found = led.slice(each.offset, limit, self._isolation, min_one_batch=min_one_batch)
         size = 0 if found.records is None else len(found.records)
@@ -233,8 +236,13 @@ class _Fetching:
             last_stable_offset=found.last_stable_offset,
             log_start_offset=found.log_start_offset,
             aborted=found.aborted,
-            records=found.records,
+            records=self._held(found.records),
         )
+
+    def _held(self, records: Part | None) -> Part | None:
+        if not self._context.is_remote or records is None or isinstance(records, FileSlice):
+            return records
+        return self._context.answers.hold(records)
 
 
 def _release(answers: Sequence[Fetched[Part]]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange as Exchange
     from .file_slice import FileSlice as FileSlice, Part as Part, release as release
     from .frames import FrameError as FrameError, FrameReader as FrameReader
-    from .memory import RequestMemory as RequestMemory
+    from .memory import AnswerMemory as AnswerMemory, RequestMemory as RequestMemory
     from .pace import LeastRate as LeastRate
     from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms, Timer as Timer
     from .quota import Quota as Quota
@@ -32,7 +32,7 @@ else:
             "exchange": ["Exchange"],
             "file_slice": ["FileSlice", "Part", "release"],
             "frames": ["FrameError", "FrameReader"],
-            "memory": ["RequestMemory"],
+            "memory": ["AnswerMemory", "RequestMemory"],
             "pace": ["LeastRate"],
             "processor": ["Limits", "Processor", "Serve", "Terms", "Timer"],
             "quota": ["Quota"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .tls_socket import CHUNK_BYTES, TlsSocket
 
@@ -40,6 +40,16 @@ class FileSlice:
     def after(self, sent: int) -> FileSlice:
         """Returns the slice without its first ``sent`` bytes."""
         return replace(self, position=self.position + sent, length=self.length - sent)
+
+
+@dataclass(frozen=True)
+class HeldBytes(FileSlice):
+    """Bytes in memory that are counted until they were sent or dropped; in the place of a file, which is not there."""
+
+    data: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    def send(self, connection: socket.socket | TlsSocket) -> int:
+        return connection.sendmsg([self.data[self.position : self.position + self.length]])
 
 
 Part = bytes | bytearray | memoryview | FileSlice  # of an answer

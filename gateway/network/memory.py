@@ -1,9 +1,12 @@
-"""RequestMemory: limits the bytes of the larger requests of all connections, which are counted as they arrive."""
+"""What the requests and answers of all connections may hold of the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
+
+from .file_slice import HeldBytes
 
 WhenRoom = Callable[[], None]
 
@@ -87,3 +90,35 @@ class RequestMemory:
     def limit(self) -> int:
         """The limit, in bytes."""
         return self._limit
+
+
+class AnswerMemory:
+    """Counts the bytes of answers in memory that clients have not taken yet. For any thread.
+
+    Nobody waits: the less is free, the smaller the next answer. At the limit, it has one batch of records.
+    """
+
+    SHARE = 4  # of what is free, the part that one answer gets
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._lock = Lock()
+
+    @property
+    def taken(self) -> int:
+        """The bytes that are held."""
+        return self._taken
+
+    def room(self) -> int:
+        """Returns how many bytes of records the next answer should have at most; 0: one batch."""
+        return max(0, self._limit - self._taken) // self.SHARE
+
+    def hold(self, data: bytes | bytearray | memoryview) -> HeldBytes:
+        """Returns bytes as a part of an answer, counted until it is released."""
+        self._add(len(data))
+        return HeldBytes(-1, 0, len(data), partial(self._add, -len(data)), memoryview(data))
+
+    def _add(self, size: int) -> None:
+        with self._lock:
+            self._taken += size
