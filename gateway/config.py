@@ -142,6 +142,11 @@ class GatewayConfig:
         "larger one is closed.")
     commitlog_answer_max_bytes: int = _key("commitlog.answer.max.bytes", INT, 100 << 20, Between(1),
         "The largest answer without records; what would exceed it gets POLICY_VIOLATION.")
+    commitlog_produce_max_decompressed_bytes: int = _key("commitlog.produce.max.decompressed.bytes", LONG, 1 << 30,
+        Between(1), "Bytes that the batches of one Produce request may decompress to; further ones are refused.")
+    commitlog_rewritten_max_decompressed_bytes: int = _key("commitlog.rewritten.max.decompressed.bytes", INT, 32 << 20,
+        Between(1 << 20), "Bytes that a batch may decompress to if it must be rewritten: for its topic, when it is "
+        "produced, or for a client before 0.11 that reads it.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),

@@ -99,21 +99,26 @@ class Workers:
         self.lookups = ManagerWorker("gateway-lookups", open_manager)  # searches by time
         self.logins = Worker("gateway-logins")  # answers tokens, as far as that is quick
         self.passwords = FairWorker("gateway-passwords", config.commitlog_login_queued_max_requests)  # hashes them
+        self.checks = FairWorker("gateway-checks", config.queued_max_requests)  # decompresses much for a check
+        self.conversions = FairWorker("gateway-conversions", config.queued_max_requests)  # for clients before 0.11
         self.registrar = Worker("gateway-registrar")  # waits for the registry
         managing = self.admin, self.configs, self.ids, self.creations, self.lookups
         self._all: Sequence[Worker] = (*managing, self.logins, self.registrar)
+        self._fair = self.passwords, self.checks, self.conversions
 
     def start(self) -> None:
         """Starts the threads."""
         for worker in self._all:
             worker.start()
-        self.passwords.start()
+        for fair in self._fair:
+            fair.start()
 
     def stop(self) -> None:
         """Ends the threads, after what was given to them."""
         for worker in reversed(self._all):
             worker.stop()
-        self.passwords.stop()
+        for fair in self._fair:
+            fair.stop()
 
 
 @dataclass

@@ -16,12 +16,13 @@ from ...protocol import (
     encode_fetched,
     parse_fetch,
 )
-from ...storage import Isolation, TopicPartition, are_being_compiled
+from ...storage import Isolation, TopicPartition
 from ..context import Context
 from ..network import FileSlice, Part, Timer, release
 from ..partitions import LedPartition, NotOpenError
 from ..request import Request
 from ..security import Operation
+from ..threads import FairTask
 from .access import check_topic
 from .epochs import UNKNOWN_EPOCH, check_leader_epoch
 from .old import OLD_FORMATS_BELOW, fetch_old_format
@@ -82,12 +83,21 @@ class _Fetching:
         for led in self._waits_on:
             led.unwait(self._wake)
         self._waits_on = []
-        converts = self._request.version < OLD_FORMATS_BELOW
         is_large = len(self._asked.partitions) > self._request.limits.entries_here
-        if self._context.is_remote or is_large or (converts and are_being_compiled()):
+        if self._request.version < OLD_FORMATS_BELOW:
+            self._convert_aside()
+        elif self._context.is_remote or is_large:
             self._read_aside()
         else:
             self._try_read(may_wait=False)()
+
+    def _convert_aside(self) -> None:
+        """Reads in the thread for conversions, one after the other, so that they never hold much memory together."""
+        self._is_reading = True
+        exchange = self._request.exchange
+        drop = partial(exchange.connection.send_away, "too many conversions of records wait")
+        read = lambda: exchange.processor.call_soon(self._try_read(may_wait=True))  # noqa: E731
+        self._context.workers.conversions.run(exchange.connection, FairTask(read, drop))
 
     def _read_aside(self) -> None:
         """Reads in another thread."""
@@ -222,7 +232,8 @@ class _Fetching:
                 raise failure
         version = self._request.version
         if version < OLD_FORMATS_BELOW:
-            old = fetch_old_format(led, each, left, version, min_one_batch=min_one_batch)
+            most = self._context.config.commitlog_rewritten_max_decompressed_bytes
+            old = fetch_old_format(led, each, left, version, most, min_one_batch=min_one_batch)
             self._bytes += old.size
             return old._replace(records=self._held(old.records))
         limit = min(each.max_bytes, left)

@@ -19,6 +19,8 @@ from ...protocol import (
 from ...storage import (
     INTERNAL_TOPICS,
     AppendInfo,
+    CheckLimits,
+    LongCheckError,
     Producer,
     RecordValidationError,
     TopicPartition,
@@ -28,12 +30,13 @@ from ...storage import (
 from ..context import Context
 from ..partitions import Append, LedPartition
 from ..request import Request
-from ..threads import gathering
+from ..threads import FairTask, gathering
 from ..transactions import known_before
 from .access import check_transactional_id, check_written_topic, may_write_internal_topics
 from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
+QUICK_BYTES = 1 << 20  # of a request's batches are decompressed in the thread of its connection
 NO_OFFSET = -1
 _BEFORE_THE_LOG = frozenset(  # errors without the log start offset (``ReplicaManager.appendToLocalLog``)
     {
@@ -80,6 +83,7 @@ class _Producing:
     ) -> None:
         self._request, self._context, self._asked, self._led = request, context, asked, led
         self._refused_by = ErrorCode.none
+        self._decompressed = 0  # bytes of the batches so far
 
     def start_soon(self, refused_by: ErrorCode) -> None:
         """Calls :meth:`start` in the thread of the connection.
@@ -95,22 +99,45 @@ class _Producing:
             self._request.exchange.hold_others()  # a later one, checked here, must not be appended first
             self._context.cold.submit(self._request.or_fail(_Producing._start), self)
         else:
-            self._start()
+            self._start(QUICK_BYTES)
 
-    def _start(self) -> None:
+    def _start(self, quick: int | None = None) -> None:
         answered: Callable[[int, Produced], None] = gathering(
             len(self._asked.partitions), self._request.or_fail(self._finish)
         )
-        for index, each in enumerate(self._asked.partitions):
+        self._check_all(answered, 0, quick)
+
+    def _check_all(self, answered: Callable[[int, Produced], None], first: int, quick: int | None) -> None:
+        """Checks the batches from ``first`` on; from one on that takes long, in another thread."""
+        for index, each in enumerate(self._asked.partitions[first:], first):
             try:
-                job = self._checked(partial(answered, index), each)
+                job = self._checked(partial(answered, index), each, quick)
+            except LongCheckError:
+                self._check_aside(answered, index)
+                return
             except Exception as error:
                 answered(index, refused(each, error))
                 error.__traceback__ = None  # of an error in self._led it would be a cycle
             else:
+                self._decompressed += job.batch.size
+                quick = None if quick is None else max(quick - job.batch.size, 0)
                 self._context.appender.append(job)
 
-    def _checked(self, answered: Callable[[Produced], None], each: ProducePartition) -> Append:
+    def _check_aside(self, answered: Callable[[int, Produced], None], first: int) -> None:
+        """Has the batches from ``first`` on checked by the thread for long checks, without a place of requests."""
+        exchange = self._request.exchange
+        exchange.hold_others()
+        exchange.park()
+
+        def check(producing: _Producing) -> None:
+            producing._check_all(answered, first, None)
+
+        drop = partial(exchange.connection.send_away, "too many long checks of batches wait")
+        self._context.workers.checks.run(
+            exchange.connection, FairTask(partial(self._request.or_fail(check), self), drop)
+        )
+
+    def _checked(self, answered: Callable[[Produced], None], each: ProducePartition, quick: int | None) -> Append:
         """Checks a batch and returns its append. Raises the error for the client's answer."""
         check_written_topic(self._request, self._context, each.topic)
         led = self._led[TopicPartition(each.topic, each.partition)]
@@ -122,7 +149,8 @@ class _Producing:
             raise RequestError(ErrorCode.invalid_topic_exception, f"only coordinators may write to {each.topic}")
         records = memoryview(b"") if each.records is None else each.records
         check_batch_set(records, self._request.version)
-        batch, done = check_batch(records, led.config), partial(self._on_appended, answered, each, led)
+        batch = check_batch(records, led.config, self._limits(quick))
+        done = partial(self._on_appended, answered, each, led)
         soon = self._request.exchange.processor.call_soon
         if not batch.is_transactional:
             check_idempotent(batch.producer_id)
@@ -138,6 +166,17 @@ class _Producing:
         producer = Producer(batch.producer_id, batch.producer_epoch)
         check = partial(self._check_transaction, producer, led)
         return Append(led, batch, done, check, producer.id, None if waits else soon)
+
+    def _limits(self, quick: int | None) -> CheckLimits:
+        """Returns how much the next check may decompress. Raises RequestError if the request has reached its limit."""
+        most = self._context.config.commitlog_produce_max_decompressed_bytes
+        if self._decompressed >= most:
+            raise RequestError(
+                ErrorCode.record_list_too_large,
+                f"the batches of the request decompress to more than {most} bytes "
+                "(commitlog.produce.max.decompressed.bytes): send fewer at once",
+            )
+        return CheckLimits(quick, self._context.config.commitlog_rewritten_max_decompressed_bytes)
 
     def _check_transaction(self, producer: Producer, led: LedPartition) -> None:
         partition = TopicPartition(led.topic, led.partition)

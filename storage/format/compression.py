@@ -231,15 +231,8 @@ def _lz4(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
-    head = data[:15].tobytes()
-    if len(head) < 7 or head[:4] != _LZ4_MAGIC:
-        _refuse("lz4", "it does not begin with a frame header")
-    if not head[4] & 0x20:
-        _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not accept")
-    if head[4] & 0x03:
-        _refuse("lz4", "it has a dictionary or a reserved bit, which Kafka's readers do not accept")
-    header_size = 15 if head[4] & 0x08 else 7
-    stop, capacity = _measure_lz4(data, header_size, bool(head[4] & 0x10), _LZ4_BLOCK_SIZES.get(head[5] & 0x70, 0))
+    header_size, stop, capacity = measure_lz4(data)
+    head = data[:header_size].tobytes()
     if magic == 0:  # writers of magic 0 stored a wrong header checksum, so any is accepted
         right = np.frombuffer(bytes([header_checksum(head[4 : header_size - 1])]), dtype=np.uint8)
         data = np.concatenate((data[: header_size - 1], right, data[header_size:]))
@@ -258,14 +251,22 @@ def _unlz4(data: Bytes, limit: int, magic: int) -> Bytes:
 _LZ4_BLOCK_SIZES = {0x40: 2**16, 0x50: 2**18, 0x60: 2**20, 0x70: 2**22}
 
 
-def _measure_lz4(data: Bytes, at: int, block_checksums: bool, block_size: int) -> tuple[int, int]:
-    """Returns the position after an lz4 frame, and the most bytes that its blocks can hold."""
-    raw, capacity = memoryview(data), 0
+def measure_lz4(data: Bytes) -> tuple[int, int, int]:
+    """Returns the size of an lz4 frame's header, the position after the frame, and the most bytes in its blocks."""
+    head, raw, capacity = data[:15].tobytes(), memoryview(data), 0
+    if len(head) < 7 or head[:4] != _LZ4_MAGIC:
+        _refuse("lz4", "it does not begin with a frame header")
+    if not head[4] & 0x20:
+        _refuse("lz4", "its blocks depend on each other, which Kafka's readers do not accept")
+    if head[4] & 0x03:
+        _refuse("lz4", "it has a dictionary or a reserved bit, which Kafka's readers do not accept")
+    at = header_size = 15 if head[4] & 0x08 else 7
+    block_checksums, block_size = bool(head[4] & 0x10), _LZ4_BLOCK_SIZES.get(head[5] & 0x70, 0)
     while at + 4 <= len(raw):
         size = int.from_bytes(raw[at : at + 4], "little")
         at += 4
         if size == 0:
-            return min(at + (4 if data[4] & 0x04 else 0), len(raw)), capacity
+            return header_size, min(at + (4 if data[4] & 0x04 else 0), len(raw)), capacity
         size &= ~_LZ4_RAW
         capacity += min(block_size, _LZ4_GROWTH * size)
         at += size + (4 if block_checksums else 0)
@@ -325,7 +326,7 @@ def _unzstd(data: Bytes, limit: int, _magic: int) -> Bytes:
     pieces: list[bytes] = []
     try:
         while at < len(raw) or not pieces:
-            stop, capacity = _measure_zstd(raw, at, remaining)
+            stop, capacity = measure_zstd(raw, at, remaining)
             if capacity >= 0:
                 pieces.append(
                     _zstd_decompressor().decompress(raw[at:stop], max_output_size=min(capacity, remaining) or 1)
@@ -346,7 +347,7 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
     return decompressor
 
 
-def _measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
+def measure_zstd(raw: memoryview, at: int, limit: int) -> tuple[int, int]:
     """Returns the position after the zstd frame at ``at``, and the most bytes that it can hold.
 
     -1 for a skippable frame.

@@ -21,7 +21,7 @@ def to_older_format(buffer: Bytes, magic: int, first_offset: int, decompressed_b
     then asks for more bytes. The result is empty if no batch that is whole has a record from ``first_offset`` on.
 
     Raises UnsupportedCompressionTypeError if the first batch has zstd, which old formats do not know, and
-    CorruptionError for a batch that does not decode.
+    CorruptionError for a batch that does not decode, or decompresses to more than ``decompressed_bytes_max``.
     """
     headers = formats.scan(buffer).headers
     if not len(headers):

@@ -26,7 +26,7 @@ def load_kernels() -> None:
     numbers, results = frozen(found.table["position"]), np.zeros(len(found), np.int64)
     scan.spaced(found.table["position"].astype(np.int64), 0, 1, results)
     scan.running_largest(numbers, numbers, 0, 0, results, results.copy())
-    canonical.survey(frozen(buffer), v2.LAYOUT.itemsize, len(buffer), 1, 0)
+    canonical.survey(frozen(buffer), v2.LAYOUT.itemsize, len(buffer), 0, 1, 0)
 
 
 def load_kernels_beside(compile_all: Callable[[], None], start: Start | None = None) -> None:

@@ -51,24 +51,28 @@ def are_canonical(source: Bytes, batches: Int64s, last_offsets: Int64s) -> bool:
 
 
 @jit
-def survey(source: Bytes, start: int, stop: int, count: int, base_timestamp: int) -> tuple[bool, int, int, int]:
-    """Whether ``source[start:stop]`` holds ``count`` canonical records with the offset deltas 0, 1, 2, …
+def survey(
+    source: Bytes, start: int, stop: int, first: int, count: int, base_timestamp: int
+) -> tuple[int, int, int, int, int]:
+    """Reads canonical records with the offset deltas ``first``, ``first + 1``, … up to ``count - 1``.
 
-    Then also returns the largest timestamp, the smallest one other than -1 (``LATEST`` if there is none), and the
-    number of records without a key.
+    Returns the position and the index of the first record in ``source[start:stop]`` that is not canonical or not whole:
+    ``stop`` and ``count`` if all are fine and nothing follows. For those before, also returns the largest timestamp,
+    the smallest one other than -1 (``LATEST`` if there is none), and the number of records without a key.
     """
     at, largest, smallest, keyless = start, np.int64(EARLIEST), np.int64(LATEST), np.int64(0)
-    for i in range(count):
-        at, timestamp_delta, delta, key_size = _read_record(source, at, stop)
-        if at < 0 or delta != i:
-            return False, largest, smallest, keyless
+    for i in range(first, count):
+        after, timestamp_delta, delta, key_size = _read_record(source, at, stop)
+        if after < 0 or delta != i:
+            return at, i, largest, smallest, keyless
+        at = after
         timestamp = np.int64(base_timestamp) + timestamp_delta
         largest = max(largest, timestamp)
         if timestamp != _NO_TIMESTAMP:
             smallest = min(smallest, timestamp)
         if key_size < 0:
             keyless += 1
-    return at == stop, largest, smallest, keyless
+    return at, count, largest, smallest, keyless
 
 
 @inlined

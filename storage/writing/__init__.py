@@ -24,7 +24,12 @@ if TYPE_CHECKING:
         produced_batch as produced_batch,
         repeated_append as repeated_append,
     )
-    from .checked_batch import CheckedBatch as CheckedBatch, check_batch as check_batch
+    from .checked_batch import (
+        CheckedBatch as CheckedBatch,
+        CheckLimits as CheckLimits,
+        LongCheckError as LongCheckError,
+        check_batch as check_batch,
+    )
     from .forwarding import (
         FetchAnswer as FetchAnswer,
         Forwarded as Forwarded,
@@ -68,7 +73,7 @@ else:
         submod_attrs={
             "batch_checks": ["analyze", "check_batch_sizes", "validate_and_assign_offsets"],
             "checked_appends": ["AppendInfo", "Producer", "Refusal", "produced_batch", "repeated_append"],
-            "checked_batch": ["CheckedBatch", "check_batch"],
+            "checked_batch": ["CheckLimits", "CheckedBatch", "LongCheckError", "check_batch"],
             "forwarding": [
                 "FetchAnswer",
                 "Forwarded",

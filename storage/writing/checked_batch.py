@@ -6,14 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import format as formats
 from ..config import LogConfig
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, RecordTooLargeError
 from ..filesystem import Buffer
 from ..format import v2
 from ..format.checksums import crc32c
 from ..format.compression import decompress
 from ..format.constants import (
     CODEC_MASK,
+    INT32_MAX,
     LOG_OVERHEAD,
     MAGIC_AT,
     NO_PRODUCER_EPOCH,
@@ -23,11 +25,13 @@ from ..format.constants import (
     TRANSACTIONAL_MASK,
     Codec,
 )
+from ..format.tables import BatchHeaders, Bytes
 from ..kernels import canonical, frozen
 from ..recovery import Origin
 from .batch_checks import analyze
 from .record_checks import target_compression, timestamp_limits
 
+SMALL_BYTES = 1 << 20  # records that are decompressed as a whole
 _KNOWN_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL_MASK
 
 
@@ -41,6 +45,7 @@ class CheckedBatch(NamedTuple):
     is_transactional: bool = False  # whether it, or one of several, belongs to a transaction
     producer_id: int = NO_PRODUCER_ID  # of the first of several, which an append refuses unless they have no producer
     producer_epoch: int = NO_PRODUCER_EPOCH
+    size: int = 0  # of the records of a compressed batch, decompressed, as far as the check decompressed them
 
     @property
     def is_plain(self) -> bool:
@@ -57,49 +62,99 @@ class CheckedBatch(NamedTuple):
         return earliest <= self.smallest_timestamp and self.header.max_timestamp <= latest
 
 
-def check_batch(data: Buffer, config: LogConfig) -> CheckedBatch:
+class LongCheckError(Exception):
+    """A check would decompress more than it may: it is to be made where that delays nobody."""
+
+
+class CheckLimits(NamedTuple):
+    """How much a check may decompress, and a rewriting later."""
+
+    quick: int | None = None  # bytes, of a check that must not take long; None: it may
+    rewritten: int = INT32_MAX  # bytes of records that are not stored as they are, and are held in memory for that
+
+
+UNLIMITED = CheckLimits()
+
+
+def check_batch(data: Buffer, config: LogConfig, limits: CheckLimits = UNLIMITED) -> CheckedBatch:
     """Checks what a client sent for a topic: checksum, structure and records of one batch of magic 2.
 
     ``config``: of the topic. The result is for :meth:`Log.append_checked`, which needs few steps for a plain batch: one
     that the log stores as it is, except for base offset and leader epoch. Others (several batches, old messages, a
     codec that is not the topic's, LogAppendTime, any doubt) are left to :meth:`Log.append`.
 
-    Raises what that raises for damage and sizes that show without the log, as :func:`.batch_checks.analyze` does.
-    Needs no lock, and runs mostly without the GIL.
+    Raises what that raises for damage and sizes that show without the log, as :func:`.batch_checks.analyze` does;
+    LongCheckError instead of decompressing more than ``limits.quick``; RecordTooLargeError for what would have to be
+    rewritten and decompresses to more than ``limits.rewritten``. Needs no lock, and runs mostly without the GIL. Holds
+    a small part of the decompressed records at a time.
     """
     view = memoryview(data).cast("B")
-    checked = _check_plain(view, config)
+    checked = _check_plain(view, config, limits.quick)
     if checked is not None:
         return checked
-    headers = analyze(np.frombuffer(view, dtype=np.uint8), Origin.CLIENT, config).headers
+    buffer = np.frombuffer(view, dtype=np.uint8)
+    headers = analyze(buffer, Origin.CLIENT, config).headers
+    size = sum(_rewritten_size(buffer, headers[row : row + 1], limits) for row in np.flatnonzero(headers.codec))
     producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     if len(headers):
         first = headers.table[0]
         producer = (int(first["producer_id"]), int(first["producer_epoch"]))
-    return CheckedBatch(view, config, None, NO_TIMESTAMP, bool(headers.is_transactional.any()), *producer)
+    return CheckedBatch(view, config, None, NO_TIMESTAMP, bool(headers.is_transactional.any()), *producer, size)
 
 
-def _check_plain(data: memoryview, config: LogConfig) -> CheckedBatch | None:
-    """Returns the checked batch; None unless it is plain."""
+def _check_plain(data: memoryview, config: LogConfig, quick: int | None) -> CheckedBatch | None:
+    """Returns the checked batch; None unless it is plain. Raises LongCheckError."""
     if not v2.LAYOUT.itemsize < len(data) <= config.batch_size_max or data[MAGIC_AT] != v2.MAGIC:
         return None
     header = v2.read_header(data)
     if not _is_plain(header, len(data), config) or crc32c(data[v2.CHECKED_FROM :]) != header.crc:
         return None
-    records, start = np.frombuffer(data.toreadonly(), dtype=np.uint8), v2.LAYOUT.itemsize
-    codec = header.attributes & CODEC_MASK
-    if codec != Codec.NONE:
-        try:
-            records, start = decompress(codec, records[start:], limit=config.max_decompressed_bytes), 0
-        except InvalidRecordError:
-            return None
-    is_plain, largest, smallest, keyless = canonical.survey(
-        frozen(records), start, len(records), header.records, header.base_timestamp
-    )
-    if not is_plain or largest != header.max_timestamp or (keyless and config.compact):
+    found = _survey(data, header, config, quick)
+    if found is None or found.largest_timestamp != header.max_timestamp or (found.keyless and config.compact):
         return None
     is_transactional = bool(header.attributes & TRANSACTIONAL_MASK)
-    return CheckedBatch(data, config, header, smallest, is_transactional, header.producer_id, header.producer_epoch)
+    producer = header.producer_id, header.producer_epoch
+    return CheckedBatch(data, config, header, found.smallest_timestamp, is_transactional, *producer, found.size)
+
+
+def _survey(data: memoryview, header: v2.Header, config: LogConfig, quick: int | None) -> v2.Survey | None:
+    """Surveys a batch's records: small ones at once, and larger ones in pieces. Raises LongCheckError."""
+    records, start = np.frombuffer(data.toreadonly(), dtype=np.uint8), v2.LAYOUT.itemsize
+    codec, size, most = header.attributes & CODEC_MASK, 0, config.max_decompressed_bytes
+    if codec != Codec.NONE:
+        stream = records[start:]
+        try:
+            records, start = decompress(codec, stream, limit=min(most, SMALL_BYTES if quick is None else quick)), 0
+        except InvalidRecordError:  # or there is more than that
+            if quick is not None:
+                raise LongCheckError from None
+            return v2.survey_stream(codec, stream, header.records, header.base_timestamp, most)
+        size = len(records)
+    at, index, largest, smallest, keyless = canonical.survey(
+        frozen(records), start, len(records), 0, header.records, header.base_timestamp
+    )
+    return v2.Survey(largest, smallest, keyless, size) if (at, index) == (len(records), header.records) else None
+
+
+def _rewritten_size(buffer: Bytes, headers: BatchHeaders, limits: CheckLimits) -> int:
+    """Returns the decompressed size of a compressed batch that is to be rewritten, 0 if it is certainly small enough.
+
+    Raises RecordTooLargeError if it is too large, and LongCheckError.
+    """
+    codec, magic = int(headers.codec[0]), int(headers.table["magic"][0])
+    size = int(headers.table["size"][0])
+    if v2.grows_to(codec, size) <= limits.rewritten or limits.rewritten == INT32_MAX:
+        return 0
+    if limits.quick is not None:
+        raise LongCheckError
+    try:
+        stream = formats.by_magic(magic).value_of(buffer, headers)
+        return len(decompress(codec, stream, magic=magic, limit=limits.rewritten))
+    except InvalidRecordError as error:
+        raise RecordTooLargeError(
+            f"the batch must be rewritten for the topic, which needs at most {limits.rewritten} bytes of records: "
+            f"{error.reason}; send smaller batches"
+        ) from None
 
 
 def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
-from ....storage import Isolation, begins_whole, to_older_format
+from ....storage import InvalidRecordError, Isolation, RecordTooLargeError, begins_whole, to_older_format
 from ...network import FileSlice, Part, release
 from ...partitions import LedPartition
 from .skipping import offset_with_records
@@ -20,23 +20,32 @@ _WHOLE_FROM = 3  # the first version whose answers begin with a whole message in
 
 
 def fetch_old_format(
-    led: LedPartition, asked: FetchPartition, left: int, version: int, *, min_one_batch: bool
+    led: LedPartition, asked: FetchPartition, left: int, version: int, bytes_max: int, *, min_one_batch: bool
 ) -> Fetched[Part]:
     """Returns the answer for one partition. Its last message may be incomplete; such clients ignore it.
 
     If not even the first message fits: before version 3, the answer has an incomplete message, and the client asks for
     more bytes; in version 3, it has no records, or with ``min_one_batch`` one message of any size. The answer begins
     with the first record from the offset on, in whichever segment that is.
+
+    ``bytes_max`` bounds what a batch that is converted may decompress to. Raises RecordTooLargeError for a larger one.
     """
-    answer = _answer(led, asked, asked.offset, left, version, min_one_batch=min_one_batch)
+    answer = _answer(led, asked, asked.offset, left, version, bytes_max, min_one_batch=min_one_batch)
     if answer.records is not None and not len(answer.records):
         offset = offset_with_records(led, asked.offset)
-        answer = _answer(led, asked, offset, left, version, min_one_batch=min_one_batch)
+        answer = _answer(led, asked, offset, left, version, bytes_max, min_one_batch=min_one_batch)
     return answer
 
 
 def _answer(
-    led: LedPartition, asked: FetchPartition, offset: int, left: int, version: int, *, min_one_batch: bool
+    led: LedPartition,
+    asked: FetchPartition,
+    offset: int,
+    left: int,
+    version: int,
+    bytes_max: int,
+    *,
+    min_one_batch: bool,
 ) -> Fetched[Part]:
     """Returns the answer with what is at ``offset``; its records are empty if old formats show none of that."""
     found = led.slice(
@@ -46,18 +55,18 @@ def _answer(
         min_one_batch=min_one_batch and version >= _WHOLE_FROM,
         whole=False,
     )
-    records = None if found.records is None else _converted(found.records, version, led, asked)
+    records = None if found.records is None else _converted(found.records, version, led, asked, bytes_max)
     return Fetched(asked.topic, asked.partition, high_watermark=found.high_watermark, records=records)
 
 
-def _converted(found: Part, version: int, led: LedPartition, asked: FetchPartition) -> Part | None:
+def _converted(found: Part, version: int, led: LedPartition, asked: FetchPartition, bytes_max: int) -> Part | None:
     """Returns the records as stored, or converted if any of them has a format newer than the request's version."""
     with ExitStack() as undo:
         undo.callback(release, found)
         stored = np.frombuffer(_bytes_of(found), dtype=np.uint8)
         if version >= _WHOLE_FROM and not begins_whole(stored):
             return None
-        converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked)
+        converted = _in_format(stored, int(version >= _TIMES_FROM), led, asked, bytes_max)
         if converted is None:
             undo.pop_all()
             return found
@@ -68,8 +77,16 @@ def _bytes_of(found: Part) -> bytes | bytearray | memoryview:
     return os.pread(found.descriptor, found.length, found.position) if isinstance(found, FileSlice) else found
 
 
-def _in_format(stored: npt.NDArray[np.uint8], magic: int, led: LedPartition, asked: FetchPartition) -> bytes | None:
-    converted = to_older_format(stored, magic, asked.offset, led.config.max_decompressed_bytes)
+def _in_format(
+    stored: npt.NDArray[np.uint8], magic: int, led: LedPartition, asked: FetchPartition, bytes_max: int
+) -> bytes | None:
+    most = led.config.max_decompressed_bytes
+    try:
+        converted = to_older_format(stored, magic, asked.offset, min(most, bytes_max))
+    except InvalidRecordError as error:
+        if bytes_max < most and "bytes allowed" in error.reason:
+            raise RecordTooLargeError(f"a batch is too large to be converted for this client: {error.reason}") from None
+        raise
     if converted is not None and not led.config.message_downconversion_enable:
         raise RequestError(ErrorCode.unsupported_version)
     return converted

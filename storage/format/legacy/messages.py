@@ -93,7 +93,12 @@ def _unwrapped(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, abs
 
 
 def _inner_set(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int) -> Bytes:
-    """Returns the decompressed value of a wrapper: its message set. Ignores the key, as Kafka does."""
+    """Returns the decompressed value of a wrapper: its message set."""
+    return decompress(int(headers.codec[0]), value_of(magic, buffer, headers), magic=magic, limit=limit)
+
+
+def value_of(magic: int, buffer: Bytes, headers: BatchHeaders) -> Bytes:
+    """Returns the value of the first message, which a wrapper must have. Ignores the key, as Kafka does."""
     at = int(headers.table["position"][0]) + LOG_OVERHEAD + FIXED_BYTES[magic]
     end = int(headers.table["position"][0] + headers.table["size"][0])
     key_size = int.from_bytes(buffer[at : at + 4].tobytes(), "big", signed=True)
@@ -104,7 +109,7 @@ def _inner_set(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int) -> 
         raise InvalidRecordError("the key or value of a wrapper reaches beyond its end")
     if value_size < 0:
         raise InvalidRecordError("a wrapper has no value")
-    return decompress(int(headers.codec[0]), buffer[at : at + value_size], magic=magic, limit=limit)
+    return buffer[at : at + value_size]
 
 
 def _walk(inner: Bytes) -> tuple[Int64s, Int64s, Int64s]:

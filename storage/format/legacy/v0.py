@@ -45,6 +45,11 @@ def checksums(buffer: Bytes, headers: BatchHeaders) -> list[int]:
     return [zlib.crc32(view[at + CHECKED_FROM : at + size]) for at, size in zip(starts, sizes, strict=True)]
 
 
+def value_of(buffer: Bytes, headers: BatchHeaders) -> Bytes:
+    """Returns the value of the first message; raises InvalidRecordError if it has none."""
+    return messages.value_of(MAGIC, buffer, headers)
+
+
 def parts(buffer: Bytes, headers: BatchHeaders, decompressed_bytes_max: int) -> list[Part]:
     """Returns the parts that contain the messages.
 

@@ -33,6 +33,7 @@ from .header import (
     stamp_producer,
 )
 from .small import encode_small
+from .streamed import Survey, grows_to, survey_stream
 from .writing import (
     HEADER_OVERHEAD_MAX,
     RECORD_OVERHEAD_MAX,
@@ -56,12 +57,14 @@ __all__ = [
     "EncodedBatches",
     "Header",
     "ShareEncoder",
+    "Survey",
     "checksums",
     "empty_batch",
     "encode",
     "encode_batches",
     "encode_header",
     "encode_small",
+    "grows_to",
     "header_of",
     "headers",
     "parts",
@@ -73,6 +76,8 @@ __all__ = [
     "sign",
     "stamp",
     "stamp_producer",
+    "survey_stream",
+    "value_of",
 ]
 
 
@@ -120,3 +125,9 @@ def _record_table(headers: BatchHeaders) -> Int64s:
     layout[:, reading.TIMESTAMP_TYPE] = headers.timestamp_type
     layout[:, reading.COUNT] = table["count"]
     return layout
+
+
+def value_of(buffer: Bytes, headers: BatchHeaders) -> Bytes:
+    """Returns the records of the first batch, as they are stored."""
+    row = headers.table[0]
+    return buffer[int(row["position"]) + LAYOUT.itemsize : int(row["position"] + row["size"])]

@@ -152,8 +152,8 @@ def test_attribute_bits_of_a_record_are_found(attributes: int) -> None:
 def surveyed(body: bytes, count: int, base_timestamp: int, *, start: int = 0, behind: bytes = b"") -> object:
     """What the kernel says of ``body``, as the twin says it."""
     source = frozen(as_array(bytes(start) + body + behind))
-    is_fine, *found = canonical.survey(source, start, start + len(body), count, base_timestamp)
-    return tuple(map(int, found)) if is_fine else None
+    at, index, *found = canonical.survey(source, start, start + len(body), 0, count, base_timestamp)
+    return tuple(map(int, found)) if (at, index) == (start + len(body), count) else None
 
 
 TIMED = st.tuples(st.integers(-1, 2**62), st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=80))

@@ -12,6 +12,7 @@ import numpy as np
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import v2
+from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -101,11 +102,16 @@ def batch(
     producer_epoch: int | None = None,
     transactional: bool = False,
     timestamps: Sequence[int] | int = NOW_MS,
+    codec: Codec = Codec.NONE,
 ) -> Bytes:
     """An encoded batch as a client sends it; epoch 0 where there is a producer."""
     epoch = producer_epoch if producer_epoch is not None else min(producer_id, 0)
     fields = v2.BatchFields(
-        producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence, transactional=transactional
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
     )
     return v2.encode(records(values, timestamps=timestamps), fields)
 

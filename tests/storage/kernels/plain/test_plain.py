@@ -21,7 +21,7 @@ def ask() -> list[object]:
     found = np.zeros(1, np.int64)
     streams.measure(RECORDS, found, found, np.zeros(1, np.int16), rooms := found.copy())
     return [
-        canonical.survey(RECORDS, 0, len(RECORDS), 1, 5),
+        canonical.survey(RECORDS, 0, len(RECORDS), 0, 1, 5),
         murmur2.murmur2(b"key"),
         scan.read_i64(RECORDS, 0),
         scan.walk(RECORDS, 0, found, found.copy(), np.zeros(1, np.int8)),
