@@ -35,6 +35,7 @@ MODULES = {
     "gateway-bucket": "tests.torture.gateway.bucket",
     "gateway-crowd": "tests.torture.gateway.crowd",
     "gateway-frames": "tests.torture.gateway.frames",
+    "gateway-hostile": "tests.torture.gateway.hostile",
     "gateway-kills": "tests.torture.gateway.kills",
     "gateway-nodes": "tests.torture.gateway.nodes",
     "gateway-nodes-beside-spark": "tests.torture.gateway.beside_spark.nodes",

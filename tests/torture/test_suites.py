@@ -31,6 +31,7 @@ LONGER: dict[str, int] = {
     "gateway-beside-spark": 3,
     "gateway-bucket": 24,
     "gateway-crowd": 1000,
+    "gateway-hostile": 1000,
     "gateway-nodes-beside-spark": 3,
     "zookeeper-groups": 8,
     "mirror-kills": 1000,

@@ -40,7 +40,8 @@ class Server:
         settings = {"group_initial_rebalance_delay_ms": 0, **settings}
         pairs = [f"--config={name.replace('_', '.')}={value}" for name, value in settings.items()]
         program = Path(sys.executable).with_name("commitlog")
-        self._command = [program, "gateway", "--log-dir", directory, "--listen", self.bootstrap, *pairs]
+        where = () if "listeners" in settings else ("--listen", self.bootstrap)
+        self._command = [program, "gateway", "--log-dir", directory, *where, *pairs]
         self._environment = environment or {}
         self.log = log or Path(directory).with_suffix(".stderr")
 
