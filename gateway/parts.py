@@ -46,7 +46,7 @@ from .transactions import TransactionThreads
 
 COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
 RECORD_BATCHES_FROM = (3, 0)  # versions of Kafka that ignore topics' message.format.version
-LARGE_THREADS = 2  # each takes time from the thread of connections, as Python runs one at a time
+LARGE_THREADS = 1  # it takes time from the thread of connections, as Python runs one at a time
 COLD_THREADS = 4  # one or more may wait until the kernels are compiled
 
 Ends = tuple[Partitions, Appending, Follower | BucketFollower]

@@ -40,13 +40,14 @@ def metadata(request: Request, context: Context) -> Mapping[str, Any] | None:
 
 def _answer_named(request: Request, context: Context, asked: Sequence[Any]) -> None:
     """Answers with topics that were named, each once; creates those that are missing, if the client wants that."""
-    names = [name for each in asked if (name := _name(each)) is not None]
-    known = {name: topic for name in names if (topic := context.topics.find(name)) is not None}
+    names, there = [name for each in asked if (name := _name(each)) is not None], context.topics.all()
+    known = {name: there[name] for name in names if name in there}
     missing = [name for name in names if name not in known]
     creates = context.config.auto_create_topics_enable and getattr(request.body, "allow_auto_topic_creation", True)
 
     def answer(errors: Mapping[str, ErrorCode]) -> Mapping[str, Any]:
-        return _answer(request, context, [_described(each, context, errors) for each in asked])
+        there = context.topics.all()  # once: it looks at the files
+        return _answer(request, context, [_described(each, there, context, errors) for each in asked])
 
     def create(manager: LogManager, name: str) -> tuple[str, ErrorCode | None]:
         return name, _create(manager, context, name)
@@ -83,16 +84,18 @@ def _create(manager: LogManager, context: Context, name: str) -> ErrorCode | Non
     return None
 
 
-def _described(asked: Any, context: Context, errors: Mapping[str, ErrorCode]) -> Mapping[str, Any]:
+def _described(
+    asked: Any, there: Mapping[str, TopicInfo], context: Context, errors: Mapping[str, ErrorCode]
+) -> Mapping[str, Any]:
     """Returns one topic of the answer, or its error."""
     name, topic_id = _name(asked), getattr(asked, "topic_id", None)
     if name is None:
-        found = None if topic_id is None else context.topics.name_of(topic_id)
-        topic = None if found is None else context.topics.find(found)
+        found = None if topic_id is None else context.topics.last_name_of(topic_id)
+        topic = None if found is None else there.get(found)
         if topic is None:
             return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
         return _found(topic, context)
-    topic = context.topics.find(name)
+    topic = there.get(name)
     if topic is None:
         return {"error_code": errors.get(name, _missing(name)), "name": name}
     return _found(topic, context)

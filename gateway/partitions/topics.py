@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
@@ -70,6 +70,13 @@ class Topics:
         """Whether the partition exists."""
         topic = self.find(partition.topic)
         return topic is not None and topic.has(partition.partition)
+
+    def existing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Returns those of the partitions that exist; looks at the files once, however many are asked for."""
+        topics = self.all()
+        return {
+            each for each in partitions if (topic := topics.get(each.topic)) is not None and topic.has(each.partition)
+        }
 
     def name_of(self, topic: UUID) -> str | None:
         """Returns the name of the topic with an id; None if there is none."""

@@ -62,11 +62,12 @@ def metadata(asking: Asking) -> Body | None:
         asking.keep("topics", lambda each: asking.may_topic(Operation.DESCRIBE, each["name"]))
         return None
     topics = asking.context.topics
+    there = topics.all()  # once: it looks at the files
 
     def is_allowed(each: Any) -> bool:
         topic_id = getattr(each, "topic_id", None)  # counts before the name
-        name = each.name if topic_id is None else topics.name_of(topic_id)
-        is_new = name is not None and topics.find(name) is None and getattr(body, "allow_auto_topic_creation", True)
+        name = each.name if topic_id is None else topics.last_name_of(topic_id)
+        is_new = name is not None and name not in there and getattr(body, "allow_auto_topic_creation", True)
         creates = is_new and asking.context.config.auto_create_topics_enable
         return asking.may_topic(Operation.DESCRIBE, name) and (not creates or _may_create(asking, name))
 
