@@ -9,6 +9,7 @@ from functools import partial
 from threading import Condition, Lock
 from typing import NamedTuple
 
+from ...protocol import RequestError
 from ...storage import LogStoreError
 from ..threads import KeptThread
 from .appending import Soon
@@ -149,6 +150,6 @@ def call_all(calls: Sequence[Call], failure: Exception | None) -> None:
 
 
 def log_unexpected(error: Exception | None) -> None:
-    """Logs an error that is neither of the disk nor of a log."""
-    if error is not None and not isinstance(error, (LogStoreError, OSError)):
+    """Logs an error that is neither of the disk nor of a log, and no refusal."""
+    if error is not None and not isinstance(error, (LogStoreError, OSError, RequestError)):
         logger.error("an append failed", exc_info=error)

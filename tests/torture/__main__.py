@@ -34,6 +34,7 @@ MODULES = {
     "gateway-beside-spark": "tests.torture.gateway.beside_spark.suite",
     "gateway-bucket": "tests.torture.gateway.bucket",
     "gateway-crowd": "tests.torture.gateway.crowd",
+    "gateway-foes": "tests.torture.gateway.foes.suite",
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-hostile": "tests.torture.gateway.hostile",
     "gateway-kills": "tests.torture.gateway.kills",

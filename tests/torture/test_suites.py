@@ -15,6 +15,7 @@ SHORT: dict[str, int] = {
     "crash-states": 100,
     "damage": 500,
     "disk-errors": 60,
+    "gateway-foes": 2,
     "gateway-frames": 200,
     "gateway-kills": 2,
     "gateway-nodes": 2,

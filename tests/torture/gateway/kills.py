@@ -72,7 +72,7 @@ def _first_back(numbers: list[int]) -> object:
     return next(((a, b) for a, b in pairwise(numbers) if b <= a), None)
 
 
-def check_transactions(directory: Path, told: Told) -> None:
+def check_transactions(directory: Path | str, told: Told) -> None:
     """A transaction is there whole or not at all, as it was answered, and in order."""
     first, second = ([int(each) for each in v] for v in rows(directory, TRANSACTIONAL, Isolation.READ_COMMITTED))
     assert first == sorted(first)

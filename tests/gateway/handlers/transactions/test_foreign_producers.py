@@ -93,8 +93,10 @@ def test_an_idempotent_batch_has_no_id_of_a_sink_or_of_a_transactional_producer(
     assert committed(gateway, topic) == [b"foreign", b"foreign"]
 
 
-def test_a_client_cannot_go_on_as_the_producer_of_a_sink(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The transactional id is its own to begin with; then it gets another producer."""
+def test_a_client_cannot_go_on_as_the_producer_of_a_sink(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The transactional id is its own to begin with; then it gets another producer. Nothing is logged as our error."""
     directory = str(tmp_path_factory.mktemp("sink"))
     sink = Producer(SINK, 4)
     with LogManager.open(directory, create=True) as manager:
@@ -114,3 +116,4 @@ def test_a_client_cannot_go_on_as_the_producer_of_a_sink(tmp_path_factory: pytes
         answer = client.ask(ApiKey.WRITE_TXN_MARKERS, 1, markers=[{**marker, "topics": topics}])
         code = answer.markers[0].topics[0].partitions[0].error_code
         assert code is ErrorCode.invalid_producer_id_mapping
+    assert not [record for record in caplog.records if record.exc_info]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import confluent_kafka as rdkafka
 
@@ -17,24 +17,36 @@ END = rdkafka.KafkaError._PARTITION_EOF
 PASSING = (rdkafka.KafkaError._ALL_BROKERS_DOWN, rdkafka.KafkaError._TRANSPORT)  # while the gateway is down
 
 
-def follow_wire(address: str, history: History, ending: threading.Event) -> None:
+class Seen(Protocol):
+    """What a reader has seen so far."""
+
+    reader: str
+    isolation: Isolation
+
+    def add(self, partition: int, offset: int, key: bytes | None, value: bytes | None) -> None: ...
+
+    @property
+    def position(self) -> dict[int, int]: ...
+
+
+def follow_wire(address: str, history: Seen, ending: threading.Event, *, topic: str = TOPIC) -> None:
     """A consumer that is in no group; at last it reads to the end."""
     level = history.isolation.value
     settings = {"bootstrap.servers": address, "group.id": f"wire {level}", "isolation.level": level, **QUIET}
     more = {"enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "error"}
     consumer = rdkafka.Consumer({**settings, **more})
-    consumer.assign([rdkafka.TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    consumer.assign([rdkafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     while not ending.is_set():
         _take(consumer, history)
     positions = history.position
-    consumer.assign([rdkafka.TopicPartition(TOPIC, each, positions.get(each, 0)) for each in range(PARTITIONS)])
+    consumer.assign([rdkafka.TopicPartition(topic, each, positions.get(each, 0)) for each in range(PARTITIONS)])
     ended: set[int] = set()
     while len(ended) < PARTITIONS:
         ended |= _take(consumer, history)
     consumer.close()
 
 
-def _take(consumer: Any, history: History) -> set[int]:
+def _take(consumer: Any, history: Seen) -> set[int]:
     """Takes some records; returns the partitions that are at their ends."""
     ended = set()
     for each in consumer.consume(500, 0.2):
