@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from pyspark_commitlog.protocol import APIS, ApiKey, ErrorCode
+from pyspark_commitlog.protocol import APIS, ApiKey
 from pyspark_commitlog.storage import Producer
 from tests.gateway.handlers.access.test_reserved_names import REQUESTS, RESERVED, WRITER
 from tests.gateway.handlers.transactions.test_foreign_producers import NOBODY, SINK, VERSIONS, WITH_ID, produced
@@ -47,7 +47,7 @@ def write_into_a_transaction(client: WireClient, chance: Random) -> int:
 
 def begin_a_transaction_of_nobody(client: WireClient, chance: Random) -> int:
     version = chance.choice(VERSIONS[WITH_ID:])
-    head = {"producer_id": NOBODY, "transactional": True}
+    head: dict[str, Any] = {"producer_id": NOBODY, "transactional": True}
     return produced(client, chance.choice((PLAIN, TRANSACTIONAL)), version, "nobody", **head)
 
 
@@ -93,7 +93,7 @@ def _sink(chance: Random) -> Producer:
     return Producer(chance.choice(SINKS_IDS), chance.choice(EPOCHS))
 
 
-def _produced(client: WireClient, chance: Random, producer: Producer, **head: int) -> int:
+def _produced(client: WireClient, chance: Random, producer: Producer, **head: Any) -> int:
     topic, version = chance.choice((PLAIN, TRANSACTIONAL)), chance.choice(VERSIONS)
     return produced(client, topic, version, producer_id=producer.id, producer_epoch=producer.epoch, **head)
 
@@ -124,7 +124,8 @@ def write_to_an_internal_topic(client: WireClient, chance: Random) -> int:
 
 
 def _code(answer: Any) -> int:
-    return int(getattr(answer, "partition_error_code", None) or getattr(answer, "error_code", ErrorCode.none))
+    names = ("partition_error_code", "error_code")
+    return int(next(getattr(answer, name) for name in names if hasattr(answer, name)))
 
 
 ATTACKS: tuple[Callable[[WireClient, Random], int], ...] = (

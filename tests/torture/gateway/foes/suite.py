@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -30,6 +31,18 @@ from tests.torture.suite import Run, Suite
 EVENTS_A_CASE = 6
 PAUSE_S = (0.5, 4.0)  # between two events
 FOES = 3
+LOG = "gateway.stderr"  # what a gateway logs
+LOGGED_CHARACTERS = 4000
+
+
+class Life(NamedTuple):
+    """A log's life, as it is told with a fault: with what its gateway logged last."""
+
+    log: Path
+
+    def __str__(self) -> str:
+        logged = self.log.read_text()[-LOGGED_CHARACTERS:] if self.log.exists() else ""
+        return f"a log's life; its gateway logged at last: {logged}"
 
 
 def live(run: Run, chance: Random, world: World) -> None:
@@ -56,9 +69,9 @@ def live(run: Run, chance: Random, world: World) -> None:
 
 
 @contextmanager
-def serving(place: str, home: Path, **settings: object) -> Iterator[World]:
+def serving(place: str, home: Path, **settings: Any) -> Iterator[World]:
     """A log with its topics, and a gateway, which is killed in the end."""
-    world = World(place, Server(place, log=home / "gateway.stderr", **settings))
+    world = World(place, Server(place, log=home / LOG, **settings))
     world.make_topics()
     world.server.start()
     try:
@@ -71,7 +84,7 @@ def run(run: Run) -> None:
     for case in run.cases():
         home = run.directory / f"{case.number}"
         home.mkdir()
-        with run.watching(case, "a log's life"):
+        with run.watching(case, Life(home / LOG)):
             (live_on_a_bucket if case.number % 2 else live_in_a_directory)(run, case.chance, home)
 
 
