@@ -24,6 +24,7 @@ from ...storage import (
     GroupsInUse,
     GroupValue,
     LogStoreError,
+    OffsetCommitKey,
     TopicPartition,
 )
 from ..cluster import Homes
@@ -270,7 +271,8 @@ class GroupCoordinator:
         if (group is None and not records and not undecided) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found)
             return
-        if (group is not None and group.state is not State.EMPTY) or any(map(is_of_sink, records)):
+        keys = {*records, *(OffsetCommitKey(name, *each) for each in undecided)}
+        if (group is not None and group.state is not State.EMPTY) or any(map(is_of_sink, keys)):
             done(ErrorCode.non_empty_group)
             return
         if group is None:  # so that nobody joins in the meantime

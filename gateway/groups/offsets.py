@@ -237,8 +237,9 @@ class Offsets:
         keys = (OffsetCommitKey(name, *each) for each in partitions if each not in kept)
         changes = [GroupChange(key, None, only_if=records[key]) for key in keys if key in records]
         is_last = len(changes) == len(offsets_among(records))
-        changes += deletions_of(name, records, {*undecided} & {*partitions})
-        if group is not None and not is_used and is_last and {*undecided} <= {*partitions}:
+        deleted = {*partitions} - kept
+        changes += deletions_of(name, records, {*undecided} & deleted)
+        if group is not None and not is_used and is_last and {*undecided} <= deleted:
             changes.extend(self._forget(group, records))
 
         def written(failure: Exception | None) -> None:

@@ -86,11 +86,15 @@ class Connection:
         return self.is_busy or self._waiting is not None
 
     def trust(self) -> None:
-        """Gives a client that has logged in the limits of those that have. Only between two frames."""
-        limits = self.processor.limits
+        """Gives a client that has logged in the limits of those that have; what has arrived behind its login, too."""
+        limits, before = self.processor.limits, self.memory
         self._reader.change_limit(limits.request_bytes_max, "socket.request.max.bytes")
-        self.memory = limits.memory
+        self.memory, counted = limits.memory, self._held + self._reader.held
+        self.memory.take(counted)
+        before.give(counted)
+        before.leave(self._when_room)
         self._be_known()
+        self._on_room()
 
     def _be_known(self) -> None:
         self.is_newcomer = False

@@ -83,11 +83,10 @@ class PlainExchange:
         return self._accepted()
 
     def _stored(self) -> tuple[str, Credential | None]:
-        for mechanism in _MECHANISMS:
-            credential = self._find(self._claim.user, mechanism)
-            if credential is not None:
-                return mechanism, credential
-        return _MECHANISMS[0], None
+        """Returns the first credential that is the user's own; a decoy for a user that does not exist."""
+        found = [(mechanism, self._find(self._claim.user, mechanism)) for mechanism in _MECHANISMS]
+        own = (each for each in found if each[1] is not None and not each[1].is_decoy)
+        return next(own, found[0])
 
     def _is_remembered(self, credential: Credential | None) -> bool:
         return credential is not None and self._remembered.knows(self._claim.user, credential, self._claim.password)

@@ -39,7 +39,8 @@ class KeptThread:
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError if the system has no room for one."""
         self._thread.start()
-        _KNOWN.add(self)
+        with _lock:
+            _KNOWN.add(self)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Waits until the function returns, which the caller has asked it to do. No-op if it was not started.

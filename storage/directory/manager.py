@@ -311,7 +311,7 @@ class LogManager(LogDirectory):
                 f"topic {topic!r} in {self.directory} has partitions {list(description.partitions)}, but not "
                 f"{partition}"
             )
-        return self._config(description)
+        return stays_compacted(topic, self._config(description))
 
     def kept(self, key: object, make: Callable[[], KeptT]) -> KeptT:
         """Returns the result of ``make``, which is called at the first call with ``key``; closed with the manager."""

@@ -57,8 +57,15 @@ def settled(topic: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def stays_compacted(topic: str, config: LogConfig) -> LogConfig:
-    """Returns a config, with ``cleanup.policy=compact`` for a coordinator's topic: as :func:`settled`, but parsed."""
-    return replace(config, cleanup_policy=frozenset({"compact"})) if topic in COORDINATOR_TOPICS else config
+    """Returns a config that suits a coordinator's topic: as :func:`settled`, but parsed.
+
+    Such a topic also takes records of Kafka's default size, whatever all topics of the directory are set to: a
+    smaller one would end all commits.
+    """
+    if topic not in COORDINATOR_TOPICS:
+        return config
+    size = max(config.max_message_bytes, LogConfig().max_message_bytes)
+    return replace(config, cleanup_policy=frozenset({"compact"}), max_message_bytes=size)
 
 
 def check_stays_compacted(topic: str, settings: Mapping[str, str]) -> None:

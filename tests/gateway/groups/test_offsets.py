@@ -137,11 +137,12 @@ def test_all_offsets_of_a_group_and_of_no_other_are_fetched(bench: Bench) -> Non
 
 def commit_in_transaction(bench: Bench, offset: int, joined: JoinResult | None = None, **changes: Any) -> ErrorCode:
     generation, member_id = (-1, "") if joined is None else (joined.generation, joined.member_id)
-    commit = Commit(G, generation, member_id, None, {T0: OffsetCommitValue(offset, "", bench.clock.now_ms())})
+    place = TopicPartition(changes.pop("topic", T0.topic), 0)
+    commit = Commit(G, generation, member_id, None, {place: OffsetCommitValue(offset, "", bench.clock.now_ms())})
     found: list[Any] = []
     check = changes.pop("check", lambda: None)
     bench.coordinator.offsets.commit_transactional(commit, Producer(5, 0), check, found.append)
-    code: ErrorCode = found[0][T0]
+    code: ErrorCode = found[0][place]
     return code
 
 
@@ -285,6 +286,17 @@ def test_offsets_that_no_member_needs_are_deleted() -> None:
     bench.leave(a)
     assert deleted(bench, "t") == (ErrorCode.none, {"t": ErrorCode.none})
     assert bench.fetched() is None
+
+
+def test_progress_of_a_sink_that_only_an_open_transaction_has_is_not_deleted(bench: Bench) -> None:
+    topic = f"{SINK_PREFIX}orders"
+    assert commit_in_transaction(bench, 8, topic=topic) is ErrorCode.none
+    assert deleted(bench, topic) == (ErrorCode.none, {topic: ErrorCode.group_subscribed_to_topic})
+    refused: list[ErrorCode] = []
+    bench.coordinator.delete(G, refused.append)
+    assert refused == [ErrorCode.non_empty_group]
+    end_transaction(bench.manager.open_log("__consumer_offsets", 0), 5, commit=True)
+    assert bench.fetched(topic=topic) == 8
 
 
 def test_offsets_of_no_group_and_of_a_group_in_use_are_not_deleted(bench: Bench) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pyspark_commitlog.gateway.security import LoginError, plain as module
@@ -37,6 +39,14 @@ def logs_in(users: Users, remembered: RememberedPasswords, password: str, user: 
     assert (exchange.check() if answer is None else answer) == b""
     assert exchange.user == user
     return exchange
+
+
+def test_a_user_with_one_kind_of_credential_logs_in_though_there_are_decoys_for_others() -> None:
+    users = Users(MECHANISMS[1])
+    decoy = replace(made_credential(MECHANISMS[0], "x"), is_decoy=True)
+    exchange = PlainExchange(lambda user, mechanism: users.find(user, mechanism) or decoy, RememberedPasswords())
+    assert exchange.answer(b"\0alice\0one") is None
+    assert exchange.check() == b""
 
 
 def test_a_right_password_is_hashed_once(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:

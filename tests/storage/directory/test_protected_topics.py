@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, delete_records, delete_topic
+from pyspark_commitlog.storage.directory.directory_settings import alter_broker_settings
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.protected_topics import (
     COORDINATOR_TOPICS,
@@ -17,6 +18,8 @@ from pyspark_commitlog.storage.directory.protected_topics import (
     is_state_of_a_tool,
 )
 from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidTopicError, LogStoreError, PolicyViolationError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
+from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.transactions import IdempotentProducer
 from tests.support.logs.building import records
 from tests.support.logs.directories import directory_with_internal_topics
@@ -139,3 +142,11 @@ def test_internal_topics_are_those_of_kafkas_list() -> None:
     assert {"__consumer_offsets", "__transaction_state", "__share_group_state"} == INTERNAL_TOPICS
     assert all(map(is_protected, (*NAMES, *BROKERS)))
     assert not is_protected("_schemas")
+
+
+def test_a_coordinators_topic_takes_records_of_the_default_size_whatever_all_topics_are_set_to(tmp_path: Path) -> None:
+    with LogManager.open(directory_with_internal_topics(tmp_path / "log")) as manager:
+        alter_broker_settings(manager, {"message.max.bytes": "1"})
+    with LogManager.open(str(tmp_path / "log")) as manager:
+        GroupOffsets(manager).commit("g", {("t", 0): CommittedOffset(7)})
+        assert GroupOffsets(manager).fetch("g")[TopicPartition("t", 0)].offset == 7
