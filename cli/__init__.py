@@ -117,8 +117,6 @@ def main() -> None:
     try:
         with storage.needs_extra("this command"):
             app()
-    except storage.InvalidConfigError as error:
-        _end(str(error), 2)
     except storage.CorruptionError as error:
         _end(str(error), storage.EXIT_DAMAGED)
     except storage.LogStoreError as error:

@@ -1,8 +1,9 @@
-"""Parsers of flag values: an invalid value is wrong usage (exit code 2), an invalid settings file is not (1)."""
+"""Parsers of flag values: an invalid value, or setting, is wrong usage (exit code 2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,15 @@ def _parsed(parse: Callable[[str], int], flag: str, text: str) -> int:
         return parse(text)
     except ValueError as error:
         raise typer.BadParameter(f"{flag} {error}") from None
+
+
+@contextmanager
+def settings_given() -> Iterator[None]:
+    """Exits with 2 for a setting that is unknown or cannot be, among those that the block reads."""
+    try:
+        yield
+    except storage.InvalidConfigError as error:
+        fail(str(error), code=2)
 
 
 def parse_pairs(flag: str, given: Iterable[str]) -> dict[str, str]:

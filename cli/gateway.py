@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..storage import is_store_url, local_path, log_to_stderr, store_url
-from .arguments import parse_pairs, read_settings
+from .arguments import parse_pairs, read_settings, settings_given
 from .flags import LogDir
 from .output import fail
 from .passwords import asked_password
@@ -120,7 +120,9 @@ def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, *, dry_r
 
     if listen is not None:
         given["hostname"], given["port"] = parse_address("--listen", listen)
-    server = PositionGateway(log_dir, PositionGatewayConfig.from_mapping(given))
+    with settings_given():
+        config = PositionGatewayConfig.from_mapping(given)
+    server = PositionGateway(log_dir, config)
     if dry_run:
         typer.echo(f"would serve {log_dir} on {server.address}")
         return
@@ -158,7 +160,8 @@ def settings(conf: Path | None, listen: str | None, config: list[str] | None) ->
     if listen is not None:
         protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"
         given["listeners"] = listen if "://" in listen else f"{protocol}://{listen}"
-    return GatewayConfig.from_mapping(given)
+    with settings_given():
+        return GatewayConfig.from_mapping(given)
 
 
 def _given(conf: Path | None, config: list[str] | None) -> dict[str, Any]:

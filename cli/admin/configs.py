@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ... import storage
+from ..arguments import settings_given
 from ..flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
 from ..output import Column, fail, is_watched, print_json, print_table
 from .configs_for_all import alter_for_all, describe_for_all
@@ -155,7 +156,8 @@ def _synonyms(row: Mapping[str, Any]) -> Iterator[str]:
 def _alter(
     manager: storage.LogManager, name: str, changes: Mapping[str, str | None], *, is_dry: bool, as_json: bool
 ) -> None:
-    altered = storage.alter_configs(manager, name, changes, dry_run=is_dry)
+    with settings_given():
+        altered = storage.alter_configs(manager, name, changes, dry_run=is_dry)
     for key in storage.LogConfig.without_effect(changes):
         typer.echo(f"{key}: has no effect here", err=True)
     if as_json:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import typer
 
 from ... import storage
+from ..arguments import settings_given
 from ..output import print_json
 
 
@@ -24,7 +25,8 @@ def alter_for_all(
     manager: storage.LogManager, changes: Mapping[str, str | None], *, is_dry: bool, as_json: bool
 ) -> None:
     """Changes the configs, or prints what they would be."""
-    altered = storage.alter_broker_settings(manager, changes, dry_run=is_dry)
+    with settings_given():
+        altered = storage.alter_broker_settings(manager, changes, dry_run=is_dry)
     for key in storage.LogConfig.without_effect(changes):
         typer.echo(f"{key}: has no effect here", err=True)
     if as_json:

@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from ... import storage
-from ..arguments import parse_instant, parse_interval
+from ..arguments import parse_instant, parse_interval, settings_given
 from ..flags import complete_topic
 from ..output import print_json
 
@@ -66,10 +66,12 @@ class Asked:
 
     def to_run(self, name: str) -> storage.MaintenanceRun:
         """Returns the run of the command ``name`` with these flags. Raises InvalidConfigError."""
+        with settings_given():
+            overrides = storage.ConfigOverrides.parse(self.config or (), self.topic_configs or (), log_dir=self.log_dir)
         run = storage.MaintenanceRun(
             self.log_dir,
             holder=storage.describe_holder(f"commitlog {name}"),
-            overrides=storage.ConfigOverrides.parse(self.config or (), self.topic_configs or (), log_dir=self.log_dir),
+            overrides=overrides,
             as_of_ms=None if self.as_of is None else parse_instant("--as-of", self.as_of),
             dry_run=self.dry_run,
             wait=self.wait,

@@ -178,7 +178,7 @@ def test_maintenance_of_a_machine_needs_no_spark(command: str, tmp_path: Path) -
     )
     command_line = [sys.executable, "-c", program, command, "--log-dir", str(tmp_path)]
     done = subprocess.run(command_line, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == f"{command}: 1 partition: 1 done"
+    assert done.stdout.splitlines()[-1].startswith(f"{command}: 1 partition: 1 done")
 
 
 @pytest.fixture
@@ -298,7 +298,8 @@ PATHS += [
 
 
 def test_every_command_is_tried_with_an_address() -> None:
-    assert {command for command, _ in PATHS} == {*COMMANDS} - {"users"}  # which has a file, and no log directory
+    others = {name for name, module in COMMANDS.items() if module == ".spark_jobs"}  # tests of jobs
+    assert {command for command, _ in PATHS} == {*COMMANDS} - others - {"users", "conf"}  # which have no log directory
 
 
 @pytest.mark.parametrize(("command", "arguments"), PATHS, ids=[f"{each[0]} {each[1][0]}" for each in PATHS])

@@ -125,8 +125,11 @@ def test_transactions_move_records_with_their_progress(url: str) -> None:
         for gateway in gateways:
             _move(gateway, 15)
     for partition in range(2):
-        rows = [(offset, value) for offset, _, value in read_rows(log, partition=partition)]
-        assert rows == list(enumerate(sent[partition::2]))
+        offsets, values = zip(
+            *((offset, value) for offset, _, value in read_rows(log, partition=partition)), strict=True
+        )
+        assert list(values) == sent[partition::2]
+        assert list(offsets) == sorted({*offsets})  # aborted transactions leave gaps
     assert log.catch_up().groups["mover"]["from-0"].offset == 30
 
 

@@ -95,7 +95,7 @@ def test_errors_of_produce_show_no_path_of_the_server(
     (log_dir / f"{topic}-1").rename(log_dir / "away")
     lost = client.ask(0, version, **produce_fields(topic, batch(b"v").tobytes(), partition=1))
     (log_dir / "away").rename(log_dir / f"{topic}-1")
-    for answer, code in ((too_large, 18), (lost, 2)):
+    for answer, code in ((too_large, 18), (lost, 56)):
         partition = answer.responses[0].partition_responses[0]
         assert partition.error_code == code
         assert partition.error_message

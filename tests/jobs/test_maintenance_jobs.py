@@ -163,10 +163,10 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_3(job: str, damag
         (
             "retain",
             ["--config", "retention.m=1"],
-            1,
+            2,
             "retention: unknown config retention.m (did you mean 'retention.ms'?)",
         ),
-        ("rebuild_index", ["--as-of", "2999-01-01"], 1, "index rebuild: --as-of is in the future"),
+        ("rebuild_index", ["--as-of", "2999-01-01"], 2, "index rebuild: --as-of is in the future"),
         ("verify", ["--log-dir", "/no/such"], 1, "verification: /no/such: no such directory"),
         ("verify", ["--quick"], 2, "unrecognized arguments: --quick"),
     ],

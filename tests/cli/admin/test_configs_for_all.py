@@ -66,5 +66,5 @@ def test_a_dry_run_changes_nothing(directory: Path) -> None:
 
 def test_a_topics_key_is_refused_with_the_brokers(directory: Path) -> None:
     done = commitlog("configs", "--log-dir", directory, *OF_ALL, "--alter", "--add-config", "retention.ms=1")
-    assert (done.code, done.stdout) == (1, "")
+    assert (done.code, done.stdout) == (2, "")
     assert "for a broker it is log.retention.ms" in done.stderr

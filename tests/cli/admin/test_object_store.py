@@ -35,7 +35,7 @@ def said(command: str, *arguments: str) -> str:
 
 def refused(command: str, *arguments: str) -> str:
     done = commitlog(command, "--log-dir", URL, *arguments)
-    assert (done.code, done.stdout) == (1, "")
+    assert (done.code, done.stdout) == (2 if command == "configs" else 1, "")  # a wrong setting is wrong usage
     return done.stderr
 
 
