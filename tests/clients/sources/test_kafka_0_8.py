@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.brokers import EARLIEST, LATEST, failing
+from pyspark_commitlog.clients.brokers import EARLIEST, LATEST, ListedTopic, failing
 from pyspark_commitlog.clients.errors import MalformedAnswerError, MirrorError, RetriableError
 from pyspark_commitlog.clients.sources import kafka_0_8
 from pyspark_commitlog.clients.sources.kafka_0_8 import ZooKeeperSource, ZooKeeperSources
@@ -62,7 +62,7 @@ def test_a_partition_without_a_leader_comes_back_and_the_others_go_on() -> None:
     with OldBrokers(2) as brokers:
         one, other = brokers.add("t", 0, [b"1"]), brokers.add("t", 1, [b"2"], NOBODY)
         source = source_of(brokers)
-        assert source.topics() == [("t", 2)]
+        assert source.topics() == [ListedTopic("t", 2)]
         assert source.offsets([one, other], LATEST) == {one: 1}
         reader = Reader(source, one, other)
         soon(lambda: reader.has({one: [b"1"], other: []}))

@@ -124,7 +124,7 @@ def test_a_topic_that_is_another_one_is_refused_unless_its_offsets_are_named(
 
 def test_a_topic_made_again_is_refused_unless_all_partitions_are_named(loads: Load, source: Place) -> None:
     loads.run()
-    with LogManager.open(source.directory) as manager:
+    with LogManager.open(str(source.directory)) as manager:
         delete_topic(manager, "t")
     for partition in range(2):
         fill(source.directory, "t", numbered(0, 9), partition=partition, partitions=2)
