@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.clients.brokers import Admin, Cluster, PartitionLeader
 from pyspark_commitlog.clients.errors import MirrorError
-from pyspark_commitlog.pipeline.delta import export
+from pyspark_commitlog.pipeline.delta.command import arguments as exporting
 from pyspark_commitlog.pipeline.mirror import command_line as mirroring
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following
 from pyspark_commitlog.pipeline.read.options import ReadOptions
@@ -139,7 +139,7 @@ def test_wrong_arguments_of_a_job_are_reported_without_secrets(
 ) -> None:
     required = ["--log-dir", "d", "--topic", "t", "--table", "t", "--checkpoint", "c"]
     for parser, given in (
-        (export.parser(""), ["to-table", *required]),
+        (exporting.parser(""), ["to-table", *required]),
         (mirroring.parser(""), ["from-kafka", *JOB]),
     ):
         with pytest.raises(SystemExit):
