@@ -38,7 +38,7 @@ def errors_of_storage() -> list[type[Exception]]:
     while found:
         kind = found.pop()
         seen.add(kind)
-        found += kind.__subclasses__()
+        found += [each for each in kind.__subclasses__() if each.__module__ == storage.LogStoreError.__module__]
     return sorted({*seen, OSError, FileNotFoundError, ValueError, KeyError}, key=lambda kind: kind.__name__)
 
 
