@@ -601,7 +601,7 @@ def test_a_waiting_job_continues_when_the_other_has_ended(
     found = outcomes_of(run_over(log_dir, wait=True), what, topic)
     holder.join()
     assert [each.status for each in found] == [OutcomeStatus.DONE] * len(found)
-    assert "the other; try again when it has ended; waiting for it" in caplog.text
+    assert "the other; try again when it has ended; the lock is held by process" in caplog.text
 
 
 @pytest.mark.parametrize("what", [retain_partitions, compact_partitions])
