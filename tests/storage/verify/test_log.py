@@ -205,12 +205,12 @@ DAMAGES: dict[str, list[tuple[str, str, int | None, int | None]]] = {
     ],
     "ok": [],
     "overflow": [
-        ("missing-index", number(163, ".index"), None, None),
-        ("missing-index", number(163, ".timeindex"), None, None),
         *(
             ("offset-overflow", number(163, ".log"), position, offset)
             for position, offset in ((3088, 2147483816), (3166, 2147483817), (3244, 2147483818))
         ),
+        ("missing-index", number(163, ".index"), None, None),
+        ("missing-index", number(163, ".timeindex"), None, None),
         ("bad-txn-index", number(163, ".txnindex"), 34, None),
         *aborts(163, 2147483817),
         ("offset-gap", number(163, ".log"), 3088, 213),
