@@ -17,6 +17,7 @@ from pyspark_commitlog.storage import LogDirLockedError, LogManager, Transaction
 from pyspark_commitlog.storage.filesystem import LocalFileSystem, lock_holders
 from pyspark_commitlog.storage.writing import take_maintenance_lock
 from tests.support.logs import building
+from tests.support.waiting import soon
 from tests.test_layering import FOLDERS, ROOT, sources
 
 TIMEOUT_S = 60
@@ -72,6 +73,8 @@ def killed(tmp_path: Path) -> Iterator[Callable[[str], int]]:
 def test_no_lock_outlives_its_process_in_a_child(tmp_path: Path, killed: Callable[[str], int], fork: str) -> None:
     child, files = killed(fork), LocalFileSystem()
     os.kill(child, 0)  # it is there
+    names = ("flock", "shared", "kept", "broker", "bytes")
+    soon(lambda: not any(lock_holders(str(tmp_path / each)) for each in names))  # the child's first steps take a moment
     with ExitStack() as stack:
         for name in ("flock", "shared", "kept"):
             lock = files.lock(str(tmp_path / name), wait=False)
