@@ -15,6 +15,7 @@ import pytest
 
 from pyspark_commitlog.storage import LogDirLockedError, LogManager, TransactionalIdLock
 from pyspark_commitlog.storage.filesystem import LocalFileSystem, lock_holders
+from pyspark_commitlog.storage.filesystem.locks import LocalLock
 from pyspark_commitlog.storage.writing import take_maintenance_lock
 from tests.support.logs import building
 from tests.support.waiting import soon
@@ -69,17 +70,20 @@ def killed(tmp_path: Path) -> Iterator[Callable[[str], int]]:
         yield run
 
 
+def taken_soon(files: LocalFileSystem, path: str) -> LocalLock:
+    """Takes a lock that is free, or will be after the first steps of a forked child."""
+    taken = list[LocalLock]()
+    soon(lambda: bool(taken.extend(filter(None, [files.lock(path, wait=False)])) or taken))
+    return taken[0]
+
+
 @pytest.mark.parametrize("fork", FORKS.values(), ids=FORKS.keys())
 def test_no_lock_outlives_its_process_in_a_child(tmp_path: Path, killed: Callable[[str], int], fork: str) -> None:
     child, files = killed(fork), LocalFileSystem()
     os.kill(child, 0)  # it is there
-    names = ("flock", "shared", "kept", "broker", "bytes")
-    soon(lambda: not any(lock_holders(str(tmp_path / each)) for each in names))  # the child's first steps take a moment
     with ExitStack() as stack:
         for name in ("flock", "shared", "kept"):
-            lock = files.lock(str(tmp_path / name), wait=False)
-            assert lock is not None, name
-            stack.enter_context(lock)
+            stack.enter_context(taken_soon(files, str(tmp_path / name)))
         broker = files.lock_as_broker(str(tmp_path / "broker"))
         assert broker is not None
         stack.enter_context(broker)
