@@ -146,7 +146,7 @@ class Store(ABC, Generic[D, W]):
 
 
 def _pass(answer: T, done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-    """Calls ``done`` with an answer, or ``failed`` with the error that it raises, so that whoever asked is answered."""
+    """Calls ``done`` with an answer, or ``failed`` with the error that it raises, so that the caller is answered."""
     try:
         done(answer)
     except Exception as error:  # ours

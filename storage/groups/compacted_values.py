@@ -6,7 +6,7 @@ afterwards only what was appended; segments that compaction has replaced contain
 
 A record that cannot be read stops only what it belongs to. Its key says what that is: a value that cannot be read makes
 the state of its key unknown, until a newer record of the key is written. If the key itself cannot be read, the record
-belongs to nothing: whoever asks for a state asks for its key, and no writer of a state writes such a key.
+belongs to nothing: a state is found by its key, and no writer of a state writes such a key.
 """
 
 from __future__ import annotations
