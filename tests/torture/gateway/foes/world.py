@@ -117,7 +117,7 @@ class World:
         return [partial(follow_wire, self.server.bootstrap, each, topic=each.topic) for each in self.seen]
 
     def await_progress(self) -> None:
-        """Waits until each writer had more acknowledged, and each reader saw more; AssertionError if one never gets on."""
+        """Waits until each writer and each reader got on; AssertionError if one never does."""
         before, until_s = self._counts(), time.monotonic() + LIMIT_S
         while stuck := [name for name, counted in self._counts().items() if counted <= before[name]]:
             assert not self.told.faults, "\n".join(self.told.faults[:3])
