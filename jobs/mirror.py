@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pyspark_commitlog.pipeline.job import errors_apart
-from pyspark_commitlog.pipeline.maintenance import exit_code, job_runner
+from pyspark_commitlog.pipeline.job import errors_apart, exit_code
+from pyspark_commitlog.pipeline.maintenance import job_runner
 from pyspark_commitlog.pipeline.mirror import BETWEEN_CLUSTERS, ROUNDS, parser, run_between_clusters
 from pyspark_commitlog.storage import LogStoreError, Runner, needs_extra, parse_names
 

@@ -16,9 +16,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark_commitlog.pipeline.job import Parser, errors_apart
+from pyspark_commitlog.pipeline.job import Parser, errors_apart, exit_code
 from pyspark_commitlog.pipeline.locations import local_directory
-from pyspark_commitlog.pipeline.maintenance import exit_code, job_runner, show
+from pyspark_commitlog.pipeline.maintenance import job_runner, show
 from pyspark_commitlog.storage import (
     LogConfig,
     LogStoreError,

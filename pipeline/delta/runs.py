@@ -9,8 +9,8 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ...storage import InvalidConfigError, LogStoreError
-from ..job import Run, check_delta, job_session, run_together
+from ...storage import LogStoreError
+from ..job import Run, check_delta, exit_code, job_session, run_together
 from .command.words import DELTA
 from .export import advice, each_topic, is_load, load, query
 
@@ -35,7 +35,7 @@ class ExportRun:
                 check_delta(spark)  # before a query starts
         except LogStoreError as error:
             print(f"export: {error}", file=sys.stderr)
-            return 2 if isinstance(error, InvalidConfigError) else 1
+            return exit_code(error)
         finished = self._load_all(spark) if is_load(options) else self._run_queries(spark)
         if self.failed:
             return 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .command_line import Parser as Parser, arguments as arguments, to_run as to_run
+    from .command_line import Parser as Parser, arguments as arguments, exit_code as exit_code, to_run as to_run
     from .delta_jars import check_delta as check_delta
     from .run_query import (
         ProgressLines as ProgressLines,
@@ -28,7 +28,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "command_line": ["Parser", "arguments", "to_run"],
+            "command_line": ["Parser", "arguments", "exit_code", "to_run"],
             "delta_jars": ["check_delta"],
             "settings_files": ["properties"],
             "run_query": ["ProgressLines", "Run", "on_jvm_shutdown", "run_available", "run_together"],

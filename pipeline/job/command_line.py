@@ -8,7 +8,15 @@ from collections.abc import Callable
 from os import environ
 from typing import NoReturn
 
-from ...storage import ConfigOverrides, MaintenanceRun, describe_holder, masked, parse_duration_ms, parse_instant
+from ...storage import (
+    ConfigOverrides,
+    InvalidConfigError,
+    MaintenanceRun,
+    describe_holder,
+    masked,
+    parse_duration_ms,
+    parse_instant,
+)
 from ..locations import log_location
 
 # What to do instead of a flag of Kafka's tools about brokers.
@@ -107,3 +115,8 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
     )
     run.check()
     return run
+
+
+def exit_code(error: Exception) -> int:
+    """Returns the exit code of a job that failed: 2 for wrong usage, 1 for anything else."""
+    return 2 if isinstance(error, InvalidConfigError) else 1

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .run import exit_code as exit_code, job_runner as job_runner, maintain as maintain, show as show
+    from .run import job_runner as job_runner, maintain as maintain, show as show
     from .spark_tasks import SparkTasks as SparkTasks
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "run": ["exit_code", "job_runner", "maintain", "show"],
+            "run": ["job_runner", "maintain", "show"],
             "spark_tasks": ["SparkTasks"],
         },
     )

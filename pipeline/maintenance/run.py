@@ -27,7 +27,7 @@ from ...storage import (
     select_partitions,
     when_due,
 )
-from ..job import is_submitted, to_run
+from ..job import exit_code, is_submitted, to_run
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,7 +39,7 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
     """Runs ``operation`` with Spark and prints the outcomes; ``options`` are those of ``job.arguments``.
 
     With ``--every``, again and again until it is stopped. Returns the exit code of the last run: 0 if all went well, 3
-    if a log is damaged, 1 for any other problem.
+    if a log is damaged, 2 for wrong usage, 1 for any other problem.
     """
     log_to_stderr()
     try:
@@ -55,11 +55,6 @@ def maintain(name: str, options: argparse.Namespace, operation: Operation) -> in
     except (LogStoreError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return exit_code(error)
-
-
-def exit_code(error: Exception) -> int:
-    """Returns the exit code of a job that failed: 2 for wrong usage, 1 for anything else."""
-    return 2 if isinstance(error, InvalidConfigError) else 1
 
 
 @contextmanager
