@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
@@ -66,17 +66,15 @@ class Topics:
         found = self._topics.get(name)
         return self.find(name) if found is None else found
 
-    def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists."""
-        topic = self.find(partition.topic)
-        return topic is not None and topic.has(partition.partition)
-
-    def existing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Returns those of the partitions that exist; looks at the files once, however many are asked for."""
+    def existence(self) -> Callable[[TopicPartition], bool]:
+        """Returns a function that says whether a partition exists, by one look at the files for all its calls."""
         topics = self.all()
-        return {
-            each for each in partitions if (topic := topics.get(each.topic)) is not None and topic.has(each.partition)
-        }
+
+        def exists(partition: TopicPartition) -> bool:
+            topic = topics.get(partition.topic)
+            return topic is not None and topic.has(partition.partition)
+
+        return exists
 
     def name_of(self, topic: UUID) -> str | None:
         """Returns the name of the topic with an id; None if there is none."""

@@ -33,7 +33,8 @@ def elect_leaders(request: Request, context: Context) -> Answer:
         return refused_elections(request.body, ErrorCode.invalid_request)
     if request.body.topic_partitions is None:
         return {"replica_election_results": [{"topic": each, "partition_result": ()} for each in context.topics.all()]}
-    return _elections(request.body, lambda each: _existing(context, each, ErrorCode.election_not_needed))
+    exists = context.topics.existence()
+    return _elections(request.body, lambda each: _existing(exists, each, ErrorCode.election_not_needed))
 
 
 def refused_elections(body: Any, code: ErrorCode) -> Answer:
@@ -55,9 +56,10 @@ def _elections(body: Any, code: Callable[[TopicPartition], ErrorCode]) -> Answer
 
 def alter_reassignments(request: Request, context: Context) -> Answer:
     """Answers that a partition is on the node that was asked for; refuses any other node."""
+    exists = context.topics.existence()
 
     def told(partition: TopicPartition, replicas: tuple[int, ...] | None) -> tuple[ErrorCode, str | None]:
-        if not context.topics.has(partition):
+        if not exists(partition):
             return ErrorCode.unknown_topic_or_partition, _WHY[ErrorCode.unknown_topic_or_partition]
         if replicas is None:
             return ErrorCode.no_reassignment_in_progress, None
@@ -117,11 +119,12 @@ def refused_list(body: Any, code: ErrorCode) -> Answer:
 
 def alter_replica_log_dirs(request: Request, context: Context) -> Answer:
     """Answers that a partition is in the only directory; refuses any other one."""
+    exists = context.topics.existence()
 
     def code(path: str, partition: TopicPartition) -> ErrorCode:
         if path != context.log_path:
             return ErrorCode.log_dir_not_found
-        return _existing(context, partition, ErrorCode.none)
+        return _existing(exists, partition, ErrorCode.none)
 
     return _moves(request.body, code)
 
@@ -142,5 +145,5 @@ def _moves(body: Any, code: Callable[[str, TopicPartition], ErrorCode]) -> Answe
     return {"results": [{"topic_name": topic, "partitions": partitions} for topic, partitions in found.items()]}
 
 
-def _existing(context: Context, partition: TopicPartition, code: ErrorCode) -> ErrorCode:
-    return code if context.topics.has(partition) else ErrorCode.unknown_topic_or_partition
+def _existing(exists: Callable[[TopicPartition], bool], partition: TopicPartition, code: ErrorCode) -> ErrorCode:
+    return code if exists(partition) else ErrorCode.unknown_topic_or_partition

@@ -84,8 +84,8 @@ def delete_offsets(request: Request, context: Context) -> None:
     """Answers, for each partition, whether the group's offset was deleted."""
     body = request.body
     asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-    existing = context.topics.existing(asked)
-    known = [each for each in asked if each.topic.startswith(SINK_PREFIX) or each in existing]
+    exists = context.topics.existence()
+    known = [each for each in asked if each.topic.startswith(SINK_PREFIX) or exists(each)]
 
     @request.or_fail
     def done(error: ErrorCode, codes: Mapping[TopicPartition, ErrorCode]) -> None:

@@ -30,8 +30,8 @@ def commit_offsets(request: Request, context: Context) -> None:
     body, now_ms = request.body, context.clock.now_ms()
     expire_ms = _expire_ms(request, now_ms)
     asked = asked_offsets(body, now_ms, expire_ms)
-    existing = context.topics.existing(asked)
-    known = {each: value for each, value in asked.items() if each in existing}
+    exists = context.topics.existence()
+    known = {each: value for each, value in asked.items() if exists(each)}
     instance_id = getattr(body, "group_instance_id", None)
     generation = getattr(body, "generation_id_or_member_epoch", NO_GENERATION)
     commit = Commit(body.group_id, generation, getattr(body, "member_id", ""), instance_id, known)

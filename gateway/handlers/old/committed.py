@@ -26,9 +26,11 @@ def commit_to_registry(request: Request, context: Context) -> None:
         for each in topic.partitions
     }
 
+    exists = context.topics.existence()
+
     def commit(partition: TopicPartition) -> Mapping[str, Any]:
         each = asked[partition]
-        if not context.topics.has(partition):
+        if not exists(partition):
             return {"error_code": ErrorCode.unknown_topic_or_partition}
         if len(each.committed_metadata or "") > context.config.offset_metadata_max_bytes:
             return {"error_code": ErrorCode.offset_metadata_too_large}
@@ -42,8 +44,10 @@ def commit_to_registry(request: Request, context: Context) -> None:
 def fetch_from_registry(request: Request, context: Context) -> None:
     """Answers with committed offsets; a partition without one gets UNKNOWN_TOPIC_OR_PARTITION, as on a broker."""
 
+    exists = context.topics.existence()
+
     def fetch(partition: TopicPartition) -> Mapping[str, Any]:
-        if not context.topics.has(partition):
+        if not exists(partition):
             return _UNKNOWN
         found = context.registry.find(kafka_nodes.offset_path(request.body.group_id, *partition))
         if found is None or not found.data:

@@ -57,7 +57,8 @@ def add_partitions(request: Request, context: Context) -> None:
     body = request.body
     asked = [TopicPartition(topic.name, number) for topic in body.v3_and_below_topics for number in topic.partitions]
     internal = {each for each in asked if each.topic in INTERNAL_TOPICS}
-    missing = set(asked) - context.topics.existing(asked) - internal
+    exists = context.topics.existence()
+    missing = {each for each in asked if not exists(each)} - internal
 
     @request.or_fail
     def done(error: ErrorCode) -> None:

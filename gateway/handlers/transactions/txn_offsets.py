@@ -21,8 +21,8 @@ def commit_transactional_offsets(request: Request, context: Context) -> None:
     """Writes offsets in the open transaction of a producer; those of partitions that do not exist are refused."""
     body = request.body
     asked = asked_offsets(body, context.clock.now_ms())
-    existing = context.topics.existing(asked)
-    known = {each: value for each, value in asked.items() if each in existing}
+    exists = context.topics.existence()
+    known = {each: value for each, value in asked.items() if exists(each)}
     commit = Commit(
         body.group_id,
         getattr(body, "generation_id", -1),
