@@ -6,11 +6,10 @@ import hmac
 import secrets
 from typing import NamedTuple
 
-from .scram import OTHER_ID, Credential, Finding, LoginError, has_password, made_credential
+from .scram import OTHER_ID, Credential, Finding, LoginError, has_password
 
 WRONG = "Authentication failed: Invalid username or password"
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")  # the first takes half the time
-_NOBODY = made_credential(_MECHANISMS[0], "")  # compared for a user that does not exist, which then takes as long
 
 
 class RememberedPasswords:
@@ -77,19 +76,18 @@ class PlainExchange:
         """
         (mechanism, credential), (user, password, _) = self._stored(), self._claim
         if not self._is_remembered(credential):
-            if not has_password(mechanism, credential or _NOBODY, password) or credential is None:
+            if not has_password(mechanism, credential, password):  # which takes as long for a decoy
                 raise LoginError(WRONG)
             self._remembered.remember(user, credential, password)
         return self._accepted()
 
-    def _stored(self) -> tuple[str, Credential | None]:
+    def _stored(self) -> tuple[str, Credential]:
         """Returns the first credential that is the user's own; a decoy for a user that does not exist."""
         found = [(mechanism, self._find(self._claim.user, mechanism)) for mechanism in _MECHANISMS]
-        own = (each for each in found if each[1] is not None and not each[1].is_decoy)
-        return next(own, found[0])
+        return next((each for each in found if not each[1].is_decoy), found[0])
 
-    def _is_remembered(self, credential: Credential | None) -> bool:
-        return credential is not None and self._remembered.knows(self._claim.user, credential, self._claim.password)
+    def _is_remembered(self, credential: Credential) -> bool:
+        return self._remembered.knows(self._claim.user, credential, self._claim.password)
 
     def _accepted(self) -> bytes:
         if self._claim.authorization_id not in ("", self._claim.user):
