@@ -15,7 +15,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.java_gateway import JavaPackage
@@ -61,11 +63,16 @@ def delta_jars(settings: Mapping[str, str]) -> list[str]:
 def check_delta(session: SparkSession) -> None:
     """Raises InvalidConfigError if a session of this process is without Delta's jar."""
     jvm = getattr(session, "_jvm", None)  # Spark Connect has none
-    if jvm is not None and isinstance(jvm.io.delta.tables.DeltaTable, JavaPackage):
+    if jvm is not None and _lacks_delta(jvm):
         raise InvalidConfigError(
             "Delta's jar is not in this session: create it with spark_session(name, delta=True), or give spark-submit "
             "the settings that python -m pyspark_commitlog.pipeline.job.delta_jars prints"
         )
+
+
+@lru_cache(maxsize=1)  # each micro-batch asks
+def _lacks_delta(jvm: Any) -> bool:
+    return isinstance(jvm.io.delta.tables.DeltaTable, JavaPackage)
 
 
 def _packages() -> str:
