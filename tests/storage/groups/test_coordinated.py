@@ -8,7 +8,12 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import GroupChangedError, InvalidTxnStateError, RecordTooLargeError, StorageError
+from pyspark_commitlog.storage.errors import (
+    GroupChangedError,
+    InvalidTxnStateError,
+    RecordBatchTooLargeError,
+    StorageError,
+)
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
@@ -109,11 +114,11 @@ def test_a_commit_that_shares_the_batch_with_a_deletion_is_not_deleted(manager: 
 
 
 def test_a_record_that_is_too_large_fails_alone(manager: LogManager) -> None:
-    config = LogConfig.from_mapping({"cleanup.policy": "compact", "max.message.bytes": "500"})
+    config = LogConfig.from_mapping({"cleanup.policy": "compact", "segment.bytes": "500"})
     manager.open_log(GROUP_METADATA_TOPIC, 1, config)
     groups = CoordinatedGroups(manager)
     first, second, third = groups.write([commit(A, 1), commit(A, 2, metadata="m" * 500), commit("d", 3)])
-    assert isinstance(second, RecordTooLargeError)
+    assert isinstance(second, RecordBatchTooLargeError)
     assert (first, third) == (None, None)
     assert (groups.offsets(A, [T0])[T0].offset, groups.offsets("d", [T0])[T0].offset) == (1, 3)
 
