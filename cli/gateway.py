@@ -17,7 +17,7 @@ from .output import fail
 from .passwords import asked_password
 
 if TYPE_CHECKING:
-    from ..gateway import Gateway, GatewayConfig
+    from ..gateway import CheckConfig, Gateway, GatewayConfig
 
 Conf = Annotated[
     Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
@@ -89,7 +89,7 @@ def gateway(
     from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
 
     if check:
-        _check(settings(conf, listen, config), user)
+        _check(check_settings(conf, listen, config), user)
         return
     log_dir = store_url(log_dir) if is_store_url(log_dir) else local_path(log_dir)
     server = Gateway(log_dir, settings(conf, listen, config), create=True)
@@ -156,12 +156,24 @@ def settings(conf: Path | None, listen: str | None, config: list[str] | None) ->
     """Returns the settings: those of the file, then those of ``--config``, then ``--listen``."""
     from ..gateway import GatewayConfig  # noqa: PLC0415
 
-    given = _given(conf, config)
-    if listen is not None:
-        protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"
-        given["listeners"] = listen if "://" in listen else f"{protocol}://{listen}"
     with settings_given():
-        return GatewayConfig.from_mapping(given)
+        return GatewayConfig.from_mapping(_with_listener(_given(conf, config), listen))
+
+
+def check_settings(conf: Path | None, listen: str | None, config: list[str] | None) -> CheckConfig:
+    """Returns the settings for ``--check``: as :func:`settings`, or only those that a client has."""
+    from ..gateway import CheckConfig  # noqa: PLC0415
+
+    with settings_given():
+        return CheckConfig.from_mapping(_with_listener(_given(conf, config), listen))
+
+
+def _with_listener(given: dict[str, Any], listen: str | None) -> dict[str, Any]:
+    """Returns the settings with the listener of ``--listen``, whose protocol is theirs if it names none."""
+    if listen is None:
+        return given
+    protocol = str(given.get("listeners", "")).partition("://")[0] or "PLAINTEXT"
+    return given | {"listeners": listen if "://" in listen else f"{protocol}://{listen}"}
 
 
 def _given(conf: Path | None, config: list[str] | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .check import CheckError as CheckError, check_gateway as check_gateway
+    from .check import CheckConfig as CheckConfig, CheckError as CheckError, check_gateway as check_gateway
     from .config import GatewayConfig as GatewayConfig
     from .kafka_0_7 import PositionGateway as PositionGateway, PositionGatewayConfig as PositionGatewayConfig
     from .listeners import parse_address as parse_address
@@ -28,7 +28,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "check": ["CheckError", "check_gateway"],
+            "check": ["CheckConfig", "CheckError", "check_gateway"],
             "config": ["GatewayConfig"],
             "kafka_0_7": ["PositionGateway", "PositionGatewayConfig"],
             "listeners": ["parse_address"],

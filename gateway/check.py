@@ -12,16 +12,25 @@ import ssl
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
 from .config import GatewayConfig
-from .listeners import Address, Listener
+from .listeners import EVERYWHERE, Address, Listener
 from .security import HASHES
 
 TIMEOUT_S = 10.0
 GROUP = "commitlog-check"
 _LENGTH = struct.Struct(">i")
+
+
+@dataclass(frozen=True)
+class CheckConfig(GatewayConfig):
+    """The settings of a gateway to check. A client has neither its certificate nor its file of users."""
+
+    def _check_security(self, listener: Listener) -> None:
+        pass
 
 
 class CheckError(Exception):
@@ -66,13 +75,16 @@ class _Client:
 def check_gateway(config: GatewayConfig, user: str | None = None, password: str = "") -> Iterator[str]:
     """Yields a line for each thing that works. Raises CheckError for the first that does not.
 
-    ``config``: the gateway's settings. The first of its listeners is checked; for TLS, ``ssl.truststore.location`` has
-    the trusted authorities (empty: the system's).
+    ``config``: the gateway's settings. The first of its listeners is checked, at its advertised address if it listens
+    on all addresses; for TLS, ``ssl.truststore.location`` has the trusted authorities (empty: the system's).
     """
     listener = config.all_listeners[0]
+    address = listener.address
+    if address.host in EVERYWHERE:  # which no certificate names
+        address = config.advertised.get(listener.name, address)
     with ExitStack() as stack:
-        client = _Client(stack.enter_context(closing(_connected(config, listener))))
-        yield f"connected to {listener.address}{' by TLS' if listener.has_tls else ''}"
+        client = _Client(stack.enter_context(closing(_connected(config, address, has_tls=listener.has_tls))))
+        yield f"connected to {address}{' by TLS' if listener.has_tls else ''}"
         served = client.ask(ApiKey.API_VERSIONS, 2).api_keys
         yield f"{len(served)} kinds of requests are served"
         if listener.has_sasl:
@@ -87,13 +99,12 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
         yield _coordinated(client)
 
 
-def _connected(config: GatewayConfig, listener: Listener) -> socket.socket:
-    address = listener.address
+def _connected(config: GatewayConfig, address: Address, *, has_tls: bool) -> socket.socket:
     try:
         plain = socket.create_connection(address, timeout=TIMEOUT_S)
     except OSError as error:
         raise CheckError(f"cannot connect to {address}: {error.strerror or error}") from None
-    if not listener.has_tls:
+    if not has_tls:
         return plain
     try:
         context = ssl.create_default_context(cafile=config.ssl_truststore_location or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pyspark_commitlog.gateway import CheckError, Gateway, UsersFile, check_gate
 from tests.cli.in_process import commitlog
 from tests.gateway.test_clients import produced
 from tests.support.gateway import serving
+from tests.support.kafka.broker import free_port
 
 
 def test_a_gateway_on_this_machine(gateway: Gateway, topic: str, tmp_path: Path) -> None:
@@ -76,3 +78,45 @@ def test_an_address_that_clients_cannot_reach(tmp_path: Path) -> None:
         assert "clients are told to connect to 127.0.0.1:1, which fails: Connection refused" in done.stderr
     done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--listen", "127.0.0.1:1")
     assert (done.code, done.stderr) == (1, "commitlog: cannot connect to 127.0.0.1:1: Connection refused\n")
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path) -> Iterator[int]:
+    """The port of a gateway that listens on all addresses with a certificate for localhost; it leaves its files."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    UsersFile(str(tmp_path / "users.json")).add("alice", "secret")
+    port = free_port()
+    settings = {
+        "listeners": f"SASL_SSL://0.0.0.0:{port}",
+        "advertised_listeners": f"SASL_SSL://localhost:{port}",
+        "ssl_keystore_location": str(tmp_path / "server.pem"),
+        "commitlog_users_file": str(tmp_path / "users.json"),
+    }
+    with serving(tmp_path / "log", **settings):
+        yield port
+
+
+def test_a_listener_on_all_addresses_is_checked_where_clients_connect(everywhere: int, tmp_path: Path) -> None:
+    conf = tmp_path / "gateway.toml"
+    conf.write_text(
+        f'"listeners" = "SASL_SSL://0.0.0.0:{everywhere}"\n'
+        f'"advertised.listeners" = "SASL_SSL://localhost:{everywhere}"\n'
+        f'"ssl.keystore.location" = "{tmp_path}/server.pem"\n'
+        f'"ssl.truststore.location" = "{tmp_path}/ca.pem"\n'
+        f'"commitlog.users.file" = "{tmp_path}/users.json"\n'
+    )
+    done = commitlog("gateway", "--log-dir", tmp_path, "--check", "--conf", conf, "--user", "alice", stdin=b"secret\n")
+    assert done.code == 0, done.stderr
+    assert done.stdout.startswith(f"connected to localhost:{everywhere} by TLS\n")
+
+
+def test_a_client_needs_only_the_authorities_that_it_trusts(everywhere: int, tmp_path: Path) -> None:
+    done = commitlog(
+        *("gateway", "--log-dir", tmp_path, "--check", "--listen", f"SASL_SSL://localhost:{everywhere}"),
+        *("--config", f"ssl.truststore.location={tmp_path}/ca.pem", "--user", "alice"),
+        stdin=b"secret\n",
+    )
+    assert done.code == 0, done.stderr
+    assert "logged in as alice by SCRAM-SHA-512" in done.stdout
