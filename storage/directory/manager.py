@@ -274,12 +274,13 @@ class LogManager(LogDirectory):
         reports_remote: bool,
     ) -> ReaderT:
         found, path = self._partition_config(topic, partition), self.partition_path(topic, partition)
+        files = self._files_to_read(path)
         opened = kind.open(
             path,
             config or found,
             clock=self.clock,
-            filesystem=self._files_to_read(path),
-            checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition)),
+            filesystem=files,
+            checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition), files),
         )
         if reports_remote:
             report_remote(path, opened.remote)
@@ -291,11 +292,12 @@ class LogManager(LogDirectory):
         is_made = isinstance(files, MadeFileSystem)  # so that a local directory loads nothing of a bucket's
         return bucket.PinnedFiles(files, directory) if is_made and isinstance(files, bucket.BucketFileSystem) else files
 
-    def _checkpoints_to_read(self, partition: TopicPartition) -> Checkpoints:
-        topic_id = None if self.bucket is None else self.bucket.state.topic_ids.get(partition.topic)
-        if self.bucket is None or topic_id is None:
+    def _checkpoints_to_read(self, partition: TopicPartition, files: FileSystem) -> Checkpoints:
+        """Returns the marks for a reader of a partition: of the same moment as its ``files``, where that has one."""
+        if self.bucket is None or partition.topic not in self.bucket.state.topic_ids:
             return RootCheckpoints(self, partition)
-        return bucket.StateMarks(self.bucket, topic_id, partition.partition)
+        assert isinstance(files, bucket.PinnedFiles)
+        return bucket.StateMarks(files)
 
     def partition_path(self, topic: str, partition: int) -> str:
         """Returns the path of a partition's directory.

@@ -89,6 +89,7 @@ class PartitionFiles:
     end: int
     segments: dict[int, ShownSegment]  # by base offset, ascending; the last one is empty
     undecided: list[tuple[ClientTransaction, int]]  # open transactions with their first offsets
+    is_compacted: bool  # so that offsets may be missing anywhere
     number: int  # of the commit after which it was first seen
 
     @cached_property
@@ -139,7 +140,9 @@ def files_of(state: State, topic_id: str, number: int) -> PartitionFiles:
     shown: list[ShownSegment] = sorted([*partition.segments, *made, end], key=lambda each: each.base)
     by_base = {each.base: each for each in shown}
     undecided = [(state.open[app].transaction, first) for app, first in partition.undecided.items()]
-    return PartitionFiles(topic_id, number, partition.log_start, partition.end, by_base, undecided, state.number)
+    is_compacted = partition.clean_end is not None or has_holes(partition.segments)
+    ends = partition.log_start, partition.end
+    return PartitionFiles(topic_id, number, *ends, by_base, undecided, is_compacted, state.number)
 
 
 def _runs(slices: Int64s, segments: list[int]) -> Iterator[tuple[int, int]]:

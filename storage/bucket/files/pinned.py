@@ -28,6 +28,11 @@ class PinnedFiles(ReadOnlyFileSystem):
     def root(self) -> str:
         return self._files.root
 
+    @property
+    def pinned(self) -> PartitionFiles | None:
+        """The files as they were pinned; None: not yet pinned, or of no partition in the commits."""
+        return self._pinned
+
     def catch_up(self) -> None:
         """Reads the commits of others; the files stay those that were pinned."""
         self._files.catch_up()
