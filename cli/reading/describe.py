@@ -1,4 +1,4 @@
-"""``commitlog describe``: shows the segments of partitions, why each is kept, and until when."""
+"""``commitlog describe``: shows the segments of partitions, why each is kept, and until when; or all topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ... import storage
 from ..arguments import parse_instant
 from ..flags import TOPIC, AsJson, Layout, LogDir, LogLayout, complete_topic
 from ..output import Column, Failures, is_watched, print_json, print_table, print_wide
-from . import positions
+from . import positions, summary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,7 +39,10 @@ STYLES = {
     "closed": "blue",
 }
 
-Topic = Annotated[str, typer.Option(*TOPIC, autocompletion=complete_topic, help="The topic.")]
+Topic = Annotated[
+    str | None,
+    typer.Option(*TOPIC, autocompletion=complete_topic, help="The topic; default: a line for each topic."),
+]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", "-p", help="Show only this partition. Repeatable.")
 ]
@@ -52,22 +55,35 @@ AsOf = Annotated[
 def describe(
     *,
     log_dir: LogDir,
-    topic: Topic,
+    topic: Topic = None,
     partition: Partitions = None,
     as_of: AsOf = None,
     as_json: AsJson = False,
     layout: Layout = LogLayout.KAFKA,
 ) -> None:
-    """Show the segments of a topic's partitions: offsets, sizes, times, why each is kept and until when.
+    """Show what is in a log: its topics, or the segments of one, why each is kept and until when.
 
-    KEPT-UNTIL is the last moment at which a time limit keeps the segment, '-' if no time limit decides, or deletable if
-    the next retention run deletes it. COMPACTION is clean (no key occurs twice), dirty (the next compaction reads the
-    segment), or uncleanable (the next compaction must not touch it). Takes no lock.
+    Without --topic: a line for each topic, from indexes and sizes, which takes no longer for larger logs. OFFSETS goes
+    from log start to log end, and so also counts markers and what compaction removed. FIRST-TIME is that of the first
+    batch, LAST-TIME the largest of the last segment, MAGIC the format of batches there (2 is today's), OPEN-TXNS the
+    number of producers with an open transaction. LAG is that of each group, in offsets.
+
+    With --topic, KEPT-UNTIL is the last moment at which a time limit keeps the segment, '-' if no time limit decides,
+    or deletable if the next retention run deletes it. COMPACTION is clean (no key occurs twice), dirty (the next
+    compaction reads the segment), or uncleanable (the next compaction must not touch it). Takes no lock.
     """
+    if topic is None and (partition or as_of is not None):
+        raise typer.BadParameter("--partition and --as-of need --topic")
     if layout.is_0_7:
         if as_of is not None:
             raise typer.BadParameter("--layout kafka-0.7 goes without --as-of")
-        positions.describe(log_dir, topic, partition, as_json=as_json)
+        if topic is None:
+            positions.describe_all(log_dir, as_json=as_json)
+        else:
+            positions.describe(log_dir, topic, partition, as_json=as_json)
+        return
+    if topic is None:
+        summary.show(log_dir, as_json=as_json)
         return
     as_of_ms = None if as_of is None else parse_instant("--as-of", as_of)
     with storage.LogManager.open(log_dir) as manager:

@@ -24,6 +24,12 @@ COLUMNS = (
     Column("BYTES", 10, is_number=True),
     Column("LAST-CHANGE", 27),
 )
+TOPIC_COLUMNS = (
+    Column("TOPIC"),
+    Column("PARTITIONS", 10, is_number=True),
+    Column("BYTES", 10, is_number=True),
+    Column("LAST-CHANGE", 27),
+)
 
 
 def start_of(given: Sequence[str]) -> str:
@@ -120,6 +126,27 @@ def describe(log_dir: str, topic: str, partitions: Sequence[int] | None, *, as_j
     for partition in partitions or topics.topic(topic).partitions:
         failures.attempt(partial(_show, topics, topic, partition, as_json=as_json))
     failures.end()
+
+
+def describe_all(log_dir: str, *, as_json: bool) -> None:
+    """Shows all topics: partitions, bytes, and when each was last changed."""
+    topics = storage.PositionTopics(log_dir)
+    failures = Failures()
+    found = [failures.attempt(partial(_summary, topics, each)) for each in topics.topics().values()]
+    rows = [row for row in found if row is not None]
+    if as_json:
+        names = ("topic", "partitions", "bytes", "last_change_ms")
+        print_json(dict(zip(names, row, strict=True)) for row in rows)
+    else:
+        print_table(TOPIC_COLUMNS, [(*row[:3], None if row[3] is None else storage.instant(row[3])) for row in rows])
+    failures.end()
+
+
+def _summary(topics: storage.PositionTopics, topic: storage.TopicDescription) -> tuple[str, int, int, int | None]:
+    readers = [topics.open_reader(topic.name, each) for each in topic.partitions]
+    files = [(reader, *segment) for reader in readers for segment in reader.segments]
+    changed = max((reader.modified_ms(start) for reader, start, _ in files), default=None)
+    return topic.name, len(topic.partitions), sum(end - start for _, start, end in files), changed
 
 
 def _show(topics: storage.PositionTopics, topic: str, partition: int, *, as_json: bool) -> None:

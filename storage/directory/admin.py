@@ -238,13 +238,14 @@ def _readable_topic_id(manager: LogManager, topic: str, partition: int) -> str |
 
 
 def topic_size(manager: LogManager, topic: TopicDescription) -> int:
-    """Returns the total size, in bytes, of all files in the directories of a topic's partitions."""
+    """Returns the total size, in bytes, of the ``.log`` files of a topic's partitions, without opening them."""
     return sum(
         status.size
         for partition in topic.partitions
         if (context := _context(manager, topic.name, partition)) is not None
         for file in manager.filesystem.list(context.directory)
-        if (status := manager.filesystem.status(file_names.join(context.directory, file))) is not None
+        if file.endswith(file_names.LOG)
+        and (status := manager.filesystem.status(file_names.join(context.directory, file))) is not None
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -45,6 +46,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
+BELOW_MAX = 200  # names in a directory that is none of logs, to look there for one that is
 
 
 class LogDirectory:
@@ -100,10 +102,29 @@ class LogDirectory:
                     f"{self.directory}: this is a log directory of Kafka 0.7: read it with layout kafka-0.7, or make "
                     "one of today of it (jobs/upgrade.py)"
                 )
+            near = self._log_directories_below()
             raise NotALogDirError(
                 f"{self.directory}: contains neither {TOPICS_FILE} nor a partition such as my-topic-0; "
-                "give a directory of Kafka's log.dirs"
+                + (f"did you mean {' or '.join(near)}?" if near else "give a directory of Kafka's log.dirs")
             )
+
+    def _log_directories_below(self) -> list[str]:
+        """Returns the paths of log directories that are directly in this one, at most three."""
+        found = list[str]()
+        for name in sorted(self.filesystem.list(self.directory))[:BELOW_MAX]:
+            below = LogDirectory(self.path(name), self.clock, self.filesystem, {})
+            with suppress(OSError):  # a file, or a directory of another user
+                if below._holds_topics():
+                    found.append(below.directory)
+        return found[:3]
+
+    def _holds_topics(self) -> bool:
+        listing = self.filesystem.list(self.directory)
+        return (
+            TOPICS_FILE in listing
+            or names.META_PROPERTIES_FILE in listing
+            or bool(self._partitions_found(lambda _: True))
+        )
 
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)

@@ -7,7 +7,7 @@ A problem with one partition is reported and does not affect the others.
 :mod:`.run` has the options of a run, :mod:`.selecting` its partitions, :mod:`.outcome` its results, :mod:`.partitions`
 the operations over all partitions. Single logs are processed by :mod:`.retain`, :mod:`.compact`, :mod:`.rebuild`,
 :mod:`.recover` and :mod:`.verify`; :mod:`.abandoned_transactions` is the first step of retention. :mod:`.describe`
-shows one partition.
+shows one partition, or all topics in short.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from .describe import PartitionDescription as PartitionDescription, describe_partition as describe_partition
+    from .describe import (
+        PartitionDescription as PartitionDescription,
+        TopicSummary as TopicSummary,
+        describe_partition as describe_partition,
+        describe_topics as describe_topics,
+    )
     from .outcome import OutcomeStatus as OutcomeStatus, PartitionOutcome as PartitionOutcome, Tally as Tally
     from .partitions import (
         Operation as Operation,
@@ -40,7 +45,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "describe": ["PartitionDescription", "describe_partition"],
+            "describe": ["PartitionDescription", "TopicSummary", "describe_partition", "describe_topics"],
             "outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
             "partitions": [
                 "Operation",

@@ -1,16 +1,24 @@
-"""Describes a partition: retention's plan for each segment, and how much compaction would read."""
+"""Describes a partition: retention's plan for each segment, and how much compaction would read.
+
+:func:`describe_topics` describes all topics in short, from indexes, sizes and the batches at the ends of each log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..compaction import Cleanable, cleanable
-from ..directory import LogManager
+from ..directory import LogManager, TopicDescription
+from ..errors import LogStoreError, kept_in
+from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
+from ..groups import GroupDescription, GroupLags
 from ..reading import LogReader
 from ..retention import RetentionReport, SegmentFate, preview_retention
+from ..segment import PROBE_BYTES, LogSegment
 from ..transactions import HangingTransaction, HoldingTransaction, hanging_transactions, holding_transaction
 from .retain import retention_options
 from .selecting import select_partition
@@ -59,3 +67,75 @@ def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanab
     if not log.context.config.compact:
         return None
     return log.looking_again(lambda: cleanable(log, checkpointed, now_ms))
+
+
+@dataclass(frozen=True)
+class TopicSummary:
+    """A topic at one moment, over all its partitions that can be read."""
+
+    topic: str
+    partitions: int
+    offsets: int = 0  # from log start to log end: records, markers, and what compaction removed
+    size: int = 0  # bytes of all .log files
+    first_timestamp_ms: int = NO_TIMESTAMP  # of the first batch of a log
+    last_timestamp_ms: int = NO_TIMESTAMP  # the largest in the last segment of a log
+    magics: frozenset[int] = frozenset()  # of the first batches of the first and the last segment
+    producers: frozenset[int] = frozenset()  # with an open transaction
+    lags: Mapping[str, int] = field(default_factory=dict)  # offsets up to the log ends, by group
+
+
+def describe_topics(
+    manager: LogManager, topics: Sequence[TopicDescription], failures: list[LogStoreError]
+) -> Iterator[TopicSummary]:
+    """Yields a summary of each topic. Takes no lock, and reads no log as a whole.
+
+    What cannot be read, a partition or groups, is left out, and its error added to ``failures``.
+    """
+    groups: Sequence[GroupDescription] = ()
+    with kept_in(failures):
+        groups = GroupLags(manager).groups(failures)
+    for topic in topics:
+        found, ends = TopicSummary(topic.name, len(topic.partitions)), dict[TopicPartition, int]()
+        for partition in topic.topic_partitions:
+            with kept_in(failures), manager.open_reader(*partition, reports_remote=False) as log:
+                log.check_readable_to(log.log_end_offset)
+                found = log.looking_again(partial(_with_log, found, log))
+                ends[partition] = log.log_end_offset
+        yield replace(found, lags=_lags(groups, ends))
+
+
+def _with_log(so_far: TopicSummary, log: LogReader) -> TopicSummary:
+    """Returns the summary with one more of the topic's logs."""
+    found = replace(
+        so_far,
+        offsets=so_far.offsets + log.log_end_offset - log.log_start_offset,
+        size=so_far.size + log.file_bytes(),
+        producers=so_far.producers.union(log.producers.ongoing.values()),
+    )
+    segments = log.segments.reaching(log.log_start_offset)
+    first, last = (next((each for each in order if each.size), None) for order in (segments, segments[::-1]))
+    if first is None or last is None:
+        return found
+    firsts = [each for each in (so_far.first_timestamp_ms, first.first_timestamp) if each >= 0]
+    return replace(
+        found,
+        first_timestamp_ms=min(firsts, default=NO_TIMESTAMP),
+        last_timestamp_ms=max(so_far.last_timestamp_ms, last.largest.timestamp),
+        magics=so_far.magics.union(*map(_first_magic, (first, last))),
+    )
+
+
+def _first_magic(segment: LogSegment) -> Iterator[int]:
+    window = next(segment.batches(window_bytes=PROBE_BYTES), None)
+    if window is not None:
+        yield int(window.headers.table["magic"][0])
+
+
+def _lags(groups: Sequence[GroupDescription], ends: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Returns the lag of each group that committed offsets for some of these partitions, the sum of theirs."""
+    found = dict[str, int]()
+    for group in groups:
+        behind = [ends[each] - committed.offset for each, committed in group.offsets.items() if each in ends]
+        if behind:
+            found[group.name] = sum(behind)
+    return found

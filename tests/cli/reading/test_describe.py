@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager, Records
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, TopicPartition
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 from tests.support.clock import ManualClock
@@ -102,13 +102,75 @@ def test_a_damaged_log_is_reported_with_exit_code_3() -> None:
     assert "position 2765" in done.stderr
 
 
+# --- all topics
+
+
+def test_without_a_topic_there_is_a_line_for_each(directory: str) -> None:
+    days, users = described(directory)
+    size = sum(path.stat().st_size for path in Path(directory).glob("days-0/*.log"))
+    assert days == {
+        "topic": "days",
+        "partitions": 1,
+        "offsets": 6,
+        "bytes": size,
+        "first_timestamp": NOW_MS - 2 * DAY_MS,
+        "last_timestamp": NOW_MS,
+        "magics": [2],
+        "open_transactions": 0,
+        "lag": {},
+    }
+    assert (users["partitions"], users["offsets"]) == (2, 6)
+
+
+def test_groups_and_open_transactions_are_beside_their_topics(tmp_path: Path) -> None:
+    directory = str(tmp_path / "log")
+    with LogManager.open(directory, create=True) as manager:
+        manager.create_topic("t", partitions=2)
+        manager.create_topic("empty", partitions=1)
+        manager.open_log("t", 0).append_records(pair(NOW_MS))
+        for partition in (0, 1):
+            write_transactional(manager.open_log("t", partition), 777, 0, b"a")
+        GroupOffsets(manager).commit("etl", {TopicPartition("t", 0): CommittedOffset(1)})
+    empty, topic, internal = described(directory)
+    assert (topic["lag"], topic["open_transactions"], topic["offsets"]) == ({"etl": 2}, 1, 4)
+    assert (empty["offsets"], empty["first_timestamp"], empty["magics"]) == (0, None, [])
+    groups = Path(directory).glob("__consumer_offsets-*/*.log")
+    size = sum(path.stat().st_size for path in groups)
+    assert internal == {"internal_topics": ["__consumer_offsets"], "partitions": 50, "bytes": size}
+    lines = commitlog("describe", "--log-dir", directory).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line] == ["TOPIC", "empty", "t", "internal"]
+    assert lines[3].endswith("2     1         etl 2")
+
+
+def test_old_formats_of_a_broker_are_named() -> None:
+    found = {each["topic"]: each["magics"] for each in described(broker_dirs.oldest()) if "topic" in each}
+    assert {magic for magics in found.values() for magic in magics} == {0}
+
+
+def test_damage_is_reported_after_the_other_topics() -> None:
+    done = commitlog("describe", "--log-dir", broker_dirs.stage("recovery-damage/damaged") / "log", "--json")
+    assert done.code == 3
+    assert "position 2765" in done.stderr
+    found = {each["topic"]: each for each in map(json.loads, done.stdout.splitlines()) if "topic" in each}
+    assert (found["d-torn"]["partitions"], found["d-torn"]["bytes"]) == (1, 0)
+    assert any(each["bytes"] for each in found.values())
+
+
+def test_a_directory_with_the_log_in_it_names_that(directory: str) -> None:
+    parent = Path(directory).parent
+    for command in (("describe",), ("topics", "--list"), ("verify",), ("snapshot", "--to", f"{parent}/copy")):
+        done = commitlog(command[0], "--log-dir", parent, *command[1:])
+        assert done.code == 1
+        assert f"did you mean {directory}?" in done.stderr
+
+
 # --- wrong use
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        pytest.param([], 2, "--topic", id="no topic"),
+        pytest.param(["--as-of", "noon"], 2, "need --topic", id="a time without a topic"),
         pytest.param(["-t", "day"], 1, "did you mean 'days'?", id="no such topic"),
         pytest.param(["-t", "days", "-p", "4"], 1, "has partitions [0], but not 4", id="no such partition"),
         pytest.param(["-t", "days", "--as-of", "20231114"], 0, "", id="a date without dashes is a date"),

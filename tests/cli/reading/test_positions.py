@@ -72,6 +72,16 @@ def test_describe_shows_the_files(log: Path) -> None:
     assert commitlog("describe", "--log-dir", log, "-t", "alpha", "--as-of", "1", *LAYOUT).code == 2
 
 
+def test_describe_without_a_topic_has_a_line_for_each(log: Path) -> None:
+    done = commitlog("describe", "--log-dir", log, "--json", *LAYOUT)
+    found = {each["topic"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert list(found) == ["alpha", "beta", "gamma"]
+    files = [path.stat() for path in log.glob("alpha-*/*.kafka")]
+    newest_ms = max(int(each.st_mtime) for each in files) * 1000
+    assert (found["alpha"]["bytes"], found["alpha"]["last_change_ms"]) == (sum(x.st_size for x in files), newest_ms)
+    assert "alpha" in commitlog("describe", "--log-dir", log, *LAYOUT).stdout
+
+
 def test_topics_are_listed_and_nothing_else_is_done(log: Path) -> None:
     assert commitlog("topics", "--log-dir", log, "--list", *LAYOUT).stdout.split() == ["alpha", "beta", "gamma"]
     assert commitlog("topics", "--log-dir", log, "--delete", "--topic", "alpha", *LAYOUT).code == 2
