@@ -11,6 +11,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from pyspark_commitlog.pipeline.demo import flights
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
+from tests.support.kafka.broker import free_port
 from tests.support.logs.building import records
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.spark.delta_jars import small_conf
@@ -37,6 +39,7 @@ from tests.torture.kills.ingest import write_input
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LONGER = {"docs/cluster.md", "docs/scheduling.md", "docs/tables.md"}  # half a minute each
+LOCAL_PORT = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d{4,5})\b")
 TOPIC, PARTITIONS, FILES, ROWS = "flights", 4, 2, 200
 
 
@@ -75,9 +78,15 @@ def parse(page: Path) -> Document:
 
 
 def placed(page: Path, place: Path) -> Path:
-    """Returns a copy whose programs have absolute paths: the JVM of the tests' session runs in another directory."""
+    """Returns a copy whose programs have absolute paths: the JVM of the tests' session runs in another directory.
+
+    Each port of this machine that the page names is a free one: a gateway of one's own may listen on the page's.
+    """
+    text = page.read_text(encoding="utf-8").replace('"data/', f'"{place}/data/')
+    for port in set(LOCAL_PORT.findall(text)):
+        text = re.sub(rf"\b{port}\b", str(free_port()), text)
     copy = place / page.name
-    copy.write_text(page.read_text(encoding="utf-8").replace('"data/', f'"{place}/data/'), encoding="utf-8")
+    copy.write_text(text, encoding="utf-8")
     return copy
 
 
