@@ -18,37 +18,53 @@ from typer.core import TyperCommand, TyperGroup
 from .. import storage
 from .kafka_flags import KafkaCommand, as_command
 
-COMMANDS = {  # command name to module
-    "topics": ".admin.topics",
-    "configs": ".admin.configs",
-    "offsets": ".reading.offsets",
-    "delete-records": ".admin.delete_records",
-    "describe": ".reading.describe",
-    "cat": ".reading.cat",
-    "produce": ".produce",
-    "verify": ".reading.verify",
-    "retain": ".maintenance.retain",
-    "compact": ".maintenance.compact",
-    "maintain": ".maintenance.maintain",
-    "rebuild-index": ".maintenance.rebuild_index",
-    "recover": ".maintenance.recover",
-    "snapshot": ".maintenance.snapshot",
-    "restore": ".maintenance.restore",
-    "copy": ".maintenance.copy",
-    "fs-check": ".maintenance.fs_check",
-    "groups": ".admin.groups",
-    "transactions": ".admin.transactions",
-    "metrics": ".metrics",
-    "dump-log": ".reading.dump_log",
-    "gateway": ".gateway",
-    "users": ".admin.users",
-    "export": ".spark_jobs",
-    "mirror": ".spark_jobs",
-    "ingest": ".spark_jobs",
-    "upgrade": ".spark_jobs",
-    "conf": ".conf",
+PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of each command
+    "Topics": {
+        "topics": ".admin.topics",
+        "configs": ".admin.configs",
+        "describe": ".reading.describe",
+    },
+    "Records": {
+        "cat": ".reading.cat",
+        "produce": ".produce",
+        "offsets": ".reading.offsets",
+        "delete-records": ".admin.delete_records",
+        "dump-log": ".reading.dump_log",
+    },
+    "Groups and transactions": {
+        "groups": ".admin.groups",
+        "transactions": ".admin.transactions",
+        "metrics": ".metrics",
+    },
+    "Maintenance": {
+        "retain": ".maintenance.retain",
+        "compact": ".maintenance.compact",
+        "maintain": ".maintenance.maintain",
+        "verify": ".reading.verify",
+        "recover": ".maintenance.recover",
+        "rebuild-index": ".maintenance.rebuild_index",
+    },
+    "Copies": {
+        "snapshot": ".maintenance.snapshot",
+        "restore": ".maintenance.restore",
+        "copy": ".maintenance.copy",
+        "fs-check": ".maintenance.fs_check",
+    },
+    "Gateway": {
+        "gateway": ".gateway",
+        "users": ".admin.users",
+    },
+    "Programs for Spark, and settings": {
+        "export": ".spark_jobs",
+        "mirror": ".spark_jobs",
+        "ingest": ".spark_jobs",
+        "upgrade": ".spark_jobs",
+        "conf": ".conf",
+    },
 }
+COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 
+SENTENCE_MAX = 1000  # characters of a command's first sentence, none of which is cut off
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 # Boxes and colours only on a terminal: programs read plain text.
 _LOOKS: Mapping[str, Any] = {
@@ -72,7 +88,9 @@ class _Commands(Mapping[str, TyperCommand]):
         one = typer.Typer(add_completion=False, **_LOOKS)
         module = import_module(COMMANDS[name], __name__)
         function = getattr(module, name.replace("-", "_"))
-        one.command(name, cls=getattr(module, "JobCommand", KafkaCommand), context_settings=HELP)(function)
+        panel = next(title for title, commands in PANELS.items() if name in commands)
+        kind = getattr(module, "JobCommand", KafkaCommand)
+        one.command(name, cls=kind, context_settings=HELP, rich_help_panel=panel)(function)
         command = typer.main.get_command(one)
         assert isinstance(command, TyperCommand)
         return command
@@ -85,6 +103,13 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         parsed: list[str] = super().parse_args(ctx, as_command(args))
         return parsed
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands by panel, as on a terminal; click would cut the sentences off at the line's end."""
+        for title, names in PANELS.items():
+            with formatter.section(title):
+                rows = [(name, self.commands[name].get_short_help_str(SENTENCE_MAX)) for name in names]
+                formatter.write_dl([(name.ljust(max(map(len, COMMANDS))), text) for name, text in rows])
 
 
 app = typer.Typer(

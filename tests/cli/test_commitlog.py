@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_commitlog
-from pyspark_commitlog.cli import COMMANDS, _Commands, kafka_flags
+from pyspark_commitlog.cli import COMMANDS, PANELS, _Commands, kafka_flags
 from pyspark_commitlog.pipeline.job import arguments
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
@@ -114,6 +114,15 @@ def test_help_is_plain_without_a_terminal() -> None:
     assert done.returncode == 0
     assert "--transaction-log-decoder" in done.stdout
     assert not set(done.stdout) & set("╭│─\x1b")
+
+
+def test_the_commands_are_in_panels_with_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = in_process.commitlog("--help").stdout
+    assert "..." not in shown.partition("Topics:")[2]
+    assert max(map(len, shown.splitlines())) <= 80
+    titles = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", *(f"{title}:" for title in PANELS)]
 
 
 def test_a_closed_pipe_ends_the_dump_quietly(plain: Path) -> None:
@@ -232,7 +241,7 @@ def test_listing_topics_writes_nothing(log_directory: Path) -> None:
 def test_help_lists_every_command() -> None:
     done = commitlog("--help")
     assert done.returncode == 0
-    listed = {line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines() if line.strip()}
+    listed = {line.split()[0] for line in done.stdout.partition("Topics:")[2].splitlines() if line.strip()}
     assert {*COMMANDS} <= listed
 
 
