@@ -230,6 +230,7 @@ if TYPE_CHECKING:
         OutcomeStatus as OutcomeStatus,
         PartitionDescription as PartitionDescription,
         PartitionOutcome as PartitionOutcome,
+        ReadsLog as ReadsLog,
         Runner as Runner,
         Selection as Selection,
         Tally as Tally,
@@ -247,6 +248,7 @@ if TYPE_CHECKING:
     )
     from .paths import local_path as local_path
     from .prefetch import gathered as gathered, one_ahead as one_ahead
+    from .read_counts import counting_reads as counting_reads
     from .reading import (
         ALL_TIMES as ALL_TIMES,
         FetchData as FetchData,
@@ -581,6 +583,7 @@ else:
                 "OutcomeStatus",
                 "PartitionDescription",
                 "PartitionOutcome",
+                "ReadsLog",
                 "Runner",
                 "Selection",
                 "Tally",
@@ -598,6 +601,7 @@ else:
             ],
             "paths": ["local_path"],
             "prefetch": ["gathered", "one_ahead"],
+            "read_counts": ["counting_reads"],
             "reading": [
                 "ALL_TIMES",
                 "FetchData",

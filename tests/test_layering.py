@@ -38,7 +38,7 @@ FLOORS = {
         recovery
         segment dump kafka_0_7 topic_rules
         format log_lines
-        config filesystem prefetch text paths classes extras
+        config filesystem prefetch text paths classes extras read_counts
         kernels errors clock verdicts
         """,
     "pipeline": """

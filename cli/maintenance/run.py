@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,9 @@ from ... import storage
 from ..arguments import parse_instant, parse_interval, settings_given
 from ..flags import complete_topic
 from ..output import print_json
+from .bars import Watched
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+PASSES = {"compact": 2}  # reads of a log: for its keys, and to copy what is kept
 
 Topics = Annotated[
     list[str] | None,
@@ -123,7 +123,8 @@ def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
     with run.manager() as manager:
         selection = storage.select_partitions(manager, asked.topics or (), run.overrides)
     tally = storage.Tally()
-    for outcome in operation(run, selection, _Watched() if sys.stderr.isatty() else storage.in_this_process):
+    runner = Watched(run, PASSES.get(name, 1)) if sys.stderr.isatty() else storage.in_this_process
+    for outcome in operation(run, selection, runner):
         tally.add(outcome)
         if asked.as_json:
             print_json([outcome.to_json()])
@@ -131,15 +132,3 @@ def run_once(name: str, asked: Asked, operation: storage.Operation) -> int:
             typer.echo(str(outcome))
     typer.echo(f"{name}: {tally}", err=asked.as_json)
     return tally.exit_code
-
-
-class _Watched:
-    """A runner that shows a progress bar."""
-
-    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        from rich.console import Console  # noqa: PLC0415  needed only on a terminal
-        from rich.progress import track  # noqa: PLC0415
-
-        return track(
-            map(task, items), what, total=len(items), console=Console(stderr=True), transient=True, disable=not items
-        )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .outcome import OutcomeStatus as OutcomeStatus, PartitionOutcome as PartitionOutcome, Tally as Tally
     from .partitions import (
         Operation as Operation,
+        ReadsLog as ReadsLog,
         Runner as Runner,
         compact_partitions as compact_partitions,
         in_this_process as in_this_process,
@@ -49,6 +50,7 @@ else:
             "outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
             "partitions": [
                 "Operation",
+                "ReadsLog",
                 "Runner",
                 "compact_partitions",
                 "in_this_process",

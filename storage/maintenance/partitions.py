@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ..directory import LogManager
 from ..errors import LogStoreError
@@ -35,6 +35,15 @@ class Runner(Protocol):
 
         ``task``, items and results can be pickled.
         """
+        ...
+
+
+@runtime_checkable
+class ReadsLog(Protocol):
+    """An item of a runner whose task reads a log, or a part of one."""
+
+    def log_bytes(self, run: MaintenanceRun) -> int:
+        """Returns the bytes of the ``.log`` files that the task reads."""
         ...
 
 

@@ -35,6 +35,13 @@ class SegmentToSurvey(NamedTuple):
     suffix: str  # .swap while a swap is unfinished
     is_active: bool
 
+    def log_bytes(self, run: MaintenanceRun) -> int:
+        """Returns the bytes of the segment's ``.log``, to show progress; 0 if it is missing."""
+        context = self.partition.context(run)
+        path = SegmentReader(context, self.base_offset, self.suffix).path(file_names.LOG)
+        status = context.filesystem.status(path)
+        return 0 if status is None else status.size
+
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:
     """Returns the segments in the partition's directory, ascending; the last one is active. Or the failed outcome."""

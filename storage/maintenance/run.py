@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -227,3 +228,11 @@ class Partition:
         marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
         clock, filesystem = run.clock, run.filesystem
         return LogReader.open(self._directory(run), self.config, clock=clock, filesystem=filesystem, checkpoints=marks)
+
+    def log_bytes(self, run: MaintenanceRun) -> int:
+        """Returns the bytes of the ``.log`` files, to show progress; 0 without a directory."""
+        directory, files = self._directory(run), run.filesystem
+        with suppress(OSError):
+            logs = [name for name in files.list(directory) if name.endswith(file_names.LOG)]
+            return sum(status.size for name in logs if (status := files.status(file_names.join(directory, name))))
+        return 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..format.files.file_names import LOG
 from ..verify import (
     Finding,
     LogFindings,
@@ -34,6 +35,12 @@ class SegmentTask(NamedTuple):
 
     partition: Partition
     segment: SegmentToVerify
+
+    def log_bytes(self, run: MaintenanceRun) -> int:
+        """Returns the bytes of the segment's ``.log``, to show progress; 0 if it is missing."""
+        context = self.partition.context(run)
+        status = context.filesystem.status(self.segment.path(context.directory, LOG))
+        return 0 if status is None else status.size
 
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:

@@ -29,6 +29,7 @@ from ..format import StopReason, v2
 from ..format.constants import LENGTH_AT
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
+from ..read_counts import counted
 from .joining import Damage, Holes, check_wrapped, find_damage, hides_its_first, inside_segments, size_at_start
 from .offset_index import OffsetIndex, OffsetPosition
 from .resync import Search
@@ -149,7 +150,7 @@ class SegmentWalk:
 
     def read_bytes(self, position: int, length: int) -> memoryview:
         """Reads ``length`` bytes of the ``.log`` at ``position``; returns fewer only at the end of the file."""
-        return self._file.read(position, length)
+        return counted(self._file.read(position, length))
 
     def hold(self) -> Held:
         """Returns the descriptor of the ``.log``, which the caller releases. Raises io.UnsupportedOperation."""
@@ -229,11 +230,9 @@ class SegmentWalk:
         """
         following = self._overlapping(window, end)
         found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
-        return (
-            None
-            if found is None
-            else Damage(found.row, found.error.located(self.path(file_names.LOG), window.position))
-        )
+        if found is None:
+            return None
+        return Damage(found.row, found.error.located(self.path(file_names.LOG), window.position))
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
         """Returns the first and last offset of the batch after a window, if it is sound and overlaps it.
@@ -272,7 +271,7 @@ class SegmentWalk:
         """
         wanted = window_bytes
         while position < end:
-            buffer = np.frombuffer(self._file.read(position, min(wanted, end - position)), dtype=np.uint8)
+            buffer = np.frombuffer(counted(self._file.read(position, min(wanted, end - position))), np.uint8)
             scan = formats.scan(buffer)
             if len(scan.headers):
                 yield Window(position, buffer, scan.headers)

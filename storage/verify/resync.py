@@ -16,6 +16,7 @@ from ..filesystem import File
 from ..format import StopReason
 from ..format.constants import LOG_OVERHEAD
 from ..format.tables import Bytes
+from ..read_counts import counted
 from ..segment import WINDOW_BYTES, Search, Window, length_at
 from .findings import Kind
 
@@ -114,4 +115,4 @@ class Walk:
         return search.next_sound(damage.position + 1)
 
     def _bytes(self, position: int, length: int) -> Bytes:
-        return np.frombuffer(self._file.read(position, length), dtype=np.uint8)
+        return np.frombuffer(counted(self._file.read(position, length)), dtype=np.uint8)

@@ -1,0 +1,28 @@
+"""How many bytes of segments this process reads, for programs that show progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+Data = TypeVar("Data", bytes, memoryview)
+
+_counters = list[Callable[[int], None]]()
+
+
+@contextmanager
+def counting_reads(count: Callable[[int], None]) -> Iterator[None]:
+    """Within the ``with`` block, calls ``count`` with the bytes of each read of a ``.log``, from any thread."""
+    _counters.append(count)
+    try:
+        yield
+    finally:
+        _counters.remove(count)
+
+
+def counted(data: Data) -> Data:
+    """Returns ``data``, which was read from a ``.log``, after its length was counted."""
+    for count in _counters:
+        count(len(data))
+    return data
