@@ -142,6 +142,7 @@ def _list(found: Sequence[storage.TopicDescription], *, as_json: bool) -> None:
 def _describe(
     manager: storage.LogManager, found: Sequence[storage.TopicDescription], *, as_json: bool, briefly: bool
 ) -> None:
+    found = sorted(found, key=lambda each: each.name in storage.INTERNAL_TOPICS)  # the user's topics first
     ids = {each.name: storage.topic_id(manager, each) for each in found}
     if as_json:
         print_json(_json(each, ids[each.name]) for each in found)

@@ -94,7 +94,9 @@ def _show(answers: Mapping[storage.TopicPartition, Found], *, as_json: bool) -> 
             {"topic": topic, "partition": partition, **found._asdict()} for (topic, partition), found in answers.items()
         )
     elif is_watched():
-        print_table(COLUMNS, [(*partition, *found) for partition, found in answers.items()])
+        of_records = any(found.timestamp is not None for found in answers.values())
+        columns = COLUMNS if of_records else COLUMNS[:-1]
+        print_table(columns, [(*partition, *found)[: len(columns)] for partition, found in answers.items()])
     else:
         for (topic, partition), found in answers.items():
             typer.echo(f"{topic}:{partition}:{found.offset}")

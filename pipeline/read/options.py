@@ -99,6 +99,7 @@ _REFUSED = {
     "kafka.enable.auto.commit": "with kafka.group.id a streaming query commits when Spark does",
     "kafka.interceptor.classes": "there is no consumer to intercept",
 }
+_OF_WRITES = ("topic", "topics")
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
 
@@ -232,6 +233,9 @@ class Given:
     def of(cls, options: Mapping[str, str]) -> Given:
         """Returns the options of a read. Raises InvalidConfigError for an option that is unknown or rejected."""
         refuse_table(options)
+        of_write = next((name for name in options if name.lower() in _OF_WRITES), None)
+        if of_write is not None:
+            raise InvalidConfigError(f"option {of_write} is for writes (did you mean 'subscribe'?)")
         check_names(options, _OURS, "the commitlog source")
         values = {name.lower(): value for name, value in options.items()}
         for name, why in _REFUSED.items():

@@ -23,6 +23,14 @@ def directory(tmp_path: Path) -> str:
     return path
 
 
+def test_internal_topics_are_described_after_the_others(directory: str) -> None:
+    with LogManager.open(directory) as manager:
+        manager.create_topic("mine", partitions=1)
+    done = commitlog("topics", "--log-dir", directory, "--describe", "--json")
+    names = [json.loads(line)["topic"] for line in done.stdout.splitlines()]
+    assert names == ["mine", *sorted(COORDINATOR_TOPICS)]
+
+
 @pytest.mark.parametrize("topic", COORDINATOR_TOPICS)
 @pytest.mark.parametrize("is_dry", [False, True])
 @pytest.mark.parametrize(

@@ -76,9 +76,12 @@ def test_json_has_the_time_of_the_record_that_was_found(broker: Path) -> None:
     ]
 
 
-def test_on_a_terminal_it_is_a_table(broker: Path) -> None:
-    done = commitlog("offsets", "--log-dir", broker, "--topic", "orders", terminal=True)
-    assert any(line.split() == ["orders", "0", "10", "-"] for line in done.stdout.splitlines())
+def test_on_a_terminal_it_is_a_table_with_times_only_of_records(broker: Path) -> None:
+    asked = ("offsets", "--log-dir", broker, "--topic", "orders")
+    rows = [line.split() for line in commitlog(*asked, terminal=True).stdout.splitlines()]
+    assert ["orders", "0", "10"] in rows
+    rows = [line.split() for line in commitlog(*asked, "--time", T + 5000, terminal=True).stdout.splitlines()]
+    assert ["orders", "0", "5", str(T + 5000)] in rows
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,8 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
     ("change", "told"),
     [
         pytest.param({"subscrbe": "b"}, "unknown option 'subscrbe'.*did you mean 'subscribe'", id="nearest name"),
+        pytest.param({"startingoffset": "b"}, "did you mean 'startingOffsets'", id="as Spark passes it"),
+        pytest.param({"topic": "b"}, "option topic is for writes .did you mean 'subscribe'", id="option of a write"),
         pytest.param({"location": "file:/x"}, "is no table.*CREATE TEMPORARY VIEW", id="a table of the catalog"),
         pytest.param({"owner": "root"}, "is no table.*CREATE TEMPORARY VIEW", id="a table without a place"),
         pytest.param({"assign": '{"a": [0]}'}, "exactly one of .* not subscribe and assign", id="two subscriptions"),
