@@ -136,6 +136,8 @@ class CorruptionError(LogStoreError):
     neither; :meth:`located` fills them in on the way up.
     """
 
+    skipped_offsets: tuple[int, int] | None = None  # first and last, set by a reader that goes on after the damage
+
     def __init__(self, reason: str, *, path: str | None = None, position: int | None = None) -> None:
         self.reason = reason
         self.path = path

@@ -18,6 +18,7 @@ from ..arguments import parse_record_time
 from ..flags import TOPIC, Layout, LogDir, LogLayout, complete_topic
 from ..output import fail, nearest_or_all
 from . import positions, record_text
+from .skipping import Skipping, ending_with_3
 
 LOOK_EVERY_S = 0.1
 FETCH_BYTES = 1024 * 1024
@@ -63,6 +64,16 @@ Null = Annotated[bool, typer.Option("--null", "-Z", help="Print NULL for null ke
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors on stderr, no notices.")]
 
 
+SkipDamaged = Annotated[
+    bool,
+    typer.Option(
+        "--skip-damaged",
+        help="Read around damage: print the records of all sound batches, and on stderr which offsets are skipped. "
+        "The exit code is then 3.",
+    ),
+]
+
+
 class IsolationLevel(StrEnum):
     """The values of isolation.level."""
 
@@ -92,6 +103,7 @@ def cat(  # the flags are those of kcat -C
     null: Null = False,
     quiet: Quiet = False,
     isolation_level: Isolation = IsolationLevel.READ_COMMITTED,
+    skip_damaged: SkipDamaged = False,
     layout: Layout = LogLayout.KAFKA,
 ) -> None:
     """Print the records of a topic and wait for more; stop with Ctrl-C.
@@ -108,16 +120,26 @@ def cat(  # the flags are those of kcat -C
         raise typer.BadParameter("'--offset stored' needs --group, and --group needs '--offset stored'")
     if layout.is_0_7:
         start = positions.start_of(offset or [])
+        if skip_damaged:
+            raise typer.BadParameter("--skip-damaged needs the layout of today")
         positions.cat(log_dir, topic, partition, start, text, count, waits=not exit_at_end, is_quiet=quiet)
         return
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
-    with storage.LogManager.open(log_dir) as manager, ExitStack() as logs, suppress(KeyboardInterrupt):
+    around = Skipping() if skip_damaged else None
+    with (
+        storage.LogManager.open(log_dir) as manager,
+        ending_with_3(around),
+        ExitStack() as logs,
+        suppress(KeyboardInterrupt),
+    ):
         chosen = [storage.TopicPartition(topic, each) for each in partition or manager.topic(topic).partitions]
         watchers = {each: manager.open_watcher(*each, reports_remote=False) for each in chosen}
         firsts = {each: log.log_start_offset for each, log in watchers.items()}
         stored = {} if group is None else _stored(manager, group)
         spans = {each: span.stored_at(stored.get(each)) for each in watchers}
-        tails = [_Tail(logs.enter_context(log), each, spans[each]) for each, log in watchers.items()]
+        if around is not None:
+            logs.enter_context(around.whole(watchers.values()))
+        tails = [_Tail(logs.enter_context(log), each, spans[each], around) for each, log in watchers.items()]
         if span.is_offset or not quiet:
             _report_moved(tails, storage.remote_offsets(manager, firsts), is_given=span.is_offset)
         printing = _Printing(tails, text, count, is_quiet=quiet)
@@ -203,9 +225,11 @@ def _at_time(timestamp_ms: int, log: storage.LogReader, isolation: storage.Isola
 class _Tail:
     """The records of one partition that are still to be printed."""
 
-    def __init__(self, log: storage.LogWatcher, partition: storage.TopicPartition, span: _Span) -> None:
+    def __init__(
+        self, log: storage.LogWatcher, partition: storage.TopicPartition, span: _Span, around: Skipping | None
+    ) -> None:
         self.name = f"{partition.topic} [{partition.partition}]"
-        self._log, self._span = log, span
+        self._log, self._span, self._around = log, span, around
         self.partition = partition
         self.asked = span.begin(log, span.isolation)
         # After a crash, a log whose records were all deleted may have a log start above its log end.
@@ -221,13 +245,17 @@ class _Tail:
     def messages(self) -> Iterator[record_text.Message]:
         """Yields the records after those of earlier calls, up to the current end, and advances ``next_offset``."""
         end = self.end
-        for records in self._log.records(
-            self.next_offset, end, isolation=self._span.isolation, fetch_bytes=FETCH_BYTES
-        ):
+        for records in self._records(end):
             for message in record_text.messages(*self.partition, records):
                 self.next_offset = message.offset + 1
                 yield message
         self.next_offset = max(self.next_offset, end)
+
+    def _records(self, end: int) -> Iterator[storage.Records]:
+        isolation = self._span.isolation
+        if self._around is not None:
+            return self._around.records(self._log, self.next_offset, end, isolation)
+        return self._log.records(self.next_offset, end, isolation=isolation, fetch_bytes=FETCH_BYTES)
 
     @property
     def end(self) -> int:

@@ -109,5 +109,6 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
         "position": finding.position,
         "offset": finding.offset,
         "what": finding.what,
+        "lost_offsets": None if finding.lost is None else list(finding.lost),
         "advice": finding.advice,
     }

@@ -16,8 +16,8 @@ from .. import format as formats
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
 from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
-from ..format.tables import Bools, Int64s, Records
-from ..segment import LogSegment, Window
+from ..format.tables import BatchHeaders, Bools, Int64s, Records
+from ..segment import LogSegment, Window, first_offset
 from .aborted import Isolation
 from .fetch import ALL_TIMES, FetchData, Timespan
 from .reader import FETCH_BYTES, LogReader
@@ -38,8 +38,10 @@ def salvaged_records(
 ) -> Iterator[Records]:
     """Yields records as :meth:`LogReader.records`, but passes each damage to ``report`` and continues after it.
 
-    ``report`` gets a CorruptionError with path and position. Each damage is reported once, even if segments are
-    replaced during the read and read again. Offsets that are in no segment are skipped without a report.
+    ``report`` gets a CorruptionError with path and position, and with the offsets that are skipped because of it, if
+    they are known; of several in a row, the first one has the offsets of all. Each damage is reported once, even if
+    segments are replaced during the read and read again. Offsets that are in no segment are reported too, unless
+    compaction may have removed them.
     """
     salvage = _Salvage(reader, report, isolation)
     with reader.despite_damage():
@@ -47,6 +49,7 @@ def salvaged_records(
             for records in salvage.records(data, start, end, columns, timespan):
                 if len(records):
                     yield records
+        salvage.report_pending(end)
         salvage.report_end(end)
 
 
@@ -57,13 +60,24 @@ class _Salvage:
         self._reader = reader
         self._report_damage = report
         self._isolation = isolation
-        self._known: set[tuple[str | None, int | None]] = set()
+        self._known: set[tuple[str | None, int | str | None]] = set()
+        self._pending: list[CorruptionError] = []  # to be reported when the next sound batch shows what is skipped
+        self._next_offset = 0  # after the last sound batch
 
     def _report(self, error: CorruptionError) -> None:
-        location = error.path, error.position
+        location = error.path, error.reason if error.position is None else error.position
         if location not in self._known:
             self._known.add(location)
             self._report_damage(error)
+
+    def report_pending(self, before: int | None) -> None:
+        """Reports what was found since the last sound batch; all offsets from it on are skipped, ``before`` this."""
+        for number, error in enumerate(self._pending):
+            if number == 0 and before is not None and self._next_offset < before:
+                error.skipped_offsets = self._next_offset, before - 1
+                self._next_offset = before
+            self._report(error)
+        self._pending.clear()
 
     def report_end(self, end: int) -> None:
         """Reports damage at the apparent end of the log, if a read up to offset ``end`` reaches it."""
@@ -90,10 +104,12 @@ class _Salvage:
                 return
 
     def _from(self, offset: int, end: int) -> Iterator[FetchData]:
-        visible_end = self._reader.end_offset(self._isolation)
+        visible_end, before = self._reader.end_offset(self._isolation), None
         for segment in self._reader.segments.reaching(offset):
             if max(offset, segment.base_offset) >= min(end, visible_end):
                 return
+            self._report_missing(before, segment)
+            before = segment
             for window in self._in_order(segment, max(offset, segment.base_offset), end):
                 is_visible = window.headers.table["last_offset"] < visible_end
                 if is_visible.any():
@@ -103,17 +119,24 @@ class _Salvage:
                 if offset >= end or not is_visible.all():
                     return
 
+    def _report_missing(self, before: LogSegment | None, segment: LogSegment) -> None:
+        """Reports the offsets that are in no segment between ``before``, which was read to its end, and the next."""
+        if before is not None and self._next_offset < segment.base_offset:
+            try:
+                segment.check_follows(before, self._next_offset)
+            except CorruptionError as error:
+                error.skipped_offsets = self._next_offset, segment.base_offset - 1
+                self._report(error)
+
     def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
         """Yields batches from offset ``first`` to ``end`` that are within the segment and above all before them.
 
         Reports the others.
         """
-        following = self._reader.segments.higher(segment.base_offset)
-        ceiling = self._reader.log_end_offset if following is None else following.base_offset
         reached = first
         for window in self._windows(segment, first, end):
             last_offsets = window.headers.table["last_offset"]
-            is_right = _above(window, reached, ceiling)
+            is_right = _above(window, reached, self._ceiling(segment))
             self._report_out_of_order(segment, window, ~is_right & (last_offsets >= first))
             if is_right.any():
                 reached = int(last_offsets[is_right][-1]) + 1
@@ -121,7 +144,7 @@ class _Salvage:
 
     def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
         """Yields batches with correct checksums, up to the one that reaches ``end``; may begin below ``first``."""
-        position = segment.position_before(first)
+        position, self._next_offset = segment.position_before(first), first
         while position < segment.size:
             try:
                 for window in segment.walk(position, segment.size, FETCH_BYTES):
@@ -132,20 +155,38 @@ class _Salvage:
                         "a batch is incomplete", path=segment.path(file_names.LOG), position=position
                     )
             except CorruptRecordError as error:
-                self._report(error)
+                self._pending.append(error)
                 found = segment.search(segment.size).next_sound(position + 1)
                 position = segment.size if found is None else found
+        self.report_pending(min(end, self._ceiling(segment)))
+
+    def _ceiling(self, segment: LogSegment) -> int:
+        """Returns the offset that no batch of a segment reaches."""
+        following = self._reader.segments.higher(segment.base_offset)
+        return self._reader.log_end_offset if following is None else following.base_offset
 
     def _with_right_checksums(self, segment: LogSegment, window: Window, first: int, end: int) -> Window:
         is_right = formats.checksums_match(window.buffer, window.headers)
         reaching = np.flatnonzero(is_right & (window.headers.table["last_offset"] >= end - 1))
         rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage after these is not read
-        table, is_right = window.headers.table[rows], is_right[rows]
-        for position in table["position"][~is_right & (table["last_offset"] >= first)].tolist():
-            at = window.position + position
-            what = "the batch does not match its checksum"
-            self._report(CorruptRecordError(what, path=segment.path(file_names.LOG), position=at))
-        return window._replace(headers=window.headers[rows][is_right])
+        headers, is_right = window.headers[rows], is_right[rows]
+        is_wanted = headers.table["last_offset"] >= first
+        path, what = segment.path(file_names.LOG), "the batch does not match its checksum"
+        for row in [*np.flatnonzero(~is_right & is_wanted).tolist(), len(headers)]:
+            self._pass(headers[:row][is_right[:row]], self._ceiling(segment), end)
+            if row < len(headers):
+                at = window.position + int(headers.table["position"][row])
+                self._pending.append(CorruptRecordError(what, path=path, position=at))
+        return window._replace(headers=headers[is_right])
+
+    def _pass(self, sound: BatchHeaders, ceiling: int, end: int) -> None:
+        """Advances over sound batches; reports the damage before the first one that follows all before."""
+        last = sound.table["last_offset"]
+        above = sound[np.flatnonzero((last >= self._next_offset) & (last < ceiling))]
+        if len(above):
+            following = first_offset(above)
+            self.report_pending(None if following is None else min(following, end))
+            self._next_offset = int(above.table["last_offset"].max()) + 1
 
     def _report_out_of_order(self, segment: LogSegment, window: Window, rows: Bools) -> None:
         table = window.headers.table
@@ -200,6 +241,8 @@ class _Salvage:
                     start, end, columns, timespan
                 )
             except CorruptionError as error:
+                header = window.headers.table[0]
+                error.skipped_offsets = int(header["base_offset"]), int(header["last_offset"])
                 self._report(error)
 
 

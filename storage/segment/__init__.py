@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         Holes as Holes,
         always as always,
         find_damage as find_damage,
+        first_offset as first_offset,
+        hides_its_first as hides_its_first,
         leave_gaps as leave_gaps,
         size_at_start as size_at_start,
     )
@@ -60,7 +62,16 @@ else:
         __name__,
         submod_attrs={
             "collection": ["LogSegments"],
-            "joining": ["Holes", "NEVER_COMPACTED", "always", "find_damage", "leave_gaps", "size_at_start"],
+            "joining": [
+                "Holes",
+                "NEVER_COMPACTED",
+                "always",
+                "find_damage",
+                "first_offset",
+                "hides_its_first",
+                "leave_gaps",
+                "size_at_start",
+            ],
             "reader": ["OffsetAndTimestamp", "FoundBatch", "SegmentReader"],
             "resync": ["SEARCHED_BATCH_BYTES_MAX", "Search", "length_at", "one_sound_batch"],
             "split": ["split_segment"],

@@ -157,6 +157,11 @@ def hides_its_first(headers: BatchHeaders) -> Bools:
     return found
 
 
+def first_offset(headers: BatchHeaders) -> int | None:
+    """Returns the first offset of the first batch; None if its header does not have it."""
+    return None if hides_its_first(headers[:1])[0] else int(headers.table["base_offset"][0])
+
+
 def check_wrapped(
     headers: BatchHeaders,
     rows: slice | Int64s,

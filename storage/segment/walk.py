@@ -292,13 +292,20 @@ class SegmentWalk:
         entry = self.offset_index.lookup(offset)
         if entry.position == 0 or (entry.offset <= offset and self._is_as_indexed(entry, offset)):
             return entry.position
-        logger.warning(
-            "%s: no sound batch is at position %d, where the index has one; the index is not used: rebuild it",
-            self.offset_index.path,
-            entry.position,
-        )
+        if self._is_sound_past(entry.position):  # otherwise a read from the beginning reports the damage of the log
+            what = f"no sound batch is at position {entry.position}, where the index has one"
+            logger.warning("%s: %s; the index is not used: rebuild it", self.offset_index.path, what)
         self._is_index_distrusted = True
         return 0
+
+    def _is_sound_past(self, position: int) -> bool:
+        """Whether the log is sound from its beginning up to ``position`` and beyond, or it ends before."""
+        with suppress(CorruptionError, SegmentRemovedError):
+            for window in self.batches():
+                if window.position + window.headers.end > position:
+                    break
+            return True
+        return False
 
     def _is_as_indexed(self, entry: OffsetPosition, offset: int) -> bool:
         """Whether an index entry is right: one of the sound batches from its position on ends with its offset.
@@ -307,14 +314,11 @@ class SegmentWalk:
         first one of the batch. With older formats, an index may contain the first offset of a batch, which is in no
         header.
         """
-        if self._last_seen.indexed != entry:
-            try:
-                if entry.position < 0 or not self._reaches(entry, offset):
-                    return False
-            except (CorruptionError, SegmentRemovedError):
-                return False
-            self._last_seen.indexed = entry
-        return True
+        if self._last_seen.indexed != entry and entry.position >= 0:
+            with suppress(CorruptionError, SegmentRemovedError):
+                if self._reaches(entry, offset):
+                    self._last_seen.indexed = entry
+        return self._last_seen.indexed == entry
 
     def _reaches(self, entry: OffsetPosition, offset: int) -> bool:
         for window in self.batches(entry.position, window_bytes=PROBE_BYTES, until=entry.offset):
@@ -369,8 +373,7 @@ class SegmentWalk:
             )
             if len(window.headers) and window.position + int(window.headers.table["position"][0]) == 0:
                 expected = self.base_offset
-            base, holes = self.base_offset, self.context.holes
-            check_wrapped(window.headers, rows, found, holes, lowest=base, expected=expected)
+            check_wrapped(window.headers, rows, found, self.context.holes, lowest=self.base_offset, expected=expected)
             return found
         except CorruptionError as error:
             raise error.located(self.path(file_names.LOG), window.position) from error

@@ -14,12 +14,12 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptionError, UnsupportedCompressionTypeError
-from ..format.constants import INT32_MAX, Codec, TimestampType
+from ..format.constants import INT32_MAX, TimestampType
 from ..format.internal.control_records import ControlType, parse
 from ..format.record_columns import Part, fill
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
 from ..kernels import canonical, frozen, records as reading
-from ..segment import Window
+from ..segment import Window, hides_its_first
 from .findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15
@@ -38,10 +38,11 @@ class BatchFindings(NamedTuple):
     path: str
 
     def add(self, kind: Kind, window: Window, row: int, what: str) -> None:
-        """Adds a finding about the batch in row ``row`` of a window."""
-        position = window.position + int(window.headers.table["position"][row])
-        offset = int(window.headers.table["base_offset"][row])
-        self.findings.add(kind, self.path, what, position=position, offset=offset)
+        """Adds a finding about the batch in row ``row`` of a window; if it is BAD_RECORDS, all of them are lost."""
+        header = window.headers.table[row]
+        position, offset = window.position + int(header["position"]), int(header["base_offset"])
+        lost = (offset, int(header["last_offset"])) if kind is Kind.BAD_RECORDS else None
+        self.findings.add(kind, self.path, what, position=position, offset=offset, lost=lost)
 
 
 class BatchOrder:
@@ -85,8 +86,7 @@ class BatchOrder:
         The header of a wrapper has no first offset, so a gap before it is unknown.
         """
         table = window.headers.table
-        is_known = (table["magic"] >= 2) | (window.headers.codec == Codec.NONE)
-        is_gap = (table["base_offset"] > expected) & is_known
+        is_gap = (table["base_offset"] > expected) & ~hides_its_first(window.headers)
         is_gap[0] &= not self.has_gap_before
         for row in np.flatnonzero(is_gap)[:3].tolist():
             position = window.position + int(table["position"][row])

@@ -95,6 +95,7 @@ class Finding:
     position: int | None  # byte in the file; None: the file as a whole
     offset: int | None  # of the record or batch; None: unknown or not applicable
     what: str
+    lost: tuple[int, int] | None = None  # the first and the last offset whose records are lost; None: none, or unknown
 
     @property
     def severity(self) -> Severity:
@@ -107,7 +108,13 @@ class Finding:
     def __str__(self) -> str:
         where = self.path if self.position is None else f"{self.path}, position {self.position}"
         at = "" if self.offset is None else f", offset {self.offset}"
-        return f"{self.severity.value}: {where}{at}: {self.what} [{self.kind.label}]; {self.advice}"
+        lost = "" if self.lost is None else f"; {lost_text(*self.lost)}"
+        return f"{self.severity.value}: {where}{at}: {self.what}{lost} [{self.kind.label}]; {self.advice}"
+
+
+def lost_text(first: int, last: int) -> str:
+    """Returns ``offsets 463 to 475 are lost``."""
+    return f"offset {first} is lost" if first == last else f"offsets {first} to {last} are lost"
 
 
 class Findings:
@@ -117,10 +124,19 @@ class Findings:
         self._kept: list[Finding] = []
         self._counts: Counter[tuple[Kind, str]] = Counter()
 
-    def add(self, kind: Kind, path: str, what: str, *, position: int | None = None, offset: int | None = None) -> None:
+    def add(
+        self,
+        kind: Kind,
+        path: str,
+        what: str,
+        *,
+        position: int | None = None,
+        offset: int | None = None,
+        lost: tuple[int, int] | None = None,
+    ) -> None:
         self._counts[kind, path] += 1
         if self._counts[kind, path] <= FINDINGS_MAX:
-            self._kept.append(Finding(kind, path, position, offset, what))
+            self._kept.append(Finding(kind, path, position, offset, what, lost))
 
     def all(self) -> tuple[Finding, ...]:
         """Returns all findings in the order in which they were added."""

@@ -172,9 +172,9 @@ def _compare_neighbours(
         what = f"it begins at offset {base}, but the segment before reaches up to {end - 1}"
         findings.add(Kind.OFFSETS_GO_BACK, _log_path(context, after), what, position=0, offset=base)
     is_far = base - before.segment.base_offset > INT32_MAX  # a roll forced by the range of offsets, which may skip some
-    if end < base and not (is_compacted or before.is_damaged or is_far):
+    if end < base and not (is_compacted or before.has_damaged_end or is_far):
         what = f"offsets {end} to {base - 1} are in no segment, and the log shows no compaction"
-        findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=end)
+        findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=end, lost=(end, base - 1))
 
 
 def _add_gaps(context: LogContext, results: Iterable[SegmentFindings], findings: Findings) -> None:
@@ -216,7 +216,8 @@ def _check_checkpoints(
     if not results:
         if recovery_point > log_start_offset:
             what = f"there is no segment, but everything below offset {recovery_point} was synced once"
-            findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=log_start_offset)
+            lost = log_start_offset, recovery_point - 1
+            findings.add(Kind.MISSING_SEGMENT, context.directory, what, offset=log_start_offset, lost=lost)
         return
     end = results[-1].next_offset
     if end < recovery_point and not results[-1].is_damaged:
@@ -227,6 +228,7 @@ def _check_checkpoints(
             what,
             position=results[-1].sound_bytes,
             offset=end,
+            lost=(end, recovery_point - 1),
         )
     above = {
         "log start": checkpointed.log_start_offset,

@@ -16,7 +16,7 @@ from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
 from ..format.internal.state_records import STATE_TOPICS
-from ..segment import LogContext, Window
+from ..segment import LogContext, Window, first_offset
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
@@ -55,6 +55,7 @@ class SegmentFindings:
     batches: int = 0
     records: int = 0  # 0 unless records were decoded
     is_damaged: bool = False  # part of the log could not be read
+    has_damaged_end: bool = False  # its last bytes are among those that could not be read
     is_compacted: bool = False
     closing: tuple[ProducerEntry, ...] | None = None  # producer state at next_offset; None: not known
     epochs: tuple[EpochEntry, ...] = ()  # found in the batches
@@ -90,7 +91,7 @@ def _verified(context: LogContext, segment: SegmentToVerify, deep: bool) -> Segm
         check.findings.add(Kind.VANISHED, str(error.filename), "it existed when the directory was listed")
     except OSError as error:
         check.findings.add(Kind.UNREADABLE, str(error.filename or check.log_path), str(error))
-    return SegmentFindings(segment, check.findings.all(), segment.base_offset, is_damaged=True)
+    return SegmentFindings(segment, check.findings.all(), segment.base_offset, is_damaged=True, has_damaged_end=True)
 
 
 @dataclass
@@ -126,7 +127,8 @@ class _SegmentCheck:
         self._states = StateChecks(of_batches, topic, limit) if deep and topic in STATE_TOPICS else None
         self._epochs = _Epochs(of_batches)
         self._batches, self._sound_end, self._magic_max = 0, 0, 0
-        self._is_damaged = False
+        self._is_damaged = self._has_damaged_end = False
+        self._unbounded: Damage | None = None  # the offset after it is in the next batch
 
     def _path(self, kind: str) -> str:
         return self.segment.path(self.context.directory, kind)
@@ -180,12 +182,14 @@ class _SegmentCheck:
             self._take_batches(part)
         elif isinstance(part, Damage):
             self._take_damage(part)
-            rest = f"; {part.end - part.position} bytes up to the next sound batch are lost"
-            self._add_damage(part.kind, part, part.what + rest)
+            self._unbounded = part
         else:
             self._take_tail(part.damage, log)
 
     def _take_batches(self, window: Window) -> None:
+        if self._unbounded is not None:
+            self._add_bounded(self._unbounded, window)
+            self._unbounded = None
         self._order.check(window)
         check_headers(self._of_batches, window)
         self._epochs.check(window)
@@ -227,8 +231,16 @@ class _SegmentCheck:
         self._time_index.skip()
         self._producers.lose_track()
 
-    def _add_damage(self, kind: Kind, damage: Damage, what: str) -> None:
-        self.findings.add(kind, self.log_path, what, position=damage.position, offset=self._order.next_offset)
+    def _add_bounded(self, damage: Damage, following: Window) -> None:
+        """Adds a finding for damage before a window of sound batches, whose first offset shows what is lost."""
+        rest = f"; {damage.end - damage.position} bytes up to the next sound batch are lost"
+        self._add_damage(damage.kind, damage, damage.what + rest, first_offset(following.headers))
+
+    def _add_damage(self, kind: Kind, damage: Damage, what: str, end: int | None = None) -> None:
+        """``end``: the offset before which the records are lost; None if that is unknown, or nothing is lost."""
+        begin = self._order.next_offset
+        lost = None if end is None or end <= begin else (begin, end - 1)
+        self.findings.add(kind, self.log_path, what, position=damage.position, offset=begin, lost=lost)
 
     def _take_tail(self, damage: Damage, log: File) -> None:
         """Adds a finding for the bytes after the last sound batch, unless they are preallocated zeros.
@@ -243,9 +255,10 @@ class _SegmentCheck:
             self._add_damage(Kind.UNSYNCED_TAIL, damage, what)
             return
         self._take_damage(damage)
+        self._has_damaged_end = True
         kind = Kind.TORN_TAIL if damage.kind is Kind.BAD_BATCH else damage.kind
         what = f"{damage.what}; no sound batch follows in the {damage.end - damage.position} bytes up to the end"
-        self._add_damage(kind, damage, what)
+        self._add_damage(kind, damage, what, self.segment.recovery_point if is_active else self.segment.following)
 
     def _finish(self, txn_file: IndexFile) -> None:
         is_active = self.segment.following is None
@@ -272,6 +285,7 @@ class _SegmentCheck:
             batches=self._batches,
             records=0 if self._records is None else self._records.records,
             is_damaged=self._is_damaged,
+            has_damaged_end=self._has_damaged_end,
             is_compacted=self._order.is_compacted,
             closing=self._producers.entries() if self._producers.is_known else None,
             epochs=tuple(self._epochs.found),

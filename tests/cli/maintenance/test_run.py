@@ -68,6 +68,7 @@ def test_damage_exits_with_3_and_names_file_and_position(directory: Path) -> Non
     assert f"damage: {path}, position 0" in done.stdout
     found = reports(directory, "verify", code=3)
     assert [found[topic]["status"] for topic in ("orders", "other")] == ["damaged", "done"]
+    assert [each["lost_offsets"] for each in found["orders"]["findings"]] == [[0, 0]]
     assert reports(directory, "verify", "--topics", "oth.*,other") == {"other": found["other"]}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -369,3 +370,49 @@ def test_records_that_a_broker_has_only_in_remote_storage_are_named(tmp_path: Pa
     assert said in commitlog("describe", "--log-dir", directory, "--topic", "t-plain").stdout
     described = json.loads(commitlog("describe", "--log-dir", directory, "--topic", "t-plain", "--json").stdout)
     assert described["remote_offsets"] == [0, 618]
+
+
+# --- damage
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> str:
+    """Topic lines: 40 batches of two records in segments; the second batch of the second segment has a flipped byte."""
+    path = tmp_path / "log"
+    with LogManager.open(str(path), create=True) as manager:
+        configs = {"segment.bytes": "1000", "index.interval.bytes": "1"}
+        manager.create_topic("lines", partitions=1, configs=configs)
+        log = manager.open_log("lines", 0)
+        for n in range(40):
+            append(log, b"%d" % (2 * n), b"%d" % (2 * n + 1))
+    second = sorted((path / "lines-0").glob("*.log"))[1]
+    data = bytearray(second.read_bytes())
+    data[len(data) // (len(data) // 77) + 75] ^= 1
+    second.write_bytes(data)
+    return str(path)
+
+
+def test_skip_damaged_prints_all_sound_batches_and_reports_the_offsets_between(damaged: str) -> None:
+    done = commitlog("cat", "--log-dir", damaged, "-t", "lines", "-e", "-q", "--skip-damaged")
+    printed = [int(line) for line in done.stdout.splitlines()]
+    first, last = (int(each) for each in re.findall(r"skipped offsets (\d+) to (\d+)", done.stderr)[0])
+    assert (done.code, done.stderr.count("\n")) == (3, 1)
+    assert printed == [each for each in range(80) if not first <= each <= last]
+    assert last - first == 1
+    behind = commitlog("cat", "--log-dir", damaged, "-t", "lines", "-e", "-q", "--skip-damaged", "-o", last + 1)
+    assert (behind.code, behind.stdout.split("\n")[0]) == (0, str(last + 1))
+
+
+def test_reading_right_after_damage_names_the_log_and_the_way_around_it(damaged: str) -> None:
+    skipping = commitlog("cat", "--log-dir", damaged, "-t", "lines", "-e", "-q", "--skip-damaged")
+    [last] = re.findall(r"skipped offsets \d+ to (\d+)", skipping.stderr)
+    done = commitlog("cat", "--log-dir", damaged, "-t", "lines", "-e", "-q", "-o", int(last) + 1)
+    assert (done.code, done.stdout) == (3, "")
+    assert ".log, position " in done.stderr
+    assert "to read around it: --skip-damaged" in done.stderr
+    assert "index" not in done.stderr
+
+
+def test_skip_damaged_of_a_sound_topic_ends_with_0(directory: str) -> None:
+    done = commitlog("cat", "--log-dir", directory, "-t", "pay", "-e", "-q", "--skip-damaged")
+    assert (done.code, done.stdout, done.stderr) == (0, "kept\n", "")

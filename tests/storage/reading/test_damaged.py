@@ -17,6 +17,7 @@ from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.segment import Holes
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, rows, write_transactional
@@ -181,3 +182,62 @@ def test_corruption_is_reported_as_its_own_error(spoiled: Callable[[Spoil], LogR
     _, told = salvaged(spoiled(flip_a_value))
     assert isinstance(told[0], CorruptRecordError)
     assert "checksum" in str(told[0])
+
+
+@pytest.mark.parametrize("spoil", [flip_a_value, impossible_length, endless_length, zeroes, record_too_long])
+def test_damage_is_reported_with_the_offsets_that_are_skipped(
+    spoiled: Callable[[Spoil], LogReader], spoil: Spoil
+) -> None:
+    [damage] = salvaged(spoiled(spoil), 4)[1]
+    assert damage.skipped_offsets == (12, 14)
+
+
+def test_only_skipped_offsets_that_were_asked_for_are_reported(spoiled: Callable[[Spoil], LogReader]) -> None:
+    reader = spoiled(flip_a_value)
+    assert [each.skipped_offsets for each in salvaged(reader, 13)[1]] == [(13, 14)]
+    assert [each.skipped_offsets for each in salvaged(reader, 4, 14)[1]] == [(12, 13)]
+
+
+def test_skipped_offsets_reach_up_to_the_next_segment_where_the_end_of_one_is_missing(
+    spoiled: Callable[[Spoil], LogReader],
+) -> None:
+    [damage] = salvaged(spoiled(cut_off))[1]
+    assert damage.skipped_offsets == (12, 29)
+
+
+def test_a_missing_segment_is_reported_with_its_offsets(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for number in range(4):
+        append(log, b"%d" % number)
+        log.roll()
+    log.close()
+    for path in tmp_path.glob("*2.log"):
+        path.unlink()
+    reader = open_reader(tmp_path, KeptInMemory(recovery_point=4, holes=Holes.NOWHERE))
+    found, told = salvaged(reader)
+    assert (found, [each.skipped_offsets for each in told]) == ([0, 1, 3], [(2, 2)])
+
+
+def test_a_lookup_right_after_damage_blames_the_log_and_not_its_index(
+    spoiled: Callable[[Spoil], LogReader], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = spoiled(flip_a_value)
+    with pytest.raises(CorruptRecordError, match=f"position {AT}: checksum"):
+        reader.read(15)
+    assert caplog.messages == []
+
+
+def test_a_lookup_by_a_wrong_index_of_a_sound_log_blames_the_index(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_log(tmp_path, index_interval_bytes=0) as log:
+        for number in range(4):
+            append(log, b"%d" % number)
+    path = tmp_path / file_names.segment_file(0, file_names.INDEX)
+    data = bytearray(path.read_bytes())
+    data[-1] += 1  # the position of the last entry
+    path.write_bytes(data)
+    with open_reader(tmp_path, KeptInMemory(recovery_point=4)) as reader:
+        data_read = reader.read(3)
+    assert data_read is not None
+    assert [message for message in caplog.messages if "the index is not used: rebuild it" in message]

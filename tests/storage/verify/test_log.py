@@ -339,6 +339,42 @@ def test_records_after_damage_are_still_checked(tmp_path: Path) -> None:
     assert result.batches == 14
 
 
+def rolled_log(directory: Path) -> KeptInMemory:
+    """Four segments of three batches of two records each: offsets 0 to 23."""
+    marks = KeptInMemory()
+    with open_log(directory, marks) as log:
+        for n in range(12):
+            if n and n % 3 == 0:
+                log.roll()
+            append(log, b"one", b"two")
+        log.checkpoint()
+    return marks
+
+
+def lost(result: LogFindings) -> list[tuple[int, int] | None]:
+    return [each.lost for each in result.of(Severity.DAMAGE)]
+
+
+def test_the_offsets_that_damage_loses_are_in_the_findings(tmp_path: Path) -> None:
+    """A batch in the middle of a segment, the end of the next one, and the whole third one."""
+    marks = rolled_log(tmp_path)
+    first, second, third, _ = logs(tmp_path)
+    flip(first, batches_of(first)[1] + 70)
+    flip(second, batches_of(second)[-1] + 70)
+    third.unlink()
+    result = verify_log(look(tmp_path), told(marks))
+    assert lost(result) == [(2, 3), (10, 17)]
+    assert f"offsets 2 to 3 are lost [{Kind.BAD_CHECKSUM.label}]" in str(result.of(Severity.DAMAGE)[0])
+
+
+def test_a_missing_segment_is_found_after_one_that_is_damaged_in_its_middle(tmp_path: Path) -> None:
+    marks = rolled_log(tmp_path)
+    first, second, *_ = logs(tmp_path)
+    flip(first, batches_of(first)[1] + 70)
+    second.unlink()
+    assert lost(verify_log(look(tmp_path), told(marks))) == [(2, 3), (6, 11)]
+
+
 def test_a_time_entry_for_damaged_records_is_no_finding_of_its_own(tmp_path: Path) -> None:
     """The largest timestamp is in the damaged batch, and the entry contains it."""
     marks = KeptInMemory()

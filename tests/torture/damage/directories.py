@@ -153,7 +153,7 @@ def check_salvage(sound: Sound, disk: MemoryFileSystem) -> None:
                 check_nothing_strange(sound, list(zip(part.offsets.tolist(), contents(part), strict=True)))
     except LogStoreError:
         return
-    places = [(error.path, error.position) for error in told]
+    places = [(error.path, error.reason if error.position is None else error.position) for error in told]
     assert len(places) == len(set(places))
 
 

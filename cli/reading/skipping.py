@@ -1,0 +1,51 @@
+"""Reading around damage: reports on stderr what is skipped, and which exit code that gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import typer
+
+from ... import storage
+from ..output import fail
+
+
+class Skipping:
+    """Reads logs as far as they are sound, and reports the rest."""
+
+    def __init__(self) -> None:
+        self.is_damaged = False
+
+    def records(
+        self, log: storage.LogReader, start: int, end: int, isolation: storage.Isolation
+    ) -> Iterator[storage.Records]:
+        """Yields the records of sound batches from ``start`` up to ``end``."""
+        return storage.salvaged_records(log, start, end, self._report, isolation=isolation)
+
+    @contextmanager
+    def whole(self, logs: Iterable[storage.LogReader]) -> Iterator[None]:
+        """Within the ``with`` block, damage in these logs stops no search for the end of a transaction."""
+        with ExitStack() as stack:
+            for log in logs:
+                stack.enter_context(log.despite_damage())
+            yield
+
+    def _report(self, error: storage.CorruptionError) -> None:
+        self.is_damaged = True
+        skipped = "skipped"
+        if error.skipped_offsets is not None:
+            first, last = error.skipped_offsets
+            skipped = f"skipped offset {first}" if first == last else f"skipped offsets {first} to {last}"
+        typer.echo(f"commitlog: {storage.printable(str(error))}; {skipped}", err=True)
+
+
+@contextmanager
+def ending_with_3(skipping: Skipping | None) -> Iterator[None]:
+    """Exits with 3 at the end of the ``with`` block if damage was skipped, or at once if none may be skipped."""
+    try:
+        yield
+    except (storage.CorruptRecordError, storage.MissingSegmentError) as error:
+        fail(str(error) if skipping else f"{error}; to read around it: --skip-damaged", storage.EXIT_DAMAGED)
+    if skipping is not None and skipping.is_damaged:
+        raise typer.Exit(storage.EXIT_DAMAGED)
