@@ -19,7 +19,7 @@ def recover(
     """Recover logs after a crash, as opening them for writing does.
 
     An incomplete end of a log, which was never acknowledged, is cut off; unfinished compactions are completed or
-    undone, and missing indexes are rebuilt. Acknowledged records are never cut: if they are damaged, this is reported,
-    the log is not changed, and the exit code is 3.
+    undone, and missing indexes are rebuilt. Acknowledged records are never cut. Then every byte is checked, as by
+    verify: damage is reported, also by --dry-run, and the exit code is 3. What is damaged is not changed.
     """
     carry_out("recover", Asked(log_dir, topics, config, as_json, dry_run), storage.recover_partitions)

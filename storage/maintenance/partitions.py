@@ -19,7 +19,7 @@ from .bucket import operations as in_bucket
 from .locking import maintenance_lock
 from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
 from .run import MaintenanceRun, Partition
-from .selecting import Selection
+from .selecting import Selection, with_checkpoints
 
 LOGS_AT_A_TIME = 64  # whose locks one process holds: each is an open file
 
@@ -128,15 +128,21 @@ def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner)
 def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
     """Recovers logs after a crash, one log per task: cuts off an incomplete end. Yields an outcome per partition.
 
-    With ``run.dry_run``, verifies instead; the findings show what recovery would do. Raises LogDirLockedError while a
-    broker runs on the directory.
+    Then verifies them, so that no log counts as recovered in which something is wrong. With ``run.dry_run``, only
+    verifies; the findings show what recovery would do. Raises LogDirLockedError while a broker runs on the directory.
     """
     if run.dry_run:
         yield from verify_partitions(run, selection, runner)
         return
     with run.manager() as manager:
         manager.check_writable()
-    yield from _judge_deleted(run, runner("logs", partial(recover.recover_partition, run), selection.partitions))
+    yield from (of_directory("checkpoint", error) for error in selection.damage)
+    recovered = list(runner("logs", partial(recover.recover_partition, run), selection.partitions))
+    done = {(each.topic, each.partition) for each in recovered if each.status is OutcomeStatus.DONE}
+    with run.manager() as manager:
+        now = with_checkpoints(manager, [each for each in selection.partitions if each.key in done])
+    verified = verify_partitions(run, Selection(now, ()), runner)
+    yield from _judge_deleted(run, recover.with_findings(recovered, verified))
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:

@@ -1,47 +1,49 @@
-"""Recovers logs of a directory by opening each for writing, and reports what that did."""
+"""Recovers logs of a directory by opening each for writing, and reports what that did and what remains wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..directory import LogManager
-from ..errors import InvalidRecordError
-from ..format.internal.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from ..groups import GroupOffsets
-from ..transactions import TransactionStates
-from .outcome import OutcomeStatus, PartitionOutcome, attempt
+from .outcome import OutcomeStatus, PartitionOutcome, outcome_of
 from .run import MaintenanceRun, Partition
 
 
 def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
     """Repairs one log after a crash (see ``LogLoader.load``), closes it cleanly and returns the outcome."""
-    recovered = attempt(partition, lambda: _recover(run, partition))
-    if isinstance(recovered, PartitionOutcome):
-        return recovered
-    status = OutcomeStatus.DAMAGED if recovered.unreadable else OutcomeStatus.DONE
-    return PartitionOutcome(*partition.key, status, str(recovered), recovered.facts())
+    return outcome_of(partition, lambda: _recover(run, partition))
 
 
 def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
     with run.manager() as manager:
         log = manager.open_log(*partition.key, partition.config)
-        unreadable = tuple(map(str, _unreadable(manager, *partition.key)))
-        return Recovered(partition, log.log_start_offset, log.log_end_offset, log.truncated_bytes, unreadable)
+        return Recovered(partition, log.log_start_offset, log.log_end_offset, log.truncated_bytes)
 
 
-def _unreadable(manager: LogManager, topic: str, partition: int) -> list[InvalidRecordError]:
-    """Returns the errors of the records of a coordinator that it cannot read."""
-    states: TransactionStates | GroupOffsets
-    if topic == TRANSACTION_STATE_TOPIC:
-        states = TransactionStates(manager)
-    elif topic == GROUP_METADATA_TOPIC:
-        states = GroupOffsets(manager)
-    else:
-        return []
-    states.read(partition)
-    return states.unreadable([partition])
+def with_findings(
+    recovered: Iterable[PartitionOutcome], verified: Iterable[PartitionOutcome]
+) -> Iterator[PartitionOutcome]:
+    """Yields the outcomes of recovery, each with what verification has found in the log since.
+
+    ``verified`` has the outcomes of the logs whose recovery is done.
+    """
+    found = {(each.topic, each.partition): each for each in verified}
+    for outcome in recovered:
+        after = found.get((outcome.topic, outcome.partition))
+        yield outcome if after is None else _joined(outcome, after)
+
+
+def _joined(recovered: PartitionOutcome, verified: PartitionOutcome) -> PartitionOutcome:
+    if verified.status is OutcomeStatus.FAILED or "findings" not in verified.facts:
+        return verified
+    findings = verified.facts["findings"]
+    counts = Counter(each["severity"] for each in findings)
+    result = ", ".join(f"{count:,} {severity}" for severity, count in counts.items()) or "sound"
+    lines = verified.text.partition("\n")[2]
+    text = f"{recovered.text}; {result}" + (f"\n{lines}" if lines else "")
+    return replace(verified, text=text, facts={**recovered.facts, "findings": findings})
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,16 @@ class Recovered:
     log_start_offset: int
     log_end_offset: int
     truncated_bytes: int  # cut off the end: they were never acknowledged as synced
-    unreadable: tuple[str, ...] = ()  # records of a coordinator that it cannot read, and why
 
     def __str__(self) -> str:
         cut = (
             f"cut off an incomplete end of {self.truncated_bytes:,} bytes" if self.truncated_bytes else "nothing to cut"
         )
-        head = f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
-        return "\n  ".join([head, *self.unreadable])
+        return f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
 
     def facts(self) -> Mapping[str, Any]:
         return {
             "log_start_offset": self.log_start_offset,
             "log_end_offset": self.log_end_offset,
             "truncated_bytes": self.truncated_bytes,
-            "unreadable": list(self.unreadable),
         }

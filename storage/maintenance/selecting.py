@@ -53,20 +53,32 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
     topics = manager.topics()
     chosen = _choose(manager, topics, parse_names("--topics", wanted))
     settings = _Settings(manager, overrides)
-    checkpointed, damage = _checkpointed(manager)
-    holes = manager.holes_of_all()
-    partitions = tuple(
-        replace(
-            of_topic,
-            number=number,
-            checkpointed=CheckpointedOffsets(*(each.get(TopicPartition(name, number)) for each in checkpointed)),
-            holes=holes(TopicPartition(name, number)),
-        )
+    partitions = [
+        replace(of_topic, number=number)
         for name in sorted(chosen)
         for of_topic in [settings.of(topics[name], chosen[name])]
         for number in topics[name].partitions
+    ]
+    return _with_checkpoints(manager, partitions)
+
+
+def with_checkpoints(manager: LogManager, partitions: Sequence[Partition]) -> tuple[Partition, ...]:
+    """Returns the partitions with their entries in the checkpoints as they are now."""
+    return _with_checkpoints(manager, partitions).partitions
+
+
+def _with_checkpoints(manager: LogManager, partitions: Sequence[Partition]) -> Selection:
+    checkpointed, damage = _checkpointed(manager)
+    holes = manager.holes_of_all()
+    found = (
+        replace(
+            each,
+            checkpointed=CheckpointedOffsets(*(offsets.get(each.key) for offsets in checkpointed)),
+            holes=holes(each.key),
+        )
+        for each in partitions
     )
-    return Selection(partitions, damage)
+    return Selection(tuple(found), damage)
 
 
 def select_partition(manager: LogManager, topic: str, number: int) -> Partition:

@@ -140,6 +140,28 @@ def test_acknowledged_records_are_never_cut(directory: Path) -> None:
     assert log.read_bytes() == damaged
 
 
+def test_damage_in_a_closed_segment_is_found_by_the_run_and_by_its_dry_run(directory: Path) -> None:
+    log = logs_of(directory, "orders")[0]
+    flip(log, 90)
+    before = log.read_bytes()
+    dry, run = (reports(directory, "recover", *flags, code=3) for flags in (["--dry-run"], []))
+    assert [each["orders"]["status"] for each in (dry, run)] == ["damaged", "damaged"]
+    assert dry["orders"]["findings"] == run["orders"]["findings"]
+    assert [(each["path"], each["position"]) for each in run["orders"]["findings"]] == [(str(log), 0)]
+    assert (log.read_bytes(), dry["other"]["status"], run["other"]["status"]) == (before, "done", "done")
+    done = commitlog("recover", "--log-dir", directory)
+    assert "orders-0: offsets 0 to 3, nothing to cut; 1 damage\n  damage: " in done.stdout
+    assert done.stdout.splitlines()[-1] == "recover: 2 partitions: 1 done, 1 damaged"
+
+
+def test_a_damaged_checkpoint_is_reported_by_the_run_too(directory: Path) -> None:
+    (directory / "log-start-offset-checkpoint").write_bytes(b"no checkpoint")
+    dry = commitlog("recover", "--log-dir", directory, "--dry-run")
+    run = commitlog("recover", "--log-dir", directory)
+    assert (dry.code, run.code) == (3, 3)
+    assert dry.stdout.splitlines()[0] == run.stdout.splitlines()[0]
+
+
 def test_a_brokers_directory_after_a_crash_is_recovered(tmp_path: Path) -> None:
     [crashed, *_] = sorted(path.name for path in broker_dirs.scenario("recovery-crash").iterdir() if path.is_dir())
     log_dir = broker_dirs.copy_to(tmp_path / "log", f"recovery-crash/{crashed}")
