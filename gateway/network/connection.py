@@ -85,6 +85,11 @@ class Connection:
         """Whether the client waits for an answer to a request that was read."""
         return self.is_busy or self._waiting is not None
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether the client has yet to take an answer that is ready."""
+        return bool(self._outbound)
+
     def trust(self) -> None:
         """Gives a client that has logged in the limits of those that have; what has arrived behind its login, too."""
         limits, before = self.processor.limits, self.memory
@@ -250,6 +255,8 @@ class Connection:
         self._is_flushed_soon = False  # before the answers are looked at: one that comes later calls this again
         if self.is_closed:
             return
+        if not self._outbound:
+            self.last_active_s = self.processor.now_s()  # the client has had nothing to take until now
         while self._exchanges and self._exchanges[0].parts is not None:
             exchange = self._exchanges.popleft()
             self._outbound.extend(filter(len, exchange.parts or ()))
@@ -281,7 +288,6 @@ class Connection:
 
     def _send_some(self) -> None:
         first = self._outbound[0]
-        self.last_active_s = self.processor.now_s()
         if isinstance(first, FileSlice):
             self._drop_sent(first.send(self.socket))
             return
@@ -294,6 +300,7 @@ class Connection:
         self._drop_sent(self.socket.sendmsg(buffers, (), flags))
 
     def _drop_sent(self, sent: int) -> None:
+        self.last_active_s = self.processor.now_s()
         while sent:
             part = self._outbound.popleft()
             if sent < len(part):

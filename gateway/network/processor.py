@@ -261,14 +261,17 @@ class Processor:
             self._look(now_s)
 
     def _look(self, now_s: float) -> None:
-        """Closes connections that were idle for too long, do not log in, or send a request too slowly."""
+        """Closes connections that were idle for too long, do not log in, take no answer, or send too slowly."""
         limits = self.limits
         idle_before_s = -inf if limits.idle_s is None else now_s - limits.idle_s
         came_before_s = -inf if limits.login_s is None else now_s - limits.login_s
         for each in list(self._events):
             each.look(limits.least_rate)
-            if each.last_active_s < idle_before_s and not each.owes:
+            is_idle = each.last_active_s < idle_before_s
+            if is_idle and not each.owes:
                 each.close()
+            elif is_idle and each.is_unread:
+                each.fail(TimeoutError("the client takes no byte of its answer (connections.max.idle.ms)"))
             elif each.is_newcomer and each.came_s < came_before_s:
                 each.fail(TimeoutError("the client has not logged in for too long"))
             elif each.pace.behind > limits.least_rate.behind_max:

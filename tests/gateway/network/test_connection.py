@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -104,6 +105,41 @@ def test_an_idle_connection_is_closed_and_a_busy_one_is_not(tmp_path: Path) -> N
         waiting = busy.send(1, 11, **fetch_fields("t", 0, max_wait=3000))
         assert idle.is_closed()
         assert busy.answer(1, 11, waiting).error_code == 0
+
+
+@pytest.fixture
+def unread(tmp_path: Path) -> Iterator[tuple[WireClient, int]]:
+    """A client whose answer is ready, and the bytes of its records; it may be idle for a second."""
+    records = batch(b"x" * 900_000).tobytes()
+    with serving(tmp_path, connections_max_idle_ms=1000) as gateway, WireClient(gateway) as client:
+        client.ask(3, 4, topics=[{"name": "t"}], allow_auto_topic_creation=True)
+        for _ in range(8):
+            client.ask(0, 8, **produce_fields("t", records))
+        fields = fetch_fields("t", 0, max_bytes=1 << 23, partition_max_bytes=1 << 23)
+        client.send(1, 11, **fields)
+        yield client, 8 * len(records)
+
+
+def test_a_client_that_never_reads_its_answer_is_closed(
+    unread: tuple[WireClient, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    client, _ = unread
+    until_s = time.monotonic() + 20
+    while not caplog.messages and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert [each for each in caplog.messages if "takes no byte of its answer" in each]
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.receive()
+
+
+def test_a_client_that_reads_slowly_is_not_closed(unread: tuple[WireClient, int]) -> None:
+    client, size = unread
+    slow_until_s, left = time.monotonic() + 2.5, size
+    while left > 0:
+        received = client.socket.recv(200_000)
+        assert received
+        left -= len(received)
+        time.sleep(0.1 if time.monotonic() < slow_until_s else 0)
 
 
 def test_larger_requests_take_turns_if_their_memory_is_limited(tmp_path: Path) -> None:
