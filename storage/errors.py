@@ -6,6 +6,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
 
     LogStoreError
     ├── InvalidConfigError                    a config key or value (names the key and the nearest known one)   [40]
+    │   └── TopicSettingError                 a setting for all topics contradicts one of a topic, which it names
     ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
     │   ├── SegmentRemovedError               a segment file was removed from an open log: list the directory again
     │   ├── LogReplacedError                  another log, or an older copy, is where this process opened its log
@@ -21,6 +22,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   ├── CorruptRecordError                a batch: size, checksum, magic below zero                         [2]
     │   │   └── UnsupportedMagicError         a newer message format: perhaps intact, but not readable here
     │   ├── InvalidRecordError                a record inside a batch whose checksum is right                   [87]
+    │   │   └── DecompressedSizeError         a batch that decompresses to more than the limit
     │   ├── CorruptIndexError                 an index file: rebuilt and logged, never fatal
     │   ├── CorruptSnapshotError              a producer snapshot: an older one is used instead, never fatal
     │   ├── CorruptCheckpointError            a checkpoint file: rebuilt and reported
@@ -70,6 +72,14 @@ class LogStoreError(Exception):
 
 class InvalidConfigError(LogStoreError):
     """An unknown config key, or a value outside its bounds."""
+
+
+class TopicSettingError(InvalidConfigError):
+    """A setting for all topics contradicts a topic's own; ``reason`` is the contradiction, without the topic's name."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"beside the settings of topic {topic!r}: {reason}")
 
 
 class StorageError(LogStoreError):
@@ -170,6 +180,10 @@ class UnsupportedMagicError(CorruptRecordError):
 
 class InvalidRecordError(CorruptionError):
     """A batch with a correct checksum whose records do not decode."""
+
+
+class DecompressedSizeError(InvalidRecordError):
+    """A batch that decompresses to more bytes than its reader allows."""
 
 
 class CorruptIndexError(CorruptionError):

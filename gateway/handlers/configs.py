@@ -14,6 +14,7 @@ from ...storage import (
     Key,
     LogConfig,
     LogManager,
+    TopicSettingError,
     alter_broker_settings,
     alter_configs as alter_topic_configs,
     keys_of,
@@ -296,6 +297,9 @@ def _apply(
         _check_broker(context, asked)
         try:
             alter_broker_settings(manager, changes_of(manager.broker_settings(), asked), dry_run=is_dry)
+        except TopicSettingError as error:  # whose text names a topic that the client may not see
+            message = f"beside the settings of a topic: {error.reason}"
+            raise RequestError(ErrorCode.invalid_request, message) from None
         except InvalidConfigError as error:  # for nodes Kafka has another code than for topics
             raise RequestError(ErrorCode.invalid_request, str(error)) from None
         changed = list(context.topics.all())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..config import CHECK_INTERVAL, CHECK_INTERVAL_MS, CleanerConfig, LogConfig, keys_of
-from ..errors import InvalidConfigError, PolicyViolationError, did_you_mean
+from ..errors import InvalidConfigError, PolicyViolationError, TopicSettingError, did_you_mean
 from .given_settings import config_of
 from .manager import LogManager
 
@@ -81,7 +81,7 @@ def _altered(manager: LogManager, changes: Mapping[str, str | None]) -> dict[str
         try:
             config_of(topic, {}, settings)
         except InvalidConfigError as error:
-            raise InvalidConfigError(f"beside the settings of topic {topic.name!r}: {error}") from None
+            raise TopicSettingError(topic.name, str(error)) from None
     return settings
 
 

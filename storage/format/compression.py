@@ -23,7 +23,7 @@ import numpy as np
 import zstandard
 
 from ..config import DECOMPRESSED_BYTES_MAX
-from ..errors import InvalidRecordError, UnsupportedCompressionTypeError
+from ..errors import DecompressedSizeError, InvalidRecordError, UnsupportedCompressionTypeError
 from ..kernels import streams
 from .constants import INT32_MAX, Codec
 from .tables import Bytes
@@ -114,7 +114,7 @@ def _refuse(codec: str, why: object) -> NoReturn:
 
 
 def _too_large(codec: str, limit: int) -> NoReturn:
-    raise InvalidRecordError(
+    raise DecompressedSizeError(
         f"the {codec} stream holds more than the {limit} bytes allowed: raise max.decompressed.bytes if you trust the "
         "log "
         "(control batches have a limit of their own)"

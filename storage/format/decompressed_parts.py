@@ -31,7 +31,7 @@ def decompressed(batches: Part, codecs: np.ndarray, limit: int) -> list[Part]:
         try:
             joining.add(decompress(codec, batches.source[start:stop], limit=limit))
         except InvalidRecordError as error:
-            raise InvalidRecordError(error.reason, position=int(batches.positions[row])) from error
+            raise type(error)(error.reason, position=int(batches.positions[row])) from error
     return joining.finish()
 
 

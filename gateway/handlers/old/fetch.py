@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
-from ....storage import InvalidRecordError, Isolation, RecordTooLargeError, begins_whole, to_older_format
+from ....storage import DecompressedSizeError, Isolation, RecordTooLargeError, begins_whole, to_older_format
 from ...network import FileSlice, Part, release
 from ...partitions import LedPartition
 from .skipping import offset_with_records
@@ -83,8 +83,8 @@ def _in_format(
     most = led.config.max_decompressed_bytes
     try:
         converted = to_older_format(stored, magic, asked.offset, min(most, bytes_max))
-    except InvalidRecordError as error:
-        if bytes_max < most and "bytes allowed" in error.reason:
+    except DecompressedSizeError as error:
+        if bytes_max < most:
             raise RecordTooLargeError(f"a batch is too large to be converted for this client: {error.reason}") from None
         raise
     if converted is not None and not led.config.message_downconversion_enable:

@@ -83,7 +83,7 @@ def _unwrapped(magic: int, buffer: Bytes, headers: BatchHeaders, limit: int, abs
         starts, sizes, offsets = _walk(inner)
         absolute = absolute_offsets(int(row["last_offset"]), offsets)
     except InvalidRecordError as error:
-        raise InvalidRecordError(error.reason, position=position) from error
+        raise type(error)(error.reason, position=position) from error
     messages = np.empty((len(starts), reading.MESSAGE_FIELDS), dtype=np.int64)
     messages[:, reading.MESSAGE_START], messages[:, reading.MESSAGE_STOP] = starts, starts + sizes
     messages[:, reading.MESSAGE_OFFSET] = absolute

@@ -14,7 +14,7 @@ import lz4.frame
 import numpy as np
 import zstandard
 
-from ...errors import InvalidRecordError
+from ...errors import DecompressedSizeError, InvalidRecordError
 from ...kernels import canonical, frozen
 from ..compression import decompress, measure_lz4, measure_zstd
 from ..constants import INT32_MAX, Codec
@@ -61,7 +61,7 @@ def chunks(codec: int, data: Bytes, limit: int) -> Iterator[Bytes]:
         for chunk in readers[Codec(codec)](np.ascontiguousarray(data)):
             size += len(chunk)
             if size > limit:
-                raise InvalidRecordError(f"the stream holds more than the {limit} bytes allowed")
+                raise DecompressedSizeError(f"the stream holds more than the {limit} bytes allowed")
             yield np.frombuffer(chunk, dtype=np.uint8)
     except (zlib.error, RuntimeError, zstandard.ZstdError, EOFError) as error:
         raise InvalidRecordError(f"the stream does not decompress: {error}") from error

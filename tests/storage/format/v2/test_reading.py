@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.errors import InvalidRecordError
+from pyspark_commitlog.storage.errors import DecompressedSizeError, InvalidRecordError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.compression import compress
 from pyspark_commitlog.storage.format.constants import Codec
@@ -100,7 +100,7 @@ def test_more_bytes_than_fit_a_column_are_refused_with_advice(codec: Codec, monk
 
 def test_one_batch_may_decompress_to_no_more_than_asked() -> None:
     buffer, headers = v2.encode_batches(records(100, 50), v2.BatchFields(codec=Codec.ZSTD), batch_bytes_max=10**6)
-    with pytest.raises(InvalidRecordError, match="more than the 1000 bytes allowed") as caught:
+    with pytest.raises(DecompressedSizeError, match="more than the 1000 bytes allowed") as caught:
         formats.decode(buffer, headers, decompressed_bytes_max=1000)
     assert caught.value.position == 0
 
