@@ -19,8 +19,8 @@ def metrics(
     log_dir: LogDir,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 picks a free one.")] = PORT,
     address: Annotated[
-        str, typer.Option(help="The address to listen on; 127.0.0.1 for this machine only.")
-    ] = "0.0.0.0",
+        str, typer.Option(help="The address to listen on; 0.0.0.0 for other machines, too: there is no login.")
+    ] = "127.0.0.1",
     cluster_name: Annotated[
         str | None, typer.Option(help="The value of the label cluster_name; by default the directory's name.")
     ] = None,

@@ -77,7 +77,7 @@ def produce(  # the flags are those of kcat -P
     )
     storage.check_takes_records(topic)  # before a line is read
     with storage.LogManager.open(log_dir) as manager:
-        target = _Target.of(manager.topic(topic), partition)
+        target = _Target.of(_existing(manager, topic), partition)
         if partition is None:
             storage.check_whole(manager, manager.topic(topic))
         fields = storage.BatchFields(codec=storage.Codec[compression.value.upper()])
@@ -92,6 +92,13 @@ def produce(  # the flags are those of kcat -P
                         print_json([{"topic": topic, "partition": number, **_where(info)}])
             except storage.LogStoreError as error:
                 fail(f"{error}; {written:,} records before this were appended")
+
+
+def _existing(manager: storage.LogManager, topic: str) -> storage.TopicDescription:
+    try:
+        return manager.topic(topic)
+    except storage.UnknownTopicOrPartitionError as error:
+        fail(f"{error}; to create it: commitlog topics --create --topic {topic} --log-dir {manager.directory}")
 
 
 def _where(info: storage.AppendInfo) -> dict[str, int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
+from ...storage import InvalidConfigError
 from ..config import GatewayConfig
 from .certificates import principal_of, tls_context
 from .plain import RememberedPasswords
@@ -50,9 +52,20 @@ def made_security(config: GatewayConfig) -> Security:
         )
     if any(each.has_sasl for each in config.all_listeners):
         users = UsersFile(config.commitlog_users_file)
-        users.read()  # so that a mistake is seen now
+        _check_users(users)
     rules = None
     if config.commitlog_rules_file:
         rules = RulesFile(config.commitlog_rules_file, filter(None, config.super_users.split(";")))
     lasts_s = config.connections_max_reauth_ms / 1000 or inf
     return Security(tls, users, sorted(config.sasl_enabled_mechanisms), rules, lasts_s)
+
+
+def _check_users(users: UsersFile) -> None:
+    """Reads the file, so that a mistake is reported at the start."""
+    try:
+        users.read()
+    except FileNotFoundError:
+        raise InvalidConfigError(
+            f"commitlog.users.file = {users.path!r}: there is no such file; add the first user with "
+            f"commitlog users --file {shlex.quote(users.path)} --add USER"
+        ) from None

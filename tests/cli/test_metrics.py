@@ -52,7 +52,7 @@ def served(directory: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         "finally:\n"
         "    print('pyspark' in sys.modules)"
     )
-    arguments = ["metrics", "--log-dir", directory, "--port", "0", "--address", "127.0.0.1"]
+    arguments = ["metrics", "--log-dir", directory, "--port", "0"]
     with subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,

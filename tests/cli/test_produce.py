@@ -115,6 +115,7 @@ def test_input_read_in_pieces_is_split_only_at_delimiters() -> None:
     [
         pytest.param([], 2, "--topic", id="no topic"),
         pytest.param(["-t", "order"], 1, "did you mean 'orders'?", id="no such topic"),
+        pytest.param(["-t", "payments"], 1, "commitlog topics --create --topic payments", id="how to create it"),
         pytest.param(["-t", "orders", "-p", "3"], 1, "has partitions [0, 1, 2], but not 3", id="no such partition"),
         pytest.param(["-t", "orders", "-D", ""], 2, "cannot be empty", id="nothing ends a record"),
         pytest.param(["-t", "orders", "-z", "rar"], 2, "zstd", id="no such codec"),

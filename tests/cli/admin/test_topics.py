@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -138,6 +139,15 @@ def test_deleting_a_topic_prints_its_size(directory: str) -> None:
     assert printed["bytes"] > 0
     assert commitlog("topics", "--log-dir", directory, "--list").stdout == "other\n"
     assert commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--if-exists").code == 0
+
+
+def test_the_size_is_that_of_records_and_not_of_allocated_indexes(directory: str) -> None:
+    files = list(Path(directory, "orders-0").iterdir())
+    index = next(each for each in files if each.suffix == ".index")
+    os.truncate(index, 10 << 20)  # as while a gateway has the log open
+    size = sum(each.stat().st_size for each in files if each.suffix == ".log")
+    done = commitlog("topics", "--log-dir", directory, "--delete", "--topic", "orders", "--dry-run")
+    assert done.stdout == f"would delete topic orders: 2 partitions, {size} bytes\n"
 
 
 def test_a_pattern_deletes_no_internal_topic(directory: str) -> None:

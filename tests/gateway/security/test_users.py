@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.security import UsersFile, made_security
 from pyspark_commitlog.gateway.security.scram import HASHES, has_password
 from pyspark_commitlog.storage import InvalidConfigError
 
@@ -95,3 +96,10 @@ def test_a_user_that_could_not_log_in_is_refused(tmp_path: Path, user: str, pass
 def test_removing_nobody_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigError, match="there is no user 'alice'"):
         UsersFile(str(tmp_path / "users.json")).remove("alice")
+
+
+def test_a_gateway_without_the_file_names_the_command_that_makes_it(tmp_path: Path) -> None:
+    path = tmp_path / "users.json"
+    config = GatewayConfig(listeners="SASL_PLAINTEXT://127.0.0.1:0", commitlog_users_file=str(path))
+    with pytest.raises(InvalidConfigError, match=f"no such file; .* commitlog users --file {path} --add USER"):
+        made_security(config)
