@@ -42,6 +42,7 @@ from .partitions import (
     open_file_partition,
 )
 from .security import RulesFile
+from .threads import DiskFaults
 from .transactions import TransactionThreads
 
 COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
@@ -136,8 +137,10 @@ class Parts:
         """Returns what touches logs: in the directory, or on the object store."""
         log, config, synced, found = self._log, self._config, self._figures.synced, self._figures.found_damage
         if log.bucket is None or self._transactions is None:
-            partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_file_partition), found)
-            files = Appender(config.num_io_threads, synced)
+            faults = DiskFaults(log.directory)
+            opening = self._formats.noting(open_file_partition)
+            partitions = Partitions(managers(), topics, cluster.leads, opening, found, faults)
+            files = Appender(config.num_io_threads, synced, faults)
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
         partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition), found)
         appender = BucketAppender(log.bucket, self._transactions, config.commitlog_bucket_linger_ms, synced)

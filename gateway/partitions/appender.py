@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from ...protocol import ErrorCode, RequestError
 from ...storage import AppendInfo, Log
-from ..threads import KeptThread, run_apart
+from ..threads import DiskFaults, KeptThread, run_apart
 from .appending import Append
 from .file_partition import FilePartition
 from .lane import GROUP_MAX, Hold, Lane
@@ -64,11 +64,14 @@ Job = Append | _Change
 class Appender:
     """Appends for all partitions. For any thread."""
 
-    def __init__(self, syncers: int, observe: Callable[[float], None] = lambda _: None) -> None:
-        """``observe`` is called with the seconds that each sync took."""
+    def __init__(
+        self, syncers: int, observe: Callable[[float], None] = lambda _: None, faults: DiskFaults | None = None
+    ) -> None:
+        """``observe`` is called with the seconds that each sync took. ``faults`` reports what fails on the disk."""
+        self._faults = faults or DiskFaults("the log")
         self._queue: SimpleQueue[FilePartition | _Freed | _Overdue | None] = SimpleQueue()
         self._held: set[FilePartition] = set()
-        self._syncers = [Syncer(f"gateway-syncer-{number}", observe) for number in range(syncers)]
+        self._syncers = [Syncer(f"gateway-syncer-{number}", observe, self._faults) for number in range(syncers)]
         self._thread = KeptThread("gateway-appender", self._run)
 
     def start(self) -> None:
@@ -140,7 +143,7 @@ class Appender:
         try:
             results = led.append_at_once([job.batch for job in appends], [job.check for job in appends])
         except Exception as error:  # of the disk, or ours: each client gets an answer
-            _fail(led.lane.take(len(jobs)), error)
+            self._fail(led.lane.take(len(jobs)), error)
             return True
         if results is None:
             return False
@@ -175,7 +178,7 @@ class Appender:
             led = given if isinstance(given, FilePartition) else given.led
             with led.lane.turn:
                 while led.lane:
-                    _fail(led.lane.take(), error)
+                    self._fail(led.lane.take(), error)
 
     def _serve(self, led: FilePartition) -> None:
         """Does what waits in the lane of a partition, unless another process holds its lock."""
@@ -232,14 +235,20 @@ class Appender:
         try:
             calls = [*_changed(led, jobs), *_appended(led, jobs)]
         except Exception as error:  # of the disk, or ours: each client gets an answer
-            _fail(jobs, error)
+            self._fail(jobs, error)
             return
         self._show(led, calls)
+
+    def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
+        log_unexpected(error)
+        self._faults.failed(error)
+        call_all([_failed(job, error) for job in jobs], None)
 
     def _show(self, led: FilePartition, calls: list[Call]) -> None:
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(Group(led, calls))
         else:
+            self._faults.worked()
             call_all(calls, None)
             led.wake()  # last: a client that reads what it wrote waits for its answer first
 
@@ -271,11 +280,6 @@ def _lock_error(led: FilePartition) -> RequestError:
 def _refuse(led: FilePartition, lane: Lane[Job]) -> None:
     while lane:
         call_all([_failed(job, _lock_error(led)) for job in lane.take()], None)
-
-
-def _fail(jobs: Sequence[Job], error: Exception) -> None:
-    log_unexpected(error)
-    call_all([_failed(job, error) for job in jobs], None)
 
 
 def _failed(job: Job, error: Exception) -> Call:

@@ -19,7 +19,7 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     hanging_transactions,
 )
-from ..threads import Worker
+from ..threads import DiskFaults, Worker
 from .file_partition import FilePartition
 from .file_reading import DamagedPartition
 from .led_partition import LedPartition
@@ -62,15 +62,18 @@ class Partitions(Worker):
         leads: Callable[[str, int], bool] = lambda _topic, _partition: True,
         open_partition: Callable[[LogManager, TopicPartition], LedPartition] | None = None,
         on_damage: Callable[[CorruptionError], None] = lambda _: None,
+        faults: DiskFaults | None = None,
     ) -> None:
         """``manager``: used only here, and closed at the end. ``leads`` returns whether this node leads a partition.
 
         ``open_partition``: :func:`open_file_partition` by default; called in the opener's thread. ``on_damage`` is
-        called with damage that is found at an opening, perhaps again and again.
+        called with damage that is found at an opening, perhaps again and again. ``faults`` reports what fails on the
+        disk.
         """
         super().__init__("gateway-opener")
         self._manager, self._topics, self._leads = manager, topics, leads
         self._open_partition, self._on_damage = open_partition or open_file_partition, on_damage
+        self._faults = faults
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
@@ -166,6 +169,8 @@ class Partitions(Worker):
                 self._on_damage(error)
             elif not isinstance(error, (LogStoreError, OSError)):  # ours; who waits for the partition gets an answer
                 logger.error("%s cannot be opened", wanted, exc_info=error)
+            elif self._faults is not None:
+                self._faults.failed(error)
             self._failures[wanted] = error, time.monotonic() + FAILURE_S
             return True
         if opened.damage is not None:

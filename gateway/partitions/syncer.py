@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...protocol import RequestError
 from ...storage import LogStoreError
-from ..threads import KeptThread
+from ..threads import DiskFaults, KeptThread
 from .appending import Soon
 from .file_partition import FilePartition
 from .pace import Pace
@@ -68,9 +68,9 @@ class _Inbox:
 class Syncer:
     """Syncs partitions in a thread of its own."""
 
-    def __init__(self, name: str, observe: Callable[[float], None]) -> None:
+    def __init__(self, name: str, observe: Callable[[float], None], faults: DiskFaults) -> None:
         """``observe`` is called with the seconds that each sync took."""
-        self._observe = observe
+        self._observe, self._faults = observe, faults
         self._inbox = _Inbox()
         self._pace = Pace()
         self._thread = KeptThread(name, self._run)
@@ -109,7 +109,7 @@ class Syncer:
                 by_partition.setdefault(group.led, []).extend(group.calls)
         for led, calls in by_partition.items():
             began_s = time.perf_counter()
-            failure = _synced(led)
+            failure = self._synced(led)
             took_s = time.perf_counter() - began_s
             self._observe(took_s)
             waiting = self._inbox.calls  # before the answers: clients that get them send more
@@ -118,14 +118,15 @@ class Syncer:
             led.wake()  # last: a client that reads what it wrote waits for its answer first
         return None not in groups
 
-
-def _synced(led: FilePartition) -> Exception | None:
-    try:
-        led.sync()
-    except Exception as error:
-        log_unexpected(error)
-        return error
-    return None
+    def _synced(self, led: FilePartition) -> Exception | None:
+        try:
+            led.sync()
+        except Exception as error:
+            log_unexpected(error)
+            self._faults.failed(error)
+            return error
+        self._faults.worked()
+        return None
 
 
 def _answer(calls: Sequence[Call], failure: Exception | None) -> None:

@@ -232,7 +232,8 @@ class LogManager(LogDirectory):
         """
         topic_partition = TopicPartition(topic, partition)
         known = self._logs.get(topic_partition)
-        if known is not None and known.failure is not None:
+        has_failed = known is not None and known.failure is not None
+        if has_failed:
             self._logs.pop(topic_partition).close()
         if topic_partition not in self._logs:
             config = stays_compacted(topic, config) if config else self._partition_config(topic, partition)
@@ -246,6 +247,7 @@ class LogManager(LogDirectory):
                 clock=self.clock,
                 filesystem=self.filesystem,
                 checkpoints=RootCheckpoints(self, topic_partition),
+                after_failure=has_failed,
             )
             report_remote(directory, self._logs[topic_partition].remote)
         return self._logs[topic_partition]

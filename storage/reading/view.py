@@ -65,14 +65,22 @@ class LogView:
         clock: Clock | None = None,
         filesystem: FileSystem | None = None,
         checkpoints: Checkpoints | None = None,
+        after_failure: bool = False,
     ) -> Self:
         """Opens the partition in ``directory``. Defaults: Kafka's config, this machine's clock and file system.
+
+        ``after_failure``: a write of this process has failed, so the unfinished end of the log is its own.
 
         Raises CorruptRecordError if records below the recovery point are missing at the end, and StorageError if there
         is no such directory.
         """
         context = LogContext(
-            directory, config or LogConfig(), clock or SystemClock(), filesystem or LocalFileSystem(), cls._WRITES
+            directory,
+            config or LogConfig(),
+            clock or SystemClock(),
+            filesystem or LocalFileSystem(),
+            cls._WRITES,
+            after_failure=after_failure,
         )
         return cls(context, checkpoints or KeptInMemory(None))
 

@@ -184,7 +184,8 @@ class LogLoader(LogViewer):
         Removes nothing if the next segment begins at the offset at which the cut one ends: then no record is missing
         between them. Returns whether a segment was removed.
         """
-        logger.warning(
+        logger.log(
+            logging.DEBUG if self.context.after_failure else logging.WARNING,  # the failure itself was reported
             "%s: cutting %d bytes off the end, which were never acknowledged as synced: %s",
             *(
                 segment.path(file_names.LOG),

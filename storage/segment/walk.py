@@ -57,6 +57,7 @@ class LogContext:
     filesystem: FileSystem
     writable: bool = True
     holes: Callable[[], Holes] = inside_segments  # returns where offsets may be missing
+    after_failure: bool = False  # a write of this process has failed: what loading cuts off is what it left
 
 
 class Window(NamedTuple):

@@ -16,9 +16,10 @@ from pyspark_commitlog.gateway.partitions import Append, Appender, FilePartition
 from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES
 from pyspark_commitlog.gateway.partitions.appending import Done, Soon
 from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import AppendInfo, Isolation, StorageError, check_batch
+from pyspark_commitlog.storage import AppendInfo, Isolation, LogManager, StorageError, check_batch
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, tear
 from tests.support.logs import building
 from tests.support.waiting import soon
 
@@ -345,3 +346,27 @@ def test_an_error_in_one_partition_ends_neither_the_thread_nor_the_appends_of_ot
             assert isinstance(answers.get(timeout=TIMEOUT_S), AppendInfo)
         partition.append(b"goes on")
         assert partition.first_offset() == 0
+
+
+def test_a_full_disk_is_reported_once_for_all_tries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    filesystem = FaultyFileSystem(LocalFileSystem())
+    with LogManager.open(str(tmp_path / "log"), create=True, filesystem=filesystem) as manager:
+        manager.create_topic("t", partitions=1)
+        appender, answers = Appender(1), SimpleQueue[AppendInfo | Exception]()
+        appender.start()
+
+        def appended(size: int) -> AppendInfo | Exception:
+            led = FilePartition("t", 0, manager.open_log("t", 0))  # again, after each failure
+            batch = check_batch(building.batch(b"x" * size).tobytes(), led.config)
+            appender.append(Append(led, batch, answers.put))
+            return answers.get(timeout=TIMEOUT_S)
+
+        assert isinstance(appended(10), AppendInfo)
+        for _ in range(3):
+            filesystem.rules.append(tear("*.log", after=40))
+            assert isinstance(appended(100), StorageError)
+        assert isinstance(appended(100), AppendInfo)
+        appender.stop()
+    (line,) = caplog.messages
+    assert line.endswith("is full (ENOSPC): produce requests get KAFKA_STORAGE_ERROR until there is space")

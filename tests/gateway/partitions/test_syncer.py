@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer, _Inbox
+from pyspark_commitlog.gateway.threads import DiskFaults
 from tests.support.waiting import soon
 
 TIMEOUT_S = 30
@@ -36,7 +37,7 @@ class Partition:
 
 @pytest.fixture
 def syncer() -> Iterator[Syncer]:
-    started = Syncer("syncer of a test", lambda _: None)
+    started = Syncer("syncer of a test", lambda _: None, DiskFaults("log"))
     started.start()
     yield started
     started.stop()
@@ -110,7 +111,7 @@ def test_what_comes_during_a_sync_shares_the_next_one(syncer: Syncer) -> None:
 def test_what_comes_during_the_last_sync_before_a_stop_is_synced_too() -> None:
     led, made = Partition(), SimpleQueue[Exception | None]()
     led.free.clear()
-    syncer = Syncer("syncer of a test", lambda _: None)
+    syncer = Syncer("syncer of a test", lambda _: None, DiskFaults("log"))
     syncer.start()
     syncer.sync(group(led, Call(made.put)))
     assert led.begun.wait(TIMEOUT_S)

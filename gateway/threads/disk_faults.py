@@ -1,0 +1,68 @@
+"""DiskFaults: reports that the disk of a log fails, once and not for each request, and that it works again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from threading import Lock
+
+AGAIN_S = 600.0  # a fault that is still there is logged again
+QUIET_S = 2.0  # without a failure, before the disk counts as working: clients try again within a second
+_REASONS = {
+    errno.ENOSPC: ("the disk of %s is full", "there is space"),
+    errno.EDQUOT: ("the quota of %s is used up", "there is space"),
+    errno.EROFS: ("the file system of %s is read-only", "it can be written"),
+    errno.EIO: ("the disk of %s fails", "it works"),
+}
+
+logger = logging.getLogger(__name__)
+
+
+class DiskFaults:
+    """What fails on the disk of a log directory. For any thread."""
+
+    def __init__(self, directory: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._directory, self._now_s = directory, now_s
+        self._lock = Lock()
+        self._logged_s: dict[int, float] = {}  # by the number of the error
+        self._last_s = 0.0  # of all failures
+
+    def failed(self, error: BaseException | None) -> None:
+        """Notes an error; logs it if it is of the disk, and new. Does nothing for other errors, and None."""
+        number = _number_of(error)
+        if number not in _REASONS:
+            return
+        now_s = self._now_s()
+        with self._lock:
+            self._last_s = now_s
+            is_known = now_s - self._logged_s.get(number, -AGAIN_S) < AGAIN_S
+            if not is_known:
+                self._logged_s[number] = now_s
+        if not is_known:
+            what, until = _REASONS[number]
+            logger.error(
+                f"{what} (%s): produce requests get KAFKA_STORAGE_ERROR until {until}",
+                self._directory,
+                errno.errorcode[number],
+            )
+
+    def worked(self) -> None:
+        """Notes that records were written and synced; logs it after a fault."""
+        if not self._logged_s:
+            return
+        with self._lock:
+            if not self._logged_s or self._now_s() - self._last_s < QUIET_S:
+                return
+            self._logged_s.clear()
+        logger.warning("the disk of %s works again: produce requests are served", self._directory)
+
+
+def _number_of(error: BaseException | None) -> int:
+    """Returns the number of an error of the system, or of the one that caused it; 0 if there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        error = error.__cause__
+    return 0
