@@ -58,6 +58,7 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
 
 
 class Api(NamedTuple):
@@ -113,4 +114,7 @@ APIS: Mapping[int, Api] = {
     ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: Api(0, 1, 0),
+    # Always refused, as by a broker whose new protocol is off. Version 1 is that of Kafka 4: librdkafka 2.16 sends only
+    # that, and if it is missing sends nothing, and polls for ever without an error.
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(0, 1, 0),
 }

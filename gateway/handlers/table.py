@@ -20,6 +20,7 @@ from .configs import alter_configs, describe_configs, incremental_alter_configs
 from .fetch import fetch
 from .groups import (
     commit_offsets,
+    consumer_group_heartbeat,
     delete_groups,
     delete_offsets,
     describe_groups,
@@ -91,4 +92,5 @@ HANDLERS: Mapping[int, Handler] = {
     ApiKey.DESCRIBE_PRODUCERS: describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
     ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
 }

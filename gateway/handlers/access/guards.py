@@ -145,6 +145,7 @@ GUARDS: Mapping[int, Guard] = {
     ApiKey.DESCRIBE_PRODUCERS: partial(topics.partitions, operation=_READ),
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _serve,  # refused anyway
 }
 
 _CHANGING = frozenset(  # what changes topics or is kept for them, so that reserved names are refused without rules too

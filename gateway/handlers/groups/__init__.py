@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         fetch_offsets as fetch_offsets,
     )
     from .members import (
+        consumer_group_heartbeat as consumer_group_heartbeat,
         heartbeat as heartbeat,
         join_group as join_group,
         leave_group as leave_group,
@@ -35,6 +36,6 @@ else:
             "admin": ["delete_groups", "delete_offsets", "describe_groups", "list_groups"],
             "asking": ["by_topic"],
             "committed": ["asked_offsets", "commit_offsets", "fetch_offsets"],
-            "members": ["heartbeat", "join_group", "leave_group", "sync_group"],
+            "members": ["consumer_group_heartbeat", "heartbeat", "join_group", "leave_group", "sync_group"],
         },
     )

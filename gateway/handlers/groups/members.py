@@ -1,7 +1,8 @@
-"""Requests of members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the refusal of ConsumerGroupHeartbeat."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -10,12 +11,26 @@ from ....protocol import ErrorCode
 from ...context import Context
 from ...groups import GroupCoordinator, Join, JoinResult, Leaving, Sync, SyncResult
 from ...request import Request
+from ...threads import Counted
 from .asking import ask
 
 # First versions of what changed.
 _JOIN_TIMEOUT, _JOIN_MEMBER_ID, _JOIN_NO_PROTOCOL, _JOIN_SKIPS = 1, 4, 7, 9
 _SYNC_PROTOCOL = 5
 _LEAVE_SEVERAL = 3
+TEXT_CHARACTERS_MAX = 200  # of what a client calls itself, in a line of the log
+NEW_PROTOCOL = "the consumer protocol of KIP-848 is not served: set group.protocol=classic"
+_REFUSED = {  # joins that a person must mend
+    ErrorCode.inconsistent_group_protocol: "it and the members have no protocol or assignor in common",
+    ErrorCode.invalid_session_timeout: "its session.timeout.ms is below group.min.session.timeout.ms, or above "
+    "group.max.session.timeout.ms",
+    ErrorCode.group_max_size_reached: "the group is full (group.max.size)",
+    ErrorCode.fenced_instance_id: "another member has its group.instance.id",
+    ErrorCode.invalid_group_id: "a group needs a name",
+}
+
+logger = logging.getLogger(__name__)
+_counted = Counted(logger)
 
 
 def join_group(request: Request, context: Context) -> None:
@@ -41,6 +56,8 @@ def join_group(request: Request, context: Context) -> None:
 
     @request.or_fail
     def done(result: JoinResult) -> None:
+        if result.error in _REFUSED:
+            _warn(request, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
         request.answer(_joined(result, version))
 
     request.exchange.park()
@@ -108,6 +125,18 @@ def heartbeat(request: Request, context: Context) -> None:
         context,
         lambda coordinator: request.answer({"error_code": coordinator.membership.heartbeat(*member)}),
     )
+
+
+def consumer_group_heartbeat(request: Request, context: Context) -> Mapping[str, Any]:
+    """Refuses a member that speaks the new protocol, as a broker on which that is off."""
+    _warn(request, f"cannot join the group {request.body.group_id!r}: {NEW_PROTOCOL}")
+    return {"error_code": ErrorCode.unsupported_version, "error_message": NEW_PROTOCOL}
+
+
+def _warn(request: Request, text: str) -> None:
+    """Logs why a client gets no partitions, with the name that it gives itself."""
+    client = (request.client_id or "")[:TEXT_CHARACTERS_MAX]
+    _counted.warn((request.client_host, client, text), f"{request.client_host}: the client {client!r} {text}")
 
 
 def leave_group(request: Request, context: Context) -> None:

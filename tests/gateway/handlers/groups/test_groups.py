@@ -126,6 +126,27 @@ def test_a_sync_of_version_5_must_name_its_protocol(client: WireClient, group: s
     assert answer.error_code is ErrorCode.inconsistent_group_protocol
 
 
+def test_the_new_consumer_protocol_is_refused_and_the_log_says_what_to_set(
+    client: WireClient, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        answer = client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=group, member_id="", member_epoch=0)
+        assert answer.error_code is ErrorCode.unsupported_version
+    assert caplog.messages == [
+        f"127.0.0.1: the client 'test' cannot join the group {group!r}: the consumer protocol of KIP-848 is not "
+        "served: set group.protocol=classic"
+    ]
+
+
+def test_a_refused_join_says_why(client: WireClient, group: str, caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"group_id": group, "member_id": "", "protocol_type": "consumer", "session_timeout": 1000}
+    for _ in range(3):
+        answer = client.ask(ApiKey.JOIN_GROUP, 1, protocols=[{"name": "range", "metadata": b""}], **fields)
+        assert answer.error_code is ErrorCode.invalid_session_timeout
+    (line,) = caplog.messages
+    assert line.startswith(f"127.0.0.1: the client 'test' may not join the group {group!r}: its session.timeout.ms")
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
 def test_heartbeats_in_every_version(client: WireClient, group: str, version: int) -> None:
     joined = stable(client, group)
