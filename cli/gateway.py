@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from enum import StrEnum
@@ -18,6 +19,8 @@ from .passwords import asked_password
 
 if TYPE_CHECKING:
     from ..gateway import CheckConfig, Gateway, GatewayConfig
+
+logger = logging.getLogger(__name__)
 
 Conf = Annotated[
     Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
@@ -54,6 +57,16 @@ class ProtocolVersion(StrEnum):
     KAFKA_0_7 = "0.7"
 
 
+class LogLevel(StrEnum):
+    """What a gateway logs."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    DEBUG = "debug"
+
+
+Level = Annotated[LogLevel, typer.Option("--log-level", help="Log to stderr what is at least so important.")]
 Protocol = Annotated[
     ProtocolVersion,
     typer.Option(help="kafka: today's clients over a log of today; 0.7: clients of Kafka 0.7 over a log of 0.7."),
@@ -74,6 +87,7 @@ def gateway(
     user: User = None,
     dry_run: DryRun = False,
     protocol: Protocol = ProtocolVersion.KAFKA,
+    log_level: Level = LogLevel.INFO,
 ) -> None:
     """Serve a log directory, or a log on an object store, to Kafka's clients, while Spark and other commands use it.
 
@@ -84,7 +98,7 @@ def gateway(
     if protocol is ProtocolVersion.KAFKA_0_7:
         if check or user is not None or metrics_port is not None:
             raise typer.BadParameter("--protocol 0.7 goes without --check, --user and --metrics-port")
-        _serve_0_7(local_path(log_dir), _given(conf, config), listen, dry_run=dry_run)
+        _serve_0_7(local_path(log_dir), _given(conf, config), listen, log_level, dry_run=dry_run)
         return
     from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
 
@@ -96,25 +110,36 @@ def gateway(
     if dry_run:
         typer.echo(f"would serve {log_dir} on {', '.join(str(each.address) for each in server.config.all_listeners)}")
         return
-    ended = _until_signal()
+    ended = _until_signal(log_level)
     with server:
         if metrics_port is not None:
             typer.echo(f"metrics at {_serve_metrics(server, metrics_port)}", err=True)
         prepare_process()
         typer.echo(f"listening on {', '.join(map(str, server.addresses.values()))}")
         ended.wait()
+    logger.info("%s: answered what was read, closed the logs; the gateway ends", ended.name)
 
 
-def _until_signal() -> threading.Event:
+class _Ended(threading.Event):
+    """Is set by a signal, whose name it keeps."""
+
+    name = ""
+
+    def by(self, number: int, _frame: object) -> None:
+        self.name = signal.Signals(number).name
+        self.set()
+
+
+def _until_signal(level: LogLevel) -> _Ended:
     """Logs to stderr from here on; returns an event that SIGTERM or Ctrl-C sets."""
-    log_to_stderr()
-    ended = threading.Event()
+    log_to_stderr(logging.getLevelNamesMapping()[level.name])
+    ended = _Ended()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, ended.by)
     return ended
 
 
-def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, *, dry_run: bool) -> None:
+def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_level: LogLevel, *, dry_run: bool) -> None:
     """Serves a log of 0.7 to its clients."""
     from ..gateway import PositionGateway, PositionGatewayConfig, parse_address  # noqa: PLC0415
 
@@ -126,10 +151,11 @@ def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, *, dry_r
     if dry_run:
         typer.echo(f"would serve {log_dir} on {server.address}")
         return
-    ended = _until_signal()
+    ended = _until_signal(log_level)
     with server:
         typer.echo(f"listening on {server.address}")
         ended.wait()
+    logger.info("%s: closed the logs; the gateway ends", ended.name)
 
 
 def _check(config: GatewayConfig, user: str | None) -> None:

@@ -22,6 +22,7 @@ from ..protocol import (
 )
 from ..registry import Registry, SessionState
 from ..storage import InvalidConfigError, LogManager, is_store_url, open_root
+from .announcement import announcement
 from .children import Maintenance, compile_kernels_beside
 from .cluster import TopicNodes, View, claim_maintenance
 from .config import GatewayConfig
@@ -146,6 +147,8 @@ class Gateway:
             acceptor.start()
             starting.callback(acceptor.stop)
         self._join(starting, context)
+        for line in announcement(context, self._security):
+            logger.info("%s", line)
 
     def _open_log(self) -> LogManager:
         """Opens the directory, or the log on an object store; makes it if it is missing and shall be made."""

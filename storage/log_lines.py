@@ -26,7 +26,12 @@ class LineFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Logs to stderr from here on, unless the process logs already; for programs, not for libraries."""
+    """Logs to stderr from here on, unless the process logs already; for programs, not for libraries.
+
+    ``level``: of this package; of libraries, warnings are logged at most.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
-    logging.basicConfig(handlers=[handler], level=level)
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
+    if level != logging.WARNING:
+        logging.getLogger(__name__.partition(".")[0]).setLevel(level)

@@ -18,16 +18,18 @@ from ..context import Context
 from ..network import Exchange
 from ..request import Request
 from ..security import LoginError, Session, Stage
-from ..threads import FairTask
+from ..threads import Counted, FairTask
 
 _RAW_HANDSHAKE = 0  # the version after which tokens come without headers
 _BEFORE_LOGIN = {  # what a client may ask at each stage
     Stage.HANDSHAKE: {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
     Stage.TOKENS: {ApiKey.SASL_AUTHENTICATE},
 }
+USER_CHARACTERS_MAX = 200  # in a line of the log
 _AFTER_EXPIRY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 logger = logging.getLogger(__name__)
+_counted = Counted(logger)
 
 
 def check_login(request: Request) -> None:
@@ -107,7 +109,9 @@ def _in_thread(
     exchange.park()
 
     def refuse_later(error: LoginError) -> None:
-        logger.warning("%s: a login failed: %s; the connection is closed", connection.client_host, error)
+        host, user = connection.client_host, session.claimed_user[:USER_CHARACTERS_MAX]
+        login = f"a login of {user!r}" if user else "a login"
+        _counted.warn((host, user, str(error)), f"{host}: {login} failed: {error}; the connection is closed")
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
         processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from threading import Event
 
-from ..threads import KeptThread
+from ..threads import Counted, KeptThread
 from .admission import Admission
 from .processor import Processor, Terms
 
@@ -27,6 +27,7 @@ class Acceptor:
         self._listener, self._terms = listener, terms
         self._processors = processors
         self._admission = admission
+        self._counted = Counted(logger)
         self._stopped = Event()
         self._thread = KeptThread(f"gateway-acceptor-{terms.listener}", self._run)
 
@@ -48,14 +49,14 @@ class Acceptor:
             except OSError as error:
                 if self._stopped.is_set():
                     return
-                logger.warning("a connection was not accepted: %s", error)
+                self._counted.warn(error.errno, f"a connection was not accepted: {error}")
                 self._stopped.wait(RETRY_S)
                 continue
             self._stopped.wait(self._admission.delay_s())
             host = str(address[0])
             limit = self._admission.refuses(host)
             if limit is not None:
-                logger.warning("%s: closed, because the limit %s is reached", host, limit)
+                self._counted.warn((host, limit), f"{host}: closed, because the limit {limit} is reached")
                 client.close()
                 continue
             client.setblocking(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+import re
 import selectors
 import socket
 import ssl
@@ -17,7 +18,7 @@ from math import inf
 from threading import get_ident
 from typing import NamedTuple
 
-from ..threads import KeptThread
+from ..threads import Counted, KeptThread
 from .admission import Admission
 from .connection import FRAMES_A_TURN, Connection
 from .exchange import Exchange
@@ -32,6 +33,8 @@ TURN_S = 0.05  # of a crowd
 NEWCOMERS_S = 0.02  # of a crowd that has not logged in
 FREED_SHARE = 16  # of the memory; if nothing frees it, the slowest requests make room for so much
 STOP_S = 10.0  # how long a stop waits for answers that are owed
+
+_NUMBERS = re.compile(r"\d+")
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +82,7 @@ class Processor:
     def __init__(self, name: str, serve: Serve, may_overlap: Callable[[memoryview], bool], limits: Limits) -> None:
         self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
         self.is_stopping = False
+        self._counted = Counted(logger)
         self._stop_by_s = float("inf")
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
@@ -158,7 +162,8 @@ class Processor:
 
     def log_hostile(self, connection: Connection, error: Exception) -> None:
         """Logs why a client is disconnected."""
-        logger.warning("%s: %s; the connection is closed", connection.client_host, error)
+        kind = connection.client_host, type(error), _NUMBERS.sub("", str(error))
+        self._counted.warn(kind, f"{connection.client_host}: {error}; the connection is closed")
 
     def _adopt(self, client: socket.socket, host: str, terms: Terms) -> None:
         if self.is_stopping:

@@ -74,6 +74,11 @@ class ScramExchange:
         self._name = self._head = self._nonce = self._said = ""
         self._credential: Credential | None = None
 
+    @property
+    def claimed_user(self) -> str:
+        """The user that the client says it is."""
+        return self._name
+
     def answer(self, message: bytes) -> bytes:
         """Returns the next message to the client. Raises LoginError if the login fails."""
         try:

@@ -59,8 +59,8 @@ class Session:
 
     @property
     def claimed_user(self) -> str:
-        """The user whose password :meth:`check` checks."""
-        return self._exchange.claimed_user if isinstance(self._exchange, PlainExchange) else ""
+        """The user that the client says it is, whose password :meth:`check` checks; empty before it has named one."""
+        return "" if self._exchange is None else self._exchange.claimed_user
 
     def begin(self, mechanism: str, *, is_raw: bool) -> bool:
         """Begins a login; returns False if the mechanism is not enabled."""

@@ -3,7 +3,8 @@
 ``kept`` is a thread that no error ends, and knows which threads fail. ``worker`` is a thread with timers. ``disk`` is a
 thread that reads and writes for a coordinator, so that the coordinator never waits. ``answers`` calls back when several
 answers have arrived, and asks for many in turns. ``fair`` is a thread for tasks of many clients. ``said`` logs a fault
-once, ``disk_faults`` that a disk fails and works again. This room knows no protocol and no log.
+once, ``counted`` what many clients can cause, ``disk_faults`` that a disk fails and works again. This room knows no
+protocol and no log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .answers import A_TURN as A_TURN, Turns as Turns, gathering as gathering
+    from .counted import Counted as Counted
     from .disk import Disk as Disk, DiskWorker as DiskWorker, Home as Home, Store as Store
     from .disk_faults import DiskFaults as DiskFaults
     from .fair import FairTask as FairTask, FairWorker as FairWorker
@@ -31,6 +33,7 @@ else:
         __name__,
         submod_attrs={
             "disk": ["Disk", "DiskWorker", "Home", "Store"],
+            "counted": ["Counted"],
             "disk_faults": ["DiskFaults"],
             "answers": ["A_TURN", "Turns", "gathering"],
             "fair": ["FairTask", "FairWorker"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
 
@@ -15,6 +16,8 @@ from .stores.apart import check_store_apart
 from .stores.patience import Attempts, Patience
 from .stores.port import ObjectStore
 from .stores.remote import open_store
+
+logger = logging.getLogger(__name__)
 
 
 def open_root(
@@ -56,6 +59,7 @@ def _check_empty(store: ObjectStore, attempts: Attempts) -> None:
 
 
 def _check_word(url: str, check: Callable[[str], Sequence[Finding]]) -> None:
+    logger.info("testing the store before the first log there, once; this takes up to a minute")
     if failed := [str(each) for each in check(url) if each.verdict is Verdict.FAILED]:
         raise StorageError(f"{url}: this store must not hold a log: {'; '.join(failed)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -29,10 +30,27 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
             assert producer.flush(60) == 0
             server.send_signal(signal.SIGTERM)
             assert server.wait(30) == 0
+            assert server.stderr is not None
+            logged = [line.partition(" INFO ")[2] for line in server.stderr.read().splitlines()]
         finally:
             server.kill()
+    served = rf"spark-commitlog \S+ serves {tmp_path}/log as node 1 of the cluster \S{{22}}"
+    assert [line for line in logged if re.fullmatch(served, line)]
+    assert f"listening on PLAINTEXT://{address}: open to everybody on this machine, without a login" in logged
+    assert logged[-1] == "SIGTERM: answered what was read, closed the logs; the gateway ends"
     with LogManager.open(str(tmp_path / "log")) as manager, manager.open_reader("t", 0) as reader:
         assert building.committed(reader) == [(0, b"value")]
+
+
+def test_the_log_level_is_chosen(tmp_path: Path) -> None:
+    arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0", "--log-level", "warning"]
+    command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith("listening on ")
+        server.send_signal(signal.SIGTERM)
+        _, printed = server.communicate(timeout=30)
+    assert (server.returncode, printed) == (0, "")
 
 
 def test_a_user_to_log_in_as_is_named_by_the_flag_of_the_documents(tmp_path: Path) -> None:

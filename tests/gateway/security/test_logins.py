@@ -109,6 +109,22 @@ def test_a_failed_login_gets_code_58_and_then_the_end(secured: Secured, version:
         assert client.is_closed()
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_failed_login_names_its_user_and_address(
+    secured: Secured, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    user = f"nobody of {mechanism}\n"
+    first = f"n,,n={user},r=abc" if mechanism.startswith("SCRAM") else f"\0{user}\0wrong"
+    with secured("SASL_PLAINTEXT") as gateway, WireClient(gateway) as client:
+        client.ask(HANDSHAKE, 1, mechanism=mechanism)
+        answer = client.ask(AUTHENTICATE, 1, auth_bytes=first.encode())
+        if mechanism.startswith("SCRAM"):
+            nonce = answer.auth_bytes.decode().partition(",")[0]
+            client.ask(AUTHENTICATE, 1, auth_bytes=f"c=biws,{nonce},p=AAAA".encode())
+        client.is_closed()
+    assert [each for each in caplog.messages if each.startswith(f"127.0.0.1: a login of {user!r} failed: ")]
+
+
 def test_tokens_may_come_without_headers(secured: Secured) -> None:
     with secured("SASL_PLAINTEXT") as gateway:
         with WireClient(gateway) as client:
@@ -394,5 +410,5 @@ def test_no_secret_is_logged_or_described(
             assert client.is_closed()
         stored = Path(gateway.config.commitlog_users_file).read_text()
     said = caplog.text
-    assert "a login failed" in said
+    assert "a login of 'alice' failed" in said
     assert not [each for each in (*secrets, "stored_key", stored.split('"stored_key": "')[1][:20]) if each in said]

@@ -43,6 +43,14 @@ def test_a_log_is_made_once_after_a_check() -> None:
     assert opened(store).state.number == 1
 
 
+def test_the_test_of_a_store_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    store = MemoryStore()
+    for _ in range(2):
+        opened(store, create=True, findings=GOOD)
+    assert caplog.messages == ["testing the store before the first log there, once; this takes up to a minute"]
+
+
 def test_no_log_is_made_unasked() -> None:
     store = MemoryStore()
     with pytest.raises(NotALogDirError, match="memory://bucket"):

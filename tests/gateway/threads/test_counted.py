@@ -1,0 +1,33 @@
+"""Counted: how often what many clients can cause is logged."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pyspark_commitlog.gateway.threads import Counted
+from pyspark_commitlog.gateway.threads.counted import AGAIN_S, KINDS_MAX
+
+
+def test_the_first_of_a_kind_is_logged_and_then_a_count_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = [5.0]
+    counted = Counted(logging.getLogger("test"), lambda: now_s[0])
+    for _ in range(20):
+        counted.warn("h1", "h1: TLS: WRONG_VERSION_NUMBER")
+    counted.warn("h2", "h2: TLS: WRONG_VERSION_NUMBER")
+    now_s[0] += AGAIN_S
+    for _ in range(20):
+        counted.warn("h1", "h1: TLS: WRONG_VERSION_NUMBER")
+    assert caplog.messages == [
+        "h1: TLS: WRONG_VERSION_NUMBER",
+        "h2: TLS: WRONG_VERSION_NUMBER",
+        "h1: TLS: WRONG_VERSION_NUMBER (and 19 times since the last such line)",
+    ]
+
+
+def test_many_kinds_take_no_more_memory() -> None:
+    counted = Counted(logging.getLogger("test"))
+    for kind in range(3 * KINDS_MAX):
+        counted.warn(kind, "a line")
+    assert len(counted._kinds) <= KINDS_MAX
