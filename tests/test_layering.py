@@ -53,7 +53,7 @@ FLOORS = {
         pytest_plugin
         metrics_server
         server metrics check kafka_0_7
-        handlers parts
+        handlers parts announcement
         context
         transactions
         request producer_ids places
