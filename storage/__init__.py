@@ -208,6 +208,7 @@ if TYPE_CHECKING:
         LogLooks as LogLooks,
         PartitionLag as PartitionLag,
         ShareLag as ShareLag,
+        TransactionalOffsets as TransactionalOffsets,
         lag_ms as lag_ms,
         log_figures as log_figures,
     )
@@ -558,6 +559,7 @@ else:
                 "GroupMember",
                 "GroupOffsets",
                 "GroupRecords",
+                "TransactionalOffsets",
                 "GroupValue",
                 "LogFigures",
                 "LogLooks",

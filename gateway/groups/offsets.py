@@ -24,6 +24,7 @@ from ...storage import (
     OffsetCommitValue,
     Producer,
     TopicPartition,
+    TransactionalOffsets,
 )
 from .expiry import expired_offsets, is_of_sink
 from .group import Group, State
@@ -113,16 +114,13 @@ class Offsets:
             return
         fence = None if group is None else self._groups.fence(group)
 
-        def failed(failure: Exception) -> None:
-            if group is not None:
+        def written(failure: Exception | None) -> None:
+            if group is not None and failure is not None:
                 self._groups.note(group, failure)
-            done(self._codes(commit, stored_offset_code(failure)))
+            done(self._codes(commit, ErrorCode.none if failure is None else stored_offset_code(failure)))
 
-        self._groups.store.ask(
-            lambda store: store.write_transactional(commit.group, offsets, producer, check, fence),
-            lambda _: done(self._codes(commit, ErrorCode.none)),
-            failed,
-        )
+        added = TransactionalOffsets(commit.group, offsets, producer, check, fence)
+        self._groups.store.write_transactional(added, written)
 
     def _check(self, commit: Commit, group: Group | None, *, is_transactional: bool) -> ErrorCode:
         error = self._groups.check(commit.group, may_be_empty=not is_transactional)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 from ...protocol import ErrorCode, RequestError, code_of, is_fault
-from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError
+from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError, TransactionalOffsets
 from ..threads import Disk, Home, Store, Task, Timer
 
 Written = Callable[[Exception | None], None]
@@ -54,9 +56,14 @@ def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
 
 @dataclass(eq=False)
 class _Write:
-    changes: Sequence[GroupChange | GroupFence]
+    changes: Sequence[GroupChange | GroupFence] | TransactionalOffsets
     done: Written
     timer: Timer | None = None
+    is_answered: bool = False
+
+
+def _is_transactional(changes: object) -> bool:
+    return isinstance(changes, TransactionalOffsets)
 
 
 class GroupStore(Store[GroupRecords, _Write]):
@@ -78,18 +85,32 @@ class GroupStore(Store[GroupRecords, _Write]):
         write.timer = run_later(self._home, self._timeout_ms, lambda: self._time_out(write))
         self._put(write)
 
+    def write_transactional(self, offsets: TransactionalOffsets, done: Written) -> None:
+        """Writes offsets in a transaction, and calls ``done`` with None when they are durable, else with the error.
+
+        There is no timeout: an answer before the end lets the client begin another transaction, which would get them.
+        """
+        self._put(_Write(offsets, done))
+
     def _is_fault(self, error: Exception) -> bool:
         return is_fault(error)
 
     def _write(self, disk: GroupRecords, writes: Sequence[_Write]) -> Sequence[Exception | None]:
-        return disk.write([write.changes for write in writes])
+        """Writes in the order in which the writes came: of the offsets of a partition, the last ones count."""
+        results: list[Exception | None] = []
+        for is_transactional, some in groupby((each.changes for each in writes), _is_transactional):
+            write: Any = disk.write_transactional if is_transactional else disk.write
+            results += write([*some])
+        return results
 
     def _answer(self, write: _Write, error: Exception | None) -> None:
         if write.timer is not None:
             write.timer.cancel()
             write.timer = None
+        if not write.is_answered:
+            write.is_answered = True
             write.done(error)
 
     def _time_out(self, write: _Write) -> None:
-        write.timer = None
+        write.timer, write.is_answered = None, True
         write.done(RequestError(ErrorCode.request_timed_out, "the disk did not answer in time"))

@@ -17,6 +17,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .clients.appends import ClientBatch as ClientBatch, append_batches as append_batches
     from .clients.transactions import (
+        AddedOffsets as AddedOffsets,
         ClientTransactions as ClientTransactions,
         give_up as give_up,
         give_up_producer as give_up_producer,
@@ -88,7 +89,7 @@ else:
         __name__,
         submod_attrs={
             "clients.appends": ["ClientBatch", "append_batches"],
-            "clients.transactions": ["ClientTransactions", "give_up", "give_up_producer"],
+            "clients.transactions": ["AddedOffsets", "ClientTransactions", "give_up", "give_up_producer"],
             "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "abort_overdue", "collect"],
             "commit_log": ["CommitLog"],
             "commits.commit": [

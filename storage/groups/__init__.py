@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         GroupChange as GroupChange,
         GroupFence as GroupFence,
         GroupRecords as GroupRecords,
+        TransactionalOffsets as TransactionalOffsets,
     )
     from .in_use import GroupsInUse as GroupsInUse
     from .lag import (
@@ -48,7 +49,7 @@ else:
             "bucket_groups": ["BucketGroups"],
             "coordinated": ["CoordinatedGroups"],
             "coordinator_logs": ["CoordinatorLogs"],
-            "coordinator_port": ["GroupChange", "GroupFence", "GroupRecords"],
+            "coordinator_port": ["GroupChange", "GroupFence", "GroupRecords", "TransactionalOffsets"],
             "in_use": ["GroupsInUse"],
             "lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
             "offsets": [

@@ -6,15 +6,15 @@ after a restart they join again. Times of commits are not kept either, so offset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 from .. import bucket
 from ..directory import LogManager
 from ..errors import LogStoreError, OffsetOutOfRangeError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
-from ..writing import Producer
-from .coordinator_port import Changes, GroupChange, GroupFence
+from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, keys_of
 
 Offsets = dict[str, dict[str, bucket.GroupOffset | None]]  # by group and partition; None: deleted
@@ -104,22 +104,23 @@ class BucketGroups:
                 else:
                     self._others[change.key] = change.value
 
-    def write_transactional(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, OffsetCommitValue],
-        producer: Producer,
-        check: Callable[[], object],
-        fence: GroupFence | None = None,
-    ) -> None:
-        """Adds offsets to the open transaction of ``producer``, by a commit: what is written later wins over them."""
-        with self._transactions.held(producer.id):  # the transaction that is checked is the one that gets the offsets
-            check()
-            refusal = _refusal([GroupChange(OffsetCommitKey(group, *each), value) for each, value in offsets.items()])
-            if refusal is not None:
-                raise refusal
-            kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in offsets.items()}
-            self._transactions.add_offsets(producer.id, group, kept)
+    def write_transactional(self, writes: Sequence[TransactionalOffsets]) -> Sequence[Exception | None]:
+        """Adds offsets to open transactions, by one commit for all; returns the error of each.
+
+        What is written later wins over them.
+        """
+        with ExitStack() as holding:  # the transaction that is checked is the one that gets the offsets
+            for producer in {each.producer.id for each in writes}:
+                holding.enter_context(self._transactions.held(producer))
+            results = [_refusal_of(each) for each in writes]
+            allowed = [each for each, refusal in zip(writes, results, strict=True) if refusal is None]
+            added: Sequence[Exception | None]
+            try:
+                added = self._transactions.add_offsets([_added(each) for each in allowed]) if allowed else []
+            except (LogStoreError, OSError) as error:
+                added = [error] * len(allowed)
+        found = iter(added)
+        return [next(found) if refusal is None else refusal for refusal in results]
 
     def close(self) -> None:
         self._manager.close()
@@ -136,6 +137,20 @@ def _refusal(changes: Changes) -> LogStoreError | None:
         if isinstance(change, GroupChange) and isinstance(change.value, OffsetCommitValue) and change.value.offset < 0:
             return OffsetOutOfRangeError(f"group {change.key.group!r} cannot commit offset {change.value.offset}")
     return None
+
+
+def _refusal_of(write: TransactionalOffsets) -> Exception | None:
+    """Returns why offsets cannot be added to a transaction: the error of its check, or of what no commit can have."""
+    try:
+        write.check()
+    except Exception as error:
+        return error
+    return _refusal([GroupChange(OffsetCommitKey(write.group, *each), value) for each, value in write.offsets.items()])
+
+
+def _added(write: TransactionalOffsets) -> bucket.AddedOffsets:
+    kept = {str(each): bucket.GroupOffset(value.offset, value.metadata) for each, value in write.offsets.items()}
+    return bucket.AddedOffsets(write.producer.id, write.group, kept)
 
 
 def _has_offsets(changes: Changes) -> bool:

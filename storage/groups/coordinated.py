@@ -6,7 +6,7 @@ log does not confirm: every read first takes in what was appended since the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..directory import INTERNAL_PARTITIONS, LogManager
 from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError, kept_in
@@ -17,9 +17,9 @@ from ..format.internal.internal_topics import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ..writing import Log, Producer
+from ..writing import Log
 from .appending import SyncThreads, append_entries
-from .coordinator_port import Changes, GroupChange, GroupFence
+from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
 
 
@@ -148,29 +148,32 @@ class CoordinatedGroups:
             if entries:
                 latest.wrote(entries, append_entries(log, entries, self.manager.clock.now_ms()))
 
-    def write_transactional(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, OffsetCommitValue],
-        producer: Producer,
-        check: Callable[[], object],
-        fence: GroupFence | None = None,
-    ) -> None:
-        """Commits offsets of a group in the open transaction of ``producer``; durable on return.
+    def write_transactional(self, writes: Sequence[TransactionalOffsets]) -> Sequence[Exception | None]:
+        """Commits offsets in open transactions; returns the error of each, None for one that is durable.
 
-        They count once the partition has the transaction's commit marker. ``check`` is called under the partition's
-        lock; it raises an error, with nothing written, if the transaction is not open any more or lacks the partition.
-        Raises as :meth:`offsets` and :meth:`Log.append_transactional`, and GroupChangedError if ``fence`` does not fit.
+        They count once the partition has the transaction's commit marker. Each is checked under the partition's lock.
+        The error is that of the check, of :meth:`offsets` or :meth:`Log.append_transactional`, or GroupChangedError if
+        the fence does not fit.
         """
-        home = self.partition_of(group)
-        log = self.manager.open_log(*home)
-        entries = [(OffsetCommitKey(group, *each).encode(), value.encode()) for each, value in offsets.items()]
-        with log.exclusively():
-            check()
-            if fence is not None:
-                _check_fence(fence, self._logs.latest(home.partition).catch_up(log).get(fence.key))
-            log.append_transactional(keyed_batches(entries, self.manager.clock.now_ms(), log.context.config), producer)
-        log.sync_appended()
+        return [self._write_transactional(each) for each in writes]
+
+    def _write_transactional(self, write: TransactionalOffsets) -> Exception | None:
+        try:
+            home = self.partition_of(write.group)
+            log = self.manager.open_log(*home)
+            entries = [
+                (OffsetCommitKey(write.group, *each).encode(), value.encode()) for each, value in write.offsets.items()
+            ]
+            with log.exclusively():
+                write.check()
+                if write.fence is not None:
+                    _check_fence(write.fence, self._logs.latest(home.partition).catch_up(log).get(write.fence.key))
+                batches = keyed_batches(entries, self.manager.clock.now_ms(), log.context.config)
+                log.append_transactional(batches, write.producer)
+            log.sync_appended()
+        except Exception as error:  # of the disk, or ours: the others go on
+            return error
+        return None
 
 
 def _entries(

@@ -30,6 +30,16 @@ class GroupFence(NamedTuple):
 Changes = Sequence[GroupChange | GroupFence]
 
 
+class TransactionalOffsets(NamedTuple):
+    """Offsets of a group in the open transaction of a producer."""
+
+    group: str
+    offsets: Mapping[TopicPartition, OffsetCommitValue]
+    producer: Producer
+    check: Callable[[], object]  # raises an error, with nothing written, if the transaction may not get them
+    fence: GroupFence | None = None
+
+
 class GroupRecords(Protocol):
     """The records of groups. They belong to one thread."""
 
@@ -58,15 +68,8 @@ class GroupRecords(Protocol):
         """Writes changes, each item those of one group; returns the error of each, None for one that is durable."""
         ...
 
-    def write_transactional(
-        self,
-        group: str,
-        offsets: Mapping[TopicPartition, OffsetCommitValue],
-        producer: Producer,
-        check: Callable[[], object],
-        fence: GroupFence | None = None,
-    ) -> None:
-        """Commits offsets of a group in the open transaction of ``producer``; durable on return."""
+    def write_transactional(self, writes: Sequence[TransactionalOffsets]) -> Sequence[Exception | None]:
+        """Commits offsets in open transactions; returns the error of each, None for one that is durable."""
         ...
 
     def close(self) -> None:

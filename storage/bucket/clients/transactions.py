@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition
+from typing import NamedTuple
 
 from ...errors import (
     InvalidProducerEpochError,
@@ -22,12 +23,28 @@ from ...errors import (
 )
 from ...writing import Producer
 from ..commit_log import CommitLog
-from ..commits.commit import ClientTransaction, EndChange, GroupOffset, OpenChange, StageChange, TransactionEnd
+from ..commits.commit import (
+    ClientTransaction,
+    EndChange,
+    GroupOffset,
+    OpenChange,
+    StageChange,
+    StagedOffsets,
+    TransactionEnd,
+)
 from ..commits.state import State
 from ..commits.transactions import app_of, problem_of
 from ..proposals import claim_app
 
 logger = logging.getLogger(__name__)
+
+
+class AddedOffsets(NamedTuple):
+    """Offsets of a group, to be added to a producer's transaction."""
+
+    producer_id: int
+    group: str
+    offsets: Mapping[str, GroupOffset]  # by partition
 
 
 @dataclass
@@ -113,19 +130,32 @@ class ClientTransactions:
             found.may_have_some = True
             return found.transaction
 
-    def add_offsets(self, producer_id: int, group: str, offsets: Mapping[str, GroupOffset]) -> None:
-        """Adds offsets of a group, by partition, to a producer's transaction, by a commit.
+    def add_offsets(self, added: Sequence[AddedOffsets]) -> list[LogStoreError | None]:
+        """Adds offsets of groups to the transactions of producers, by one commit, while the producers are held.
 
-        Raises as :meth:`open` and :meth:`CommitLog.commit`, and InvalidProducerEpochError if it was aborted.
+        Returns the error of each: as :meth:`open`, and InvalidProducerEpochError for one that was aborted. Raises as
+        :meth:`CommitLog.commit`.
         """
-        transaction = self.open(producer_id)
+        opened = [self._opened(each.producer_id) for each in added]
+        results: list[LogStoreError | None] = []
 
-        def propose(state: State) -> StageChange:
-            if problem := problem_of(state, *transaction[:3]):
-                raise InvalidProducerEpochError(f"the transaction is not open any more: {problem}")
-            return StageChange(transaction, group, offsets)
+        def propose(state: State) -> StageChange | None:
+            results[:] = [_refusal(state, each) for each in opened]
+            stages = [
+                StagedOffsets(transaction, group, offsets)
+                for (_, group, offsets), transaction, refusal in zip(added, opened, results, strict=True)
+                if refusal is None and isinstance(transaction, ClientTransaction)
+            ]
+            return StageChange(stages) if stages else None
 
         self._log.commit(propose)
+        return results
+
+    def _opened(self, producer_id: int) -> ClientTransaction | LogStoreError:
+        try:
+            return self.open(producer_id)
+        except InvalidTxnStateError as error:
+            return error
 
     # Ending one
 
@@ -176,6 +206,14 @@ class ClientTransactions:
             self.end([(producer_id, False) for producer_id in list(self._producers)])
         except (LogStoreError, OSError) as error:
             logger.warning("open transactions were not aborted, and will be when they time out: %s", error)
+
+
+def _refusal(state: State, opened: ClientTransaction | LogStoreError) -> LogStoreError | None:
+    """Returns why nothing can be added to a transaction; None if it is open."""
+    if isinstance(opened, LogStoreError):
+        return opened
+    problem = problem_of(state, *opened[:3])
+    return InvalidProducerEpochError(f"the transaction is not open any more: {problem}") if problem else None
 
 
 def _end_of(state: State, producer: _Producer | None, *, is_commit: bool) -> TransactionEnd | LogStoreError | None:

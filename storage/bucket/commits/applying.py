@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 
 import numpy as np
@@ -41,9 +42,10 @@ def apply(state: State, commit: Commit) -> None:
     match commit.change:
         case DataChange() as change:
             _add_data(state, change)
-        case StageChange(transaction, group, offsets):
-            opened = transactions.opened(state, transaction)
-            transactions.stage_offsets(opened, commit.number, group, offsets)
+        case StageChange(stages):
+            for transaction, group, offsets in stages:
+                opened = transactions.opened(state, transaction)
+                transactions.stage_offsets(opened, commit.number, group, offsets)
         case EndChange(ends):
             for each in ends:
                 _end(state, each)
@@ -71,8 +73,8 @@ def check(state: State, commit: Commit) -> None:
         match commit.change:
             case DataChange() as change:
                 _check_data(state, change)
-            case StageChange(transaction):
-                _check_transaction(state, transaction)
+            case StageChange(stages):
+                _check_transactions(state, {each.transaction for each in stages})
             case EndChange(ends):
                 for each in ends:
                     _expect_none(transactions.problem_of(state, *each[:3]))
@@ -101,6 +103,12 @@ def _expect(is_so: bool, otherwise: str) -> None:
 def _expect_none(problem: str | None) -> None:
     if problem is not None:
         raise CorruptionError(problem)
+
+
+def _check_transactions(state: State, transactions: Collection[ClientTransaction]) -> None:
+    _expect(len({each.app for each in transactions}) == len(transactions), "two transactions of one app")
+    for each in transactions:
+        _check_transaction(state, each)
 
 
 def _check_transaction(state: State, transaction: ClientTransaction) -> None:
@@ -135,8 +143,7 @@ def _check_data(state: State, change: DataChange) -> None:
         records = int(part.slices[:, COMMIT_RECORDS].sum(dtype=np.float64))  # does not wrap around
         _expect(records <= INT64_MAX - partition.end, f"more records than {_name(state, part)} has offsets for")
         _check_room(change, part)
-    for transaction in change.transactions:
-        _check_transaction(state, transaction)
+    _check_transactions(state, change.transactions)
 
 
 def _check_room(change: DataChange, part: PartitionSlices) -> None:

@@ -32,6 +32,7 @@ from .commit import (
     Segment,
     StageChange,
     StagedObject,
+    StagedOffsets,
     SwapChange,
     TopicChange,
     TransactionEnd,
@@ -103,9 +104,8 @@ def _content(change: Change) -> dict[str, Any]:
     match change:
         case DataChange():
             content = _data_content(change)
-        case StageChange(transaction, group, offsets):
-            content = {"transaction": list(transaction), "group": group}
-            content["offsets"] = {name: list(each) for name, each in offsets.items()}
+        case StageChange(stages):
+            content = {"stages": [_stage_content(each) for each in stages]}
         case EndChange(ends):
             content = {"ends": [[app, epoch, version, int(is_commit)] for app, epoch, version, is_commit in ends]}
         case OffsetsChange():
@@ -120,6 +120,12 @@ def _content(change: Change) -> dict[str, Any]:
             content = {"topicId": change.topic_id, "p": change.partition, "logStart": change.log_start}
         case VoidChange():
             content = {"writes": list(change.writes)}
+    return content
+
+
+def _stage_content(stage: StagedOffsets) -> dict[str, Any]:
+    content: dict[str, Any] = {"transaction": list(stage.transaction), "group": stage.group}
+    content["offsets"] = {name: list(each) for name, each in stage.offsets.items()}
     return content
 
 
@@ -266,10 +272,14 @@ def _group_offset(fields: Fields, partition: str, value: Any) -> GroupOffset:
     raise fields.wrong(partition, "an offset with metadata")
 
 
-def _read_stage(fields: Fields) -> StageChange:
+def _read_stages(fields: Fields) -> StageChange:
+    return StageChange([_read_stage(each) for each in fields.objects("stages")])
+
+
+def _read_stage(fields: Fields) -> StagedOffsets:
     offsets = fields.inside("offsets")
     found = {name: _group_offset(offsets, name, value) for name, value in offsets.items()}
-    return StageChange(read_transaction(fields.values("transaction")), fields.text("group"), found)
+    return StagedOffsets(read_transaction(fields.values("transaction")), fields.text("group"), found)
 
 
 def _read_end(fields: Fields) -> EndChange:
@@ -331,7 +341,7 @@ def _not_negative(fields: Fields, name: str, rows: Int64s) -> Int64s:
 
 _READ: Mapping[str, Callable[[Fields], Change]] = {
     "data": _read_data,
-    "stage": _read_stage,
+    "stage": _read_stages,
     "end": _read_end,
     "offsets": lambda fields: OffsetsChange(_read_offsets(fields)),
     "topic": _read_topic,

@@ -91,13 +91,19 @@ class DataChange:
     transactions: Sequence[ClientTransaction] = ()  # that some of the slices are in
 
 
-@dataclass(frozen=True)
-class StageChange:
-    """Offsets of a group in an open transaction: they count when it is committed."""
+class StagedOffsets(NamedTuple):
+    """Offsets of a group in an open transaction."""
 
     transaction: ClientTransaction
     group: str
     offsets: Mapping[str, GroupOffset]  # by partition
+
+
+@dataclass(frozen=True)
+class StageChange:
+    """Offsets of groups, in open transactions: they count when those are committed."""
+
+    stages: Sequence[StagedOffsets]
 
 
 class TransactionEnd(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,13 +12,16 @@ from pyspark_commitlog.protocol import ErrorCode, RequestError
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
     CommittedOffset,
+    CoordinatedGroups,
     GroupMetadataKey,
     GroupOffsets,
+    Isolation,
     LogManager,
     OffsetCommitKey,
     OffsetCommitValue,
     Producer,
     TopicPartition,
+    TransactionalOffsets,
 )
 from tests.support.groups import PROTOCOLS, SESSION_MS, Bench, G
 from tests.support.logs.building import end_transaction
@@ -170,6 +174,38 @@ def test_offsets_of_a_transaction_that_has_ended_are_refused(bench: Bench) -> No
 
     assert commit_in_transaction(bench, 1, check=ended) is ErrorCode.invalid_txn_state
     assert bench.fetched(require_stable=True) is None
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_offsets_that_wait_are_written_in_their_order_and_those_of_transactions_together(
+    bench: Bench, is_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+    write = CoordinatedGroups.write_transactional
+
+    def counted(groups: CoordinatedGroups, writes: Sequence[TransactionalOffsets]) -> Sequence[Exception | None]:
+        together.append(len(writes))
+        return write(groups, writes)
+
+    monkeypatch.setattr(CoordinatedGroups, "write_transactional", counted)
+    bench.disk_thread.waits = True
+    codes: list[Any] = []
+    if is_last:
+        bench.commit(1)
+    for offset in (2, 3):
+        commit = Commit(G, -1, "", None, {T0: OffsetCommitValue(offset, "", bench.clock.now_ms())})
+        bench.coordinator.offsets.commit_transactional(commit, Producer(5, 0), lambda: None, codes.append)
+    if not is_last:
+        bench.commit(1)
+    assert codes == []
+    bench.home.advance(60_000)  # a client that is answered too early could go on with another transaction
+    assert codes == []
+    bench.disk_thread.work()
+    assert codes == [{T0: ErrorCode.none}] * 2
+    assert together == [2]
+    reader = bench.manager.open_reader("__consumer_offsets", 0).read(0, isolation=Isolation.READ_UNCOMMITTED)
+    assert reader is not None
+    assert reader.window.headers.is_transactional.tolist() == ([False, True, True] if is_last else [True, True, False])
 
 
 # --- expiring

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import NoneType
 
 import pytest
 
@@ -18,10 +19,16 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 )
 from pyspark_commitlog.storage.groups import GroupOffsets
 from pyspark_commitlog.storage.groups.bucket_groups import BucketGroups
-from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence
+from pyspark_commitlog.storage.groups.coordinator_port import GroupChange, GroupFence, TransactionalOffsets
 from pyspark_commitlog.storage.writing import Producer
+from tests.support.logs.transactions import write_transactional
 from tests.support.stores.filling import make_topic
 from tests.support.stores.served import ServedStores
+
+
+class RefusedError(Exception):
+    """What a check raises."""
+
 
 URL = "s3://memory/logs"
 T0, T1 = TopicPartition("t-x", 0), TopicPartition("t-x", 1)
@@ -103,16 +110,59 @@ def test_what_no_commit_can_have_is_refused_alone(groups: BucketGroups, other: C
 def test_offsets_of_a_transaction_count_once_it_is_committed(groups: BucketGroups, other: CommitLog) -> None:
     producer = Producer(1, 0)
     with pytest.raises(InvalidTxnStateError):
-        groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
+        write_transactional(groups, "g", {T0: value(1)}, producer, lambda: None)
     groups._transactions.begin("x", producer, 60_000)
     with pytest.raises(OffsetOutOfRangeError):
-        groups.write_transactional("g", {T0: value(-1)}, producer, lambda: None)
-    groups.write_transactional("g", {T0: value(1)}, producer, lambda: None)
+        write_transactional(groups, "g", {T0: value(-1)}, producer, lambda: None)
+    write_transactional(groups, "g", {T0: value(1)}, producer, lambda: None)
     assert groups.undecided("g") == another(other).undecided("g") == {T0}
     assert kept(other) == {}
     groups._transactions.end([(producer.id, True)])
     assert groups.undecided("g") == another(other).undecided("g") == set()
     assert kept(other) == {"g": {"t-x-0": GroupOffset(1, "")}}
+
+
+def test_offsets_of_several_transactions_are_one_commit_and_a_refused_one_keeps_no_other_back(
+    groups: BucketGroups, other: CommitLog
+) -> None:
+    def ended() -> None:
+        raise RefusedError
+
+    producers = [Producer(number, 0) for number in range(1, 6)]
+    for each in producers:
+        groups._transactions.begin(f"x{each.id}", each, 60_000)
+    groups._transactions.begin("x5", Producer(9, 0), 60_000)
+    writes = [TransactionalOffsets(f"g{each.id}", {T0: value(each.id)}, each, lambda: None) for each in producers]
+    writes[1] = writes[1]._replace(check=ended)
+    writes[2] = writes[2]._replace(offsets={T0: value(-1)})
+    before = other.catch_up().number
+    errors = groups.write_transactional([*writes, writes[0]._replace(offsets={T0: value(7), T1: value(8)})])
+    assert [type(each) for each in errors] == [
+        NoneType,
+        RefusedError,
+        OffsetOutOfRangeError,
+        NoneType,
+        InvalidTxnStateError,
+        NoneType,
+    ]
+    assert other.catch_up().number == before + 1
+    groups._transactions.end([(each.id, True) for each in producers[:4]])
+    seven, eight, four = (GroupOffset(number, "") for number in (7, 8, 4))
+    assert kept(other) == {"g1": {"t-x-0": seven, "t-x-1": eight}, "g4": {"t-x-0": four}}
+
+
+def test_a_store_that_fails_is_the_error_of_all_transactional_offsets_of_a_commit(
+    groups: BucketGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OutcomeUnknownError("the store did not answer")
+
+    producers = [Producer(1, 0), Producer(2, 0)]
+    for each in producers:
+        groups._transactions.begin(f"x{each.id}", each, 60_000)
+    writes = [TransactionalOffsets("g", {T0: value(1)}, each, lambda: None) for each in producers]
+    monkeypatch.setattr(CommitLog, "commit", fail)
+    assert [type(each) for each in groups.write_transactional(writes)] == [OutcomeUnknownError] * 2
 
 
 def another(log: CommitLog) -> BucketGroups:
@@ -126,7 +176,7 @@ def test_a_deletion_also_deletes_what_open_transactions_have(
 ) -> None:
     producer = Producer(1, 0)
     groups._transactions.begin("x", producer, 60_000)
-    groups.write_transactional("g", {T0: value(1), T1: value(1)}, producer, lambda: None)
+    write_transactional(groups, "g", {T0: value(1), T1: value(1)}, producer, lambda: None)
     if delete == "gateway":
         assert groups.write([[GroupChange(KEY, None)]]) == [None]
     else:
@@ -139,7 +189,7 @@ def test_a_group_that_is_deleted_does_not_come_back_with_a_transaction(groups: B
     groups.write([[GroupChange(KEY, value(3))]])
     producer = Producer(1, 0)
     groups._transactions.begin("x", producer, 60_000)
-    groups.write_transactional("g", {T1: value(1)}, producer, lambda: None)
+    write_transactional(groups, "g", {T1: value(1)}, producer, lambda: None)
     GroupOffsets(LogManager.open(URL)).delete("g")
     groups._transactions.end([(producer.id, True)])
     assert kept(other) == {}

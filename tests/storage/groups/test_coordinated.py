@@ -33,6 +33,7 @@ from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import NOW_MS, end_transaction
+from tests.support.logs.transactions import write_transactional
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PARTITIONS = 3
@@ -141,7 +142,7 @@ def test_offsets_of_an_open_transaction_are_undecided_until_its_marker(manager: 
     groups, producer = CoordinatedGroups(manager), Producer(7, 0)
     groups.write([commit(A, 1)])
     value = OffsetCommitValue(5, "", NOW_MS)
-    groups.write_transactional(A, {T0: value, T1: value}, producer, lambda: None)
+    write_transactional(groups, A, {T0: value, T1: value}, producer, lambda: None)
     assert groups.undecided(A) == {T0, T1}
     assert groups.undecided("d") == set()
     assert groups.offsets(A, [T0, T1]) == {T0: OffsetCommitValue(1, "", NOW_MS, leader_epoch=4)}
@@ -156,7 +157,7 @@ def test_nothing_is_written_for_a_transaction_that_ended_meanwhile(manager: LogM
 
     groups = CoordinatedGroups(manager)
     with pytest.raises(InvalidTxnStateError):
-        groups.write_transactional(A, {T0: OffsetCommitValue(5, "", NOW_MS)}, Producer(7, 0), ended)
+        write_transactional(groups, A, {T0: OffsetCommitValue(5, "", NOW_MS)}, Producer(7, 0), ended)
     assert batches(manager, A) == 0
 
 
@@ -218,5 +219,5 @@ def test_a_fence_holds_for_offsets_in_a_transaction(manager: LogManager) -> None
     groups.write([stored(state(2))])
     offsets = {T0: OffsetCommitValue(5, "", NOW_MS)}
     with pytest.raises(GroupChangedError):
-        groups.write_transactional(A, offsets, Producer(7, 0), lambda: None, fence)
+        write_transactional(groups, A, offsets, Producer(7, 0), lambda: None, fence)
     assert groups.undecided(A) == set()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.filesystem import FileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.groups import GroupRecords, TransactionalOffsets
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.transactions import (
     Transaction,
@@ -143,3 +144,10 @@ def set_back_producer_ids(disk: MemoryFileSystem) -> None:
     with disk.open(file_names.join("/logs", PRODUCER_IDS_FILE), "create") as file:
         file.truncate(0)
         file.write(0, b'{"version": 1, "next_producer_id": %d}' % FIRST_PRODUCER_ID)
+
+
+def write_transactional(groups: GroupRecords, *write: Any) -> None:
+    """Writes offsets in a transaction, as :class:`TransactionalOffsets` has them; raises the error."""
+    (error,) = groups.write_transactional([TransactionalOffsets(*write)])
+    if error is not None:
+        raise error

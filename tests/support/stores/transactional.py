@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_commitlog.storage.bucket import (
+    AddedOffsets,
     BucketFileSystem,
     ClientBatch,
     ClientTransactions,
@@ -49,7 +50,11 @@ class Client:
         return list(range(found.first_offset, found.last_offset + 1))
 
     def stage(self, offset: int, group: str = "g", name: str = "t-0") -> None:
-        self.transactions.add_offsets(self.producer, group, {name: GroupOffset(offset, "")})
+        added = AddedOffsets(self.producer, group, {name: GroupOffset(offset, "")})
+        with self.transactions.held(self.producer):
+            (error,) = self.transactions.add_offsets([added])
+        if error is not None:
+            raise error
 
     def end(self, *, commit: bool) -> None:
         (error,) = self.transactions.end([(self.producer, commit)])

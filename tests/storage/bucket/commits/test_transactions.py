@@ -22,6 +22,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     OpenChange,
     StageChange,
     StagedObject,
+    StagedOffsets,
     SwapChange,
     TransactionEnd,
 )
@@ -49,7 +50,9 @@ def ended(epoch: int = 1, version: int = 0, *, is_commit: bool = True) -> EndCha
 
 
 OPENED = (create_topic(), OpenChange(X.app, 1), added(1, 3, 4))
-STAGED = StageChange(X, "g", {"t-0": GroupOffset(5, "ä")})
+STAGED = StageChange(
+    [StagedOffsets(X, "g", {"t-0": GroupOffset(5, "ä")}), StagedOffsets(X, "h", {"u-0": GroupOffset(0, "")})]
+)
 CHANGES: dict[str, Change] = {
     "data": added(1, 3, 4),
     "stage": STAGED,
@@ -122,7 +125,10 @@ REFUSED: dict[str, Change] = {
     "records of another producer": added(2, 1, 1, base=7, transaction=X._replace(producer_id=8)),
     "records of an unknown id": added(2, 1, 1, base=7, transaction=X._replace(app="y")),
     "records without room for the empty batch": replace(added(2, 1, 1, base=7), objects=[StagedObject(0, 7, 0, 100)]),
-    "offsets of another epoch": replace(STAGED, transaction=X._replace(epoch=2)),
+    "offsets of another epoch": StageChange([StagedOffsets(X._replace(epoch=2), "g", {})]),
+    "offsets of two producers of one id": StageChange(
+        [StagedOffsets(X, "g", {}), StagedOffsets(X._replace(producer_id=8), "g", {})]
+    ),
     "the end of another epoch": ended(epoch=2),
     "the end of another number": ended(version=1),
     "a segment over an open transaction": SwapChange(TOPIC_ID, 0, segment(0, 7)),
