@@ -144,7 +144,7 @@ class Parts:
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
         partitions = Partitions(managers(), topics, cluster.leads, self._formats.noting(open_bucket_partition), found)
         appender = BucketAppender(log.bucket, self._transactions, config.commitlog_bucket_linger_ms, synced)
-        follower = BucketFollower(partitions, topics, log.catch_up, config.commitlog_bucket_poll_interval_ms)
+        follower = BucketFollower(partitions, topics, log, config.commitlog_bucket_poll_interval_ms)
         return partitions, appender, follower
 
     def _coordinators(

@@ -70,6 +70,7 @@ class _Fetching:
         self._timer: Timer | None = None  # of the deadline, once this waits
         self._bytes = 0  # that a broker would have read, which fills the limits with parts of batches
         self._found: Sequence[LedPartition | Exception] = ()  # for each partition that is asked for
+        self._seen: Sequence[tuple[int, ...]] = ()  # the ends of each, before it was read
         self._waits_on: list[LedPartition] = []
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
 
@@ -138,7 +139,7 @@ class _Fetching:
             self._request.answer_parts(encode_fetched(answers, self._request.version))
         else:
             _release(answers)
-            self._wait(answers, left_s)
+            self._wait(left_s)
 
     def _count(self, answers: Sequence[Fetched[Part]]) -> None:
         sizes: dict[str, int] = {}
@@ -151,12 +152,12 @@ class _Fetching:
         if failed:
             self._context.figures.failed(fetches=failed)
 
-    def _wait(self, answers: Sequence[Fetched[Part]], left_s: float) -> None:
+    def _wait(self, left_s: float) -> None:
         self._request.exchange.park()
         if self._timer is None:
             self._timer = self._request.exchange.later(left_s, self.look)
-        for led, answer in zip(self._found, answers, strict=True):
-            if isinstance(led, Exception) or not led.wait(answer.high_watermark, self._wake):
+        for led, seen in zip(self._found, self._seen, strict=True):
+            if isinstance(led, Exception) or not led.wait(seen, self._wake):
                 self._wake()  # it moved since it was read
                 return
             self._waits_on.append(led)
@@ -202,6 +203,7 @@ class _Fetching:
         left, answers = self._limit, list[Fetched[Part]]()
         has_records, self._bytes = False, 0
         self._found = self._find()
+        self._seen = [() if isinstance(each, Exception) else each.ends for each in self._found]
         if not may_wait and any(each.is_busy for each in self._found if isinstance(each, LedPartition)):
             raise _BusyError
         for each, led in zip(self._asked.partitions, self._found, strict=True):

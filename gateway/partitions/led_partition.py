@@ -144,14 +144,19 @@ class LedPartition(ABC):
     def is_usable(self) -> bool:
         """Whether the log can be used; otherwise it is opened again."""
 
-    def wait(self, seen: int, waiter: Callable[[], None]) -> bool:
-        """Calls ``waiter`` once, from any thread, when the high watermark moves.
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The offsets that move when waiting readers see more: the high watermark. A marker moves it, too."""
+        return (self.high_watermark,)
 
-        Returns False if it is not ``seen`` any more.
+    def wait(self, seen: tuple[int, ...], waiter: Callable[[], None]) -> bool:
+        """Calls ``waiter`` once, from any thread, when :attr:`ends` move.
+
+        Returns False if they are not ``seen`` any more.
         """
         with self._waiting:
-            self._waiters.add(waiter)  # first: who moves the high watermark looks for waiters afterwards
-            if self.is_gone or self.high_watermark != seen:
+            self._waiters.add(waiter)  # first: who moves the ends looks for waiters afterwards
+            if self.is_gone or self.ends != seen:
                 self._waiters.discard(waiter)
                 return False
             return True

@@ -72,6 +72,7 @@ class CommitLog:
         self._patience, self._background = patience or Patience.of_process(), background
         self._lock, self._by = RLock(), this_process()
         self._moving = RLock()  # held for moments only, within ``_lock``: readers do not wait for the store
+        self._watchers: list[Callable[[], None]] = []
         self._state = load_state(store, log_id, self.attempts)
 
     @property
@@ -87,6 +88,14 @@ class CommitLog:
         """
         with self._moving:
             yield self._state
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Calls ``watcher`` after each commit that is read or written, in whatever thread: it must return at once."""
+        self._watchers = [*self._watchers, watcher]
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Ends :meth:`watch` for ``watcher``."""
+        self._watchers = [each for each in self._watchers if each != watcher]
 
     def catch_up(self) -> State:
         """Reads the commits of others. One request if there are none. Raises CorruptionError and ObjectStoreError."""
@@ -123,6 +132,8 @@ class CommitLog:
         except CorruptionError:
             self.check_current()  # is it a commit of another log?
             raise
+        for watcher in self._watchers:
+            watcher()
 
     def is_current(self) -> bool:
         """Whether the store has the same log as before: not another one in its place, and not an older copy of it.

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 
-from ....storage import LogStoreError
+from ....storage import LogManager, LogStoreError
 from ...threads import Worker
 from ..open_partitions import Partitions
 from ..topics import Topics
@@ -24,24 +23,41 @@ logger = logging.getLogger(__name__)
 class BucketFollower:
     """Wakes the fetches that wait for what others committed, and closes the partitions of topics that they deleted."""
 
-    def __init__(
-        self, partitions: Partitions, topics: Topics, catch_up: Callable[[], object], interval_ms: int
-    ) -> None:
-        """``catch_up`` reads what others committed; it waits for the store."""
-        self._partitions, self._topics, self._catch_up = partitions, topics, catch_up
+    def __init__(self, partitions: Partitions, topics: Topics, manager: LogManager, interval_ms: int) -> None:
+        """``manager``: of the log on the object store, which reads what others committed."""
+        assert manager.bucket is not None
+        self._partitions, self._topics, self._manager, self._log = partitions, topics, manager, manager.bucket
         self._interval_s = interval_ms / 1000
         self._seen = topics.changes
         self._idle_until_s = 0.0
         self._worker = Worker("gateway-follower")
+        self._is_waking = False  # or will be
 
     def start(self) -> None:
         """Starts the thread."""
         self._worker.start()
         self._worker.repeat(self._interval_s, self._follow)
+        self._log.watch(self._wake_soon)
 
     def stop(self) -> None:
         """Ends the thread."""
+        self._log.unwatch(self._wake_soon)
         self._worker.stop()
+
+    def _wake_soon(self) -> None:
+        """Wakes the fetches that wait for a commit of this process, such as the end of a transaction."""
+        if not self._is_waking:
+            self._is_waking = True
+            self._worker.run(self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False  # first: another commit is seen below, or in the next turn
+        for each in self._led():
+            if each.has_moved():
+                each.wake()
+
+    def _led(self) -> list[BucketPartition]:
+        return [each for each in self._partitions.all() if isinstance(each, BucketPartition)]
 
     def _follow(self) -> None:
         try:
@@ -50,14 +66,11 @@ class BucketFollower:
             logger.warning("%s", error)
 
     def _look(self) -> None:
-        led = [each for each in self._partitions.all() if isinstance(each, BucketPartition)]
         now_s = time.monotonic()
-        if now_s >= self._idle_until_s or any(each.has_waiters for each in led):
+        if now_s >= self._idle_until_s or any(each.has_waiters for each in self._led()):
             self._idle_until_s = now_s + IDLE_S
-            self._catch_up()
-        for each in led:
-            if each.has_moved():
-                each.wake()
+            self._manager.catch_up()
+        self._wake()
         self._look_at_topics()
 
     def _look_at_topics(self) -> None:

@@ -39,7 +39,8 @@ class BucketPartition(LedPartition):
         self._log, self._watcher = log, watcher
         self._reading = Lock()  # of the watcher
         self._last_end, self._last_start = watcher.log_end_offset, watcher.log_start_offset
-        self._woken_at = self._ends()
+        self._woken_at: tuple[int, ...] = ()
+        self._woken_at = self.ends
 
     @property
     def config(self) -> LogConfig:
@@ -137,10 +138,12 @@ class BucketPartition(LedPartition):
 
     def has_moved(self) -> bool:
         """Whether the high watermark or the last stable offset is another one than at the last call. For one thread."""
-        before, self._woken_at = self._woken_at, self._ends()
+        before, self._woken_at = self._woken_at, self.ends
         return before != self._woken_at
 
-    def _ends(self) -> tuple[int, int]:
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The high watermark and the last stable offset, which the end of a transaction moves alone."""
         found = self._log.state.partitions.get((self.topic_id, self.partition))
         return self._woken_at if found is None else (found.end, found.stable_end)
 

@@ -86,7 +86,7 @@ def test_appends_that_a_topic_lets_wait_are_answered_without_a_syncer(tmp_path: 
 def test_a_reader_that_waits_is_woken_by_an_append_that_may_wait_for_its_sync(tmp_path: Path) -> None:
     with appending(tmp_path, flush_messages=1000) as partition:
         woken: SimpleQueue[bool] = SimpleQueue()
-        assert partition.led.wait(0, lambda: woken.put(True))
+        assert partition.led.wait((0,), lambda: woken.put(True))
         partition.append(b"value")
         assert woken.get(timeout=TIMEOUT_S)
 
@@ -95,7 +95,7 @@ def test_a_reader_that_waits_is_woken_by_an_append_that_may_wait_for_its_sync(tm
 def test_an_append_is_answered_before_readers_that_wait_are_woken(tmp_path: Path, messages: int | None) -> None:
     with appending(tmp_path, **({"flush_messages": messages} if messages else {})) as partition:
         answered: SimpleQueue[bool] = SimpleQueue()
-        assert partition.led.wait(0, lambda: answered.put(partition.is_answered))
+        assert partition.led.wait((0,), lambda: answered.put(partition.is_answered))
         partition.append(b"value")
         assert answered.get(timeout=TIMEOUT_S)
 

@@ -112,12 +112,12 @@ def test_what_a_change_appends_after_a_sync_in_between_is_synced_too() -> None:
 def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
     led = opened(MemoryFileSystem())
     woken: list[str] = []
-    assert led.wait(0, lambda: woken.append("one"))
-    assert not led.wait(7, lambda: woken.append("behind"))
+    assert led.wait((0,), lambda: woken.append("one"))
+    assert not led.wait((7,), lambda: woken.append("behind"))
     append(led, b"one")
     assert not woken
     led.sync()
-    assert not led.wait(0, lambda: woken.append("late"))
+    assert not led.wait((0,), lambda: woken.append("late"))
     led.wake()
     led.wake()
     assert woken == ["one"]
