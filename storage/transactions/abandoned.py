@@ -113,11 +113,11 @@ def _states(manager: LogManager, failures: list[LogStoreError] | None) -> Iterab
     if manager.bucket is None:
         return TransactionStates(manager).all(failures)
     with manager.bucket.reading() as state:
-        found = [each.transaction for each in state.open.values()]
-    ongoing = TransactionState.ONGOING
+        found = [(each.transaction, each.began_ms) for each in state.open.values()]
+    ongoing, none = TransactionState.ONGOING, NO_TIMESTAMP
     return [
-        (each.name, TransactionLogValue(each.producer_id, each.producer_epoch, each.timeout_ms, ongoing, (), -1))
-        for each in found
+        (of.name, TransactionLogValue(of.producer_id, of.producer_epoch, of.timeout_ms, ongoing, (), none, began_ms))
+        for of, began_ms in found
     ]
 
 
@@ -175,7 +175,7 @@ def _described(
         producer_id=producer_id,
         epoch=epoch,
         state=state,
-        age_ms=now_ms - began_ms if began_ms >= 0 else 0,
+        age_ms=max(now_ms - began_ms, 0) if began_ms >= 0 else 0,  # it may have begun by another machine's clock
         timeout_ms=-1 if value is None else value.transaction_timeout_ms,
         partitions=tuple(sorted(each.part for each in seen)),
     )

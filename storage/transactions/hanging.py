@@ -95,13 +95,15 @@ def find_hanging(
 ) -> list[OpenTransaction]:
     """Returns the open transactions that no coordinator ends, with the partitions where they hang, oldest first.
 
-    Omits transactions younger than ``max_timeout_ms``, because their coordinator may still add the partition.
+    Omits transactions younger than ``max_timeout_ms``, because their coordinator may still add the partition; on an
+    object store also those younger than their timeouts.
     ``failures``: as for :func:`open_transactions`. If a partition of ``__transaction_state`` is among the failures, its
     coordinator's transactions may be returned as hanging.
     """
     known = [*TransactionStates(manager).all([] if failures is not None else None)]  # open_transactions reports them
     found = open_transactions(manager, now_ms=now_ms, failures=failures)
-    old = (each for each in found if each.age_ms >= max_timeout_ms)
+    is_remote = manager.bucket is not None  # where a gateway, or retention, ends it after its own timeout
+    old = (each for each in found if each.age_ms >= max(max_timeout_ms, each.timeout_ms if is_remote else 0))
     return [hanging for each in old if (hanging := _hanging_part(known, each)).partitions]
 
 

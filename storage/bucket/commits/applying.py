@@ -41,10 +41,10 @@ def apply(state: State, commit: Commit) -> None:
     check(state, commit)
     match commit.change:
         case DataChange() as change:
-            _add_data(state, change)
+            _add_data(state, change, commit.time_ms)
         case StageChange(stages):
             for transaction, group, offsets in stages:
-                opened = transactions.opened(state, transaction)
+                opened = transactions.opened(state, transaction, commit.time_ms)
                 transactions.stage_offsets(opened, commit.number, group, offsets)
         case EndChange(ends):
             for each in ends:
@@ -189,7 +189,7 @@ def _name(state: State, part: PartitionSlices) -> str:
 # --- what changes
 
 
-def _add_data(state: State, change: DataChange) -> None:
+def _add_data(state: State, change: DataChange, time_ms: int) -> None:
     first = len(state.objects)
     if change.objects:
         rows = np.fromiter(chain.from_iterable(change.objects), np.int64).reshape(-1, OBJECT_COLUMNS - 1)
@@ -198,7 +198,7 @@ def _add_data(state: State, change: DataChange) -> None:
     for part in change.parts:
         _add_slices(_partition(state, part), part, first)
         state.uses[change.write] += len(part.slices)
-        _add_to_transactions(state, change, part)
+        _add_to_transactions(state, change, part, time_ms)
         if part.producers is not None:
             add_batches(state.producers, part.topic_id, part.partition, part.base_offset, part.producers)
     if change.app is not None:
@@ -218,7 +218,7 @@ def _add_slices(partition: PartitionState, part: PartitionSlices, first_object: 
     partition.end = int(ends[-1])
 
 
-def _add_to_transactions(state: State, change: DataChange, part: PartitionSlices) -> None:
+def _add_to_transactions(state: State, change: DataChange, part: PartitionSlices, time_ms: int) -> None:
     if not part.transactions:
         return
     key = part.topic_id, part.partition
@@ -227,7 +227,7 @@ def _add_to_transactions(state: State, change: DataChange, part: PartitionSlices
     for number, transaction in enumerate(change.transactions):
         own = [base for base, of in zip(bases, part.transactions, strict=True) if of == number]
         if own:
-            transactions.add_slices(transactions.opened(state, transaction), key, partition, own)
+            transactions.add_slices(transactions.opened(state, transaction, time_ms), key, partition, own)
 
 
 def _end(state: State, end: TransactionEnd) -> None:

@@ -116,15 +116,15 @@ class OpenTransaction:
 
     transaction: ClientTransaction
     number: int  # of the commit that began it
+    began_ms: int  # by the clock of that commit's writer; for people
     slices: dict[Key, list[int]] = field(default_factory=dict)  # base offsets
     offsets: dict[str, dict[str, tuple[int, GroupOffset]]] = field(default_factory=dict)  # with the commit that has it
 
     def copy(self) -> OpenTransaction:
         """Returns the same, which stays as it is when this one moves on."""
         slices = {key: list(bases) for key, bases in self.slices.items()}
-        return OpenTransaction(
-            self.transaction, self.number, slices, {g: dict(each) for g, each in self.offsets.items()}
-        )
+        offsets = {group: dict(each) for group, each in self.offsets.items()}
+        return replace(self, slices=slices, offsets=offsets)
 
 
 @dataclass

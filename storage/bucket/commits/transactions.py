@@ -33,9 +33,12 @@ def problem_of(state: State, app: str, epoch: int, version: int) -> str | None:
     return None
 
 
-def opened(state: State, transaction: ClientTransaction) -> OpenTransaction:
-    """Returns what a transaction has; begins it, by the commit that follows the state, if it is new."""
-    return state.open.setdefault(transaction.app, OpenTransaction(transaction, state.number + 1))
+def opened(state: State, transaction: ClientTransaction, time_ms: int) -> OpenTransaction:
+    """Returns what a transaction has; begins it, by the commit that follows the state, if it is new.
+
+    ``time_ms``: of that commit.
+    """
+    return state.open.setdefault(transaction.app, OpenTransaction(transaction, state.number + 1, time_ms))
 
 
 def add_slices(opened: OpenTransaction, key: Key, partition: PartitionState, bases: Iterable[int]) -> None:
@@ -117,6 +120,7 @@ def to_json(state: State) -> list[Any]:
         [
             list(each.transaction),
             each.number,
+            each.began_ms,
             [[*key, bases] for key, bases in each.slices.items()],
             [
                 [group, name, number, *offset]
@@ -135,8 +139,8 @@ def from_json(fields: Fields) -> list[OpenTransaction]:
 
 def _read(fields: Fields, value: Any) -> OpenTransaction:
     match value:
-        case [list(transaction), int(number), list(slices), list(offsets)]:
-            found = OpenTransaction(read_transaction(transaction), number)
+        case [list(transaction), int(number), int(began_ms), list(slices), list(offsets)]:
+            found = OpenTransaction(read_transaction(transaction), number, began_ms)
         case _:
             raise fields.wrong("open", "a list of open transactions")
     for row in slices:

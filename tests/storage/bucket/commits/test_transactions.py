@@ -157,13 +157,14 @@ def from_head(head: dict[str, Any], tables: bytes) -> State:
 
 BAD_OPEN: dict[str, Any] = {
     "a number": 1,
-    "no list of slices": [[[*X], 3, 1, []]],
-    "no bases": [[[*X], 3, [[TOPIC_ID, 0, []]], []]],
-    "bases of texts": [[[*X], 3, [[TOPIC_ID, 0, ["0"]]], []]],
-    "a partition that is not there": [[[*X], 3, [["u" * 22, 0, [0]]], []]],
-    "another epoch": [[[X.app, 2, *X[2:]], 3, [], []]],
-    "one twice": [[[*X], 3, [], []]] * 2,
-    "offsets without a commit": [[[*X], 3, [], [["g", "t-0", 5, ""]]]],
+    "no list of slices": [[[*X], 3, 5, 1, []]],
+    "no bases": [[[*X], 3, 5, [[TOPIC_ID, 0, []]], []]],
+    "bases of texts": [[[*X], 3, 5, [[TOPIC_ID, 0, ["0"]]], []]],
+    "a partition that is not there": [[[*X], 3, 5, [["u" * 22, 0, [0]]], []]],
+    "another epoch": [[[X.app, 2, *X[2:]], 3, 5, [], []]],
+    "no time": [[[*X], 3, None, [], []]],
+    "one twice": [[[*X], 3, 5, [], []]] * 2,
+    "offsets without a commit": [[[*X], 3, 5, [], [["g", "t-0", 5, ""]]]],
 }
 
 
