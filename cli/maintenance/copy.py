@@ -10,7 +10,7 @@ import typer
 
 from ... import storage
 from ..flags import AsJson
-from ..output import print_json
+from ..output import fail, print_json
 from .bars import bar
 
 # Reads of each byte: to check it, to copy it, and in a directory to make the indexes.
@@ -28,21 +28,23 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
 
     Offsets, topics' settings and ids, and the offsets of groups for these topics are kept. Kafka's own bytes are
     copied, also those of transactions and of compacted topics. Takes no lock on the source: of a partition that is
-    being written or maintained, it copies what is there when its turn comes. Run again, a copy to an object store
-    goes on where it ended; a copy to a directory needs one that does not have the topics.
+    being written or maintained, it copies what is there when its turn comes. A partition that is damaged is not copied,
+    and the exit code is 3. Run again, a copy goes on with the partitions that are not complete.
     """
     wanted = storage.parse_names("--topics", topics) if topics else None
+    progress = _Progress(as_json)
     with storage.LogManager.open(source) as found, ExitStack() as stack:
+        target: storage.LogManager | storage.CommitLog
         if storage.is_store_url(to):
-            log = storage.open_root(to, create=True)
-            copied = storage.copy_to_bucket(found, log, wanted)
-            _show(copied, _bytes_of(found, wanted), PASSES_TO_STORE, as_json=as_json)
-            storage.copy_groups(found, log, wanted)
+            target = storage.open_root(to, create=True)
+            copied = storage.copy_to_bucket(found, target, wanted, progress.note_damage)
+            progress.show(copied, _bytes_of(found, wanted), PASSES_TO_STORE)
         else:
-            manager = stack.enter_context(storage.LogManager.open(to, create=True))
-            copied = storage.copy_to_directory(found, manager, wanted)
-            _show(copied, _bytes_of(found, wanted), PASSES_TO_DIRECTORY, as_json=as_json)
-            storage.copy_groups(found, manager, wanted)
+            target = stack.enter_context(storage.LogManager.open(to, create=True))
+            copied = storage.copy_to_directory(found, target, wanted, progress.note_damage)
+            progress.show(copied, _bytes_of(found, wanted), PASSES_TO_DIRECTORY)
+        storage.copy_groups(found, target, wanted)
+    progress.end()
 
 
 def _bytes_of(source: storage.LogManager, wanted: Collection[str] | None) -> int:
@@ -51,14 +53,37 @@ def _bytes_of(source: storage.LogManager, wanted: Collection[str] | None) -> int
     return sum(storage.topic_size(source, there[name]) for name in copied)
 
 
-def _show(copied: Iterator[storage.CopiedPartition], size: int, passes: int, *, as_json: bool) -> None:
-    with bar("copy", size * passes) as done:
-        for each in copied:
-            done.end(each.size * passes)
-            if as_json:
-                print_json([each._asdict()])
-            else:
+class _Progress:
+    """Prints each partition as its copy ends, and on stderr those that cannot be copied."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._copied = self._damaged = 0
+
+    def show(self, copied: Iterator[storage.CopiedPartition], size: int, passes: int) -> None:
+        with bar("copy", size * passes) as done:
+            for each in copied:
+                self._copied += 1
+                done.end(each.size * passes)
+                if self._as_json:
+                    print_json([each._asdict()])
+                    continue
                 typer.echo(
                     f"{each.topic}-{each.partition}: offsets {each.log_start_offset} to {each.log_end_offset}, "
                     f"{each.segments:,} segments with {each.size:,} bytes"
                 )
+
+    def note_damage(self, partition: storage.TopicPartition, error: storage.CorruptionError) -> None:
+        self._damaged += 1
+        reason = storage.printable(str(error))
+        typer.echo(f"commitlog: {partition.topic}-{partition.partition}: damaged, not copied: {reason}", err=True)
+
+    def end(self) -> None:
+        """Exits with 3 if partitions were damaged."""
+        if self._damaged:
+            total = self._copied + self._damaged
+            fail(
+                f"copy: {total:,} partitions: {self._copied:,} done, {self._damaged:,} damaged; once the source is "
+                "repaired, run it again, and it goes on with those",
+                storage.EXIT_DAMAGED,
+            )

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         ROOT_FILE_BYTES_MAX as ROOT_FILE_BYTES_MAX,
         ROOT_LOCK_FILE as ROOT_LOCK_FILE,
         TOPICS_FILE as TOPICS_FILE,
+        RootCheckpoints as RootCheckpoints,
+        check_copied as check_copied,
     )
     from .manager import INTERNAL_PARTITIONS as INTERNAL_PARTITIONS, LOST as LOST, LogManager as LogManager
     from .position_topics import PositionTopics as PositionTopics
@@ -84,7 +86,13 @@ else:
             "directory_settings": ["BROKER_KEYS", "alter_broker_settings", "check_interval_ms"],
             "fs_check": ["check_filesystem"],
             "given_settings": ["completed", "config_of", "ungiven"],
-            "log_directory": ["ROOT_FILE_BYTES_MAX", "ROOT_LOCK_FILE", "TOPICS_FILE"],
+            "log_directory": [
+                "ROOT_FILE_BYTES_MAX",
+                "ROOT_LOCK_FILE",
+                "RootCheckpoints",
+                "TOPICS_FILE",
+                "check_copied",
+            ],
             "manager": ["INTERNAL_PARTITIONS", "LOST", "LogManager"],
             "position_topics": ["PositionTopics"],
             "protected_topics": [

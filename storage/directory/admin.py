@@ -138,7 +138,7 @@ def delete_topic(manager: LogManager, name: str) -> None:
         described = manager.described_topics()
         if described.pop(name, None) is not None:
             manager.describe_topics(described)
-        _remove_deleted(manager)
+        _remove_deleted(manager, name)
 
 
 def check_deletable(manager: LogManager, topic: TopicDescription) -> None:
@@ -332,9 +332,11 @@ def _mark_deleted(manager: LogManager, directory: str) -> None:
     manager.filesystem.rename(directory, manager.path(marked))
 
 
-def _remove_deleted(manager: LogManager) -> None:
+def _remove_deleted(manager: LogManager, topic: str) -> None:
+    """Removes the directories of deleted partitions, and those of copies of the topic that were not finished."""
     for name in manager.filesystem.list(manager.directory):
-        found = file_names.parse_partition_directory(name)
-        if found is not None and found.kind == "delete":
+        whole = name.removesuffix(file_names.UNFINISHED)
+        found = file_names.parse_partition_directory(whole)
+        if found is not None and (found.kind == "delete" or (whole != name and found.topic == topic)):
             remove_tree(manager.filesystem, manager.path(name))
     manager.filesystem.sync_directory(manager.directory)

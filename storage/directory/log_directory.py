@@ -18,7 +18,7 @@ from typing import Self
 
 from .. import bucket
 from ..clock import Clock, SystemClock
-from ..errors import CorruptionError, LogDirLockedError, NotALogDirError
+from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError
 from ..filesystem import (
     FileSystem,
     LocalFileSystem,
@@ -47,6 +47,17 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
 BELOW_MAX = 200  # names in a directory that is none of logs, to look there for one that is
+
+
+def check_copied(filesystem: FileSystem, directory: str) -> None:
+    """Raises MissingSegmentError if the copy of the partition in ``directory`` is not finished."""
+    unfinished = directory + names.UNFINISHED
+    if filesystem.status(unfinished) is not None:
+        raise MissingSegmentError(
+            "the copy of this partition to here is not finished: run the same commitlog copy again, which goes on "
+            "with it, or delete the topic",
+            path=unfinished,
+        )
 
 
 class LogDirectory:
@@ -128,7 +139,8 @@ class LogDirectory:
 
     def _looks_like_a_log_directory(self) -> bool:
         listing = self.filesystem.list(self.directory)
-        return not _ROOT_FILES.isdisjoint(listing) or bool(self._partitions_found(lambda _: True))
+        has_a_copy = any(name.endswith(names.UNFINISHED) for name in listing)  # of a topic that is not yet created
+        return not _ROOT_FILES.isdisjoint(listing) or has_a_copy or bool(self._partitions_found(lambda _: True))
 
     @property
     def bucket(self) -> bucket.CommitLog | None:

@@ -29,7 +29,7 @@ from ..reading import Checkpoints, LogReader, LogWatcher
 from ..topic_rules import check_count, check_free, check_new_name, check_partitions, check_requested
 from ..writing import Log, is_append_lock_taken
 from .given_settings import config_of
-from .log_directory import LogDirectory, RootCheckpoints
+from .log_directory import LogDirectory, RootCheckpoints, check_copied
 from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_compacted
 from .remote_tier import report_remote
 from .topics_file import Known, TopicDescription
@@ -240,6 +240,7 @@ class LogManager(LogDirectory):
             self._take_broker_lock()
             directory = self.partition_path(topic, partition)
             if not self.is_here(topic, partition):  # an empty one in its place would hide the loss
+                check_copied(self.filesystem, directory)
                 raise MissingSegmentError(f"{directory}: no such directory, although the topic has it; {LOST}")
             self._logs[topic_partition] = Log.open(
                 directory,

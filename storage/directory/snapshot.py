@@ -49,7 +49,6 @@ MANIFEST_FILE = "snapshot.json"
 MANIFEST_VERSION = 1
 MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # for five million files
 LOG_FOLDER = "log"
-UNFINISHED = ".unfinished"
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
 LISTING_ATTEMPTS = 5  # while topics are created and deleted
@@ -163,7 +162,7 @@ def read_snapshot(directory: str, *, filesystem: FileSystem | None = None) -> Sn
     except FileNotFoundError:
         raise SnapshotError(
             f"{directory}: contains no {MANIFEST_FILE}, so it is no snapshot; an unfinished one, whose name ends with "
-            f"{UNFINISHED}, cannot be used"
+            f"{file_names.UNFINISHED}, cannot be used"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, CorruptionError) as error:
         raise SnapshotError(f"{path}: the file is damaged: {error}; take another snapshot") from error
@@ -308,7 +307,7 @@ def _building(filesystem: FileSystem, target: str) -> Iterator[str]:
     status = filesystem.status(target)
     if status is not None and (not status.is_directory or filesystem.list(target)):
         raise SnapshotError(f"{target}: this is not an empty directory; give one that is missing or empty")
-    building = target.rstrip("/") + UNFINISHED
+    building = target.rstrip("/") + file_names.UNFINISHED
     make_directory_durably(filesystem, not_a_link(filesystem, building))
     lock_path = file_names.join(building, BUILDING_LOCK_FILE)
     lock = filesystem.lock(lock_path, wait=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ..directory import check_copied
 from ..format.files.file_names import LOG
 from ..verify import (
     Finding,
@@ -45,10 +46,16 @@ class SegmentTask(NamedTuple):
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:
     """Returns the segments of one partition and what is wrong with the names of its files."""
-    planned = attempt(partition, lambda: plan_verification(partition.context(run), partition.checkpointed))
+    planned = attempt(partition, lambda: _plan(run, partition))
     if isinstance(planned, PartitionOutcome):
         return VerificationPlan(partition, (), (), planned)
     return VerificationPlan(partition, *planned, None)
+
+
+def _plan(run: MaintenanceRun, partition: Partition) -> tuple[list[SegmentToVerify], list[Finding]]:
+    context = partition.context(run)
+    check_copied(context.filesystem, context.directory)
+    return plan_verification(context, partition.checkpointed)
 
 
 def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFindings:

@@ -138,6 +138,7 @@ class LogView:
         self._log_end_offset = loaded.log_end_offset
         self.remote = self._find_remote()
         self.truncated_bytes = loaded.truncated_bytes
+        self.lost = loaded.lost
 
     def _find_remote(self) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""

@@ -21,12 +21,14 @@ from ..segment import (
     Holes,
     LogSegment,
     LogSegments,
+    SwapPlan,
     carry_out,
     is_waiting,
     split_segment,
 )
 from .leader_epochs import LeaderEpochCache
 from .log_end import find_end
+from .lost_start import find_lost_start, lost_start_text
 from .producer_snapshots import stray_snapshots
 from .producer_state_manager import ProducerStateManager
 from .segment_recovery import LogState, Recovery, assign_epochs, cut, recover
@@ -47,6 +49,7 @@ class LogLoader(LogViewer):
     """Loads one partition's directory for its writer, and repairs it."""
 
     truncated_bytes = 0  # cut off the end so far
+    _lost: range | None = None  # offsets below the first segment, of which an index is the only trace
 
     def load(self, *, may_finish_swaps: bool) -> LoadedLog:
         """Repair the directory and load it. The caller holds the append lock.
@@ -74,8 +77,13 @@ class LogLoader(LogViewer):
                 split_segment(overflowed.segment)
 
     def _load(self, *, may_finish_swaps: bool) -> LoadedLog:
-        plan = self._plan(self.context.filesystem.list(self.context.directory))
+        listing = self.context.filesystem.list(self.context.directory)
+        plan = self._plan(listing)
+        self._lost = find_lost_start(self.context, listing, plan, self.log_start_offset)
+        if self._lost is not None:
+            logger.warning("%s: %s; keeping what shows it", self.context.directory, lost_start_text(self._lost))
         if may_finish_swaps:
+            self._remove_orphans(plan)  # before the .deleted files that explain them
             waiting = {name for name in plan.deleted if name.endswith(file_names.DELETED) and self._is_waiting(name)}
             due = replace(plan, deleted=[name for name in plan.deleted if name not in waiting])
             if not due.is_empty:
@@ -83,7 +91,7 @@ class LogLoader(LogViewer):
                 plan = self._plan(self.context.filesystem.list(self.context.directory))
         files = self._files_in_use(plan)
         if may_finish_swaps:
-            self._remove_orphans(files)
+            self._remove_orphans(plan)
         segments = LogSegments(self._segments(plan))
         with ExitStack() as on_error:
             on_error.callback(segments.close)
@@ -108,7 +116,8 @@ class LogLoader(LogViewer):
         self._sync(segments, log_end_offset)
         segments.active.resize_indexes()
         return LoadedLog(
-            segments, producers, epochs, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes
+            *(segments, producers, epochs, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes),
+            lost=self._lost,
         )
 
     def _is_waiting(self, name: str) -> bool:
@@ -117,13 +126,15 @@ class LogLoader(LogViewer):
         delay_ms = self.context.config.file_delete_delay_ms
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
-    def _remove_orphans(self, files: Files) -> None:
-        """Remove index files whose ``.log`` does not exist.
+    def _remove_orphans(self, plan: SwapPlan) -> None:
+        """Remove index files whose ``.log`` does not exist, because a crash interrupted the removal of their segment.
 
-        A crash interrupted the removal of their segment.
+        Keeps those below the first segment if they are the only trace of its predecessors.
         """
+        known = plan.segment_suffixes().keys()
+        kept_below = 0 if self._lost is None else self._lost.stop
         for kind in FILE_KINDS[1:]:
-            for base in sorted(files[kind] - files[file_names.LOG]):
+            for base in sorted(each for each in plan.kept_by_suffix[kind] - known if each >= kept_below):
                 path = self._path(file_names.segment_file(base, kind))
                 logger.warning("%s: removed this index, because its .log does not exist", path)
                 self.context.filesystem.remove(path)

@@ -42,6 +42,7 @@ class LoadedLog:
     recovery_point: int  # everything below was synced
     truncated_bytes: int = 0  # that recovery cut off the end
     damage: CorruptionError | None = None  # at the log end: the log continues there, but cannot be read
+    lost: range | None = None  # offsets below the first segment that were lost, or deleted without a checkpoint
 
 
 class LogViewer(ProducerLoader):

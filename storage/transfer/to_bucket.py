@@ -32,32 +32,43 @@ from ..bucket import (
     put_staged,
     raise_log_start,
 )
-from ..directory import LogManager, TopicDescription, check_whole, is_protected, topic_id
-from ..errors import StorageError, TopicExistsError, UnknownTopicOrPartitionError
+from ..directory import LogManager, TopicDescription, check_whole, topic_id
+from ..errors import CorruptionError, StorageError, TopicExistsError, UnknownTopicOrPartitionError
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names as names
 from ..reading import LogReader
 from ..topic_rules import check_free, check_new_name
+from .choosing import OnDamage, raise_damage, topics_to_copy
 from .indexes import aborted_in, indexes_of
 from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, end_to_copy, pieces_of
 
 
 def copy_to_bucket(
-    source: LogManager, target: CommitLog, topics: Collection[str] | None = None, *, limit: int = PIECE_BYTES_MAX
+    source: LogManager,
+    target: CommitLog,
+    topics: Collection[str] | None = None,
+    on_damage: OnDamage = raise_damage,
+    *,
+    limit: int = PIECE_BYTES_MAX,
 ) -> Iterator[CopiedPartition]:
-    """Copies topics, by default all that are not Kafka's own, and yields each partition when it is complete.
+    """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete.
 
-    ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a topic that is missing or has only some
-    partitions here, InvalidTopicError for a reserved name, TopicExistsError for another topic of that name in
-    ``target``, StorageError if it has other records, CorruptionError for damage in the source, and ObjectStoreError.
+    Passes damage in a partition of the source, which stays empty in ``target``, to ``on_damage``, and then goes on with
+    the next one. ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a topic that is missing or has
+    only some partitions here, InvalidTopicError for a reserved name, TopicExistsError for another topic of that name
+    in ``target``, StorageError if it has other records, and ObjectStoreError.
     """
-    wanted = [name for name in source.topics() if not is_protected(name)] if topics is None else topics
-    for topic in map(source.topic, wanted):
+    for topic in map(source.topic, topics_to_copy(source) if topics is None else topics):
         check_whole(source, topic)
         id_ = _make_topic(target, topic, topic_id(source, topic))
-        for partition in topic.partitions:
-            with source.open_reader(topic.name, partition) as reader:
-                yield _Copy(target, id_, topic.name, partition, limit).run(reader, end_to_copy(reader))
+        for partition in topic.topic_partitions:
+            try:
+                with source.open_reader(*partition) as reader:
+                    copied = _Copy(target, id_, *partition, limit).run(reader, end_to_copy(reader))
+            except CorruptionError as error:
+                on_damage(partition, error)
+            else:
+                yield copied
 
 
 def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> str:

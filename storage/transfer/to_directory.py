@@ -1,45 +1,56 @@
 """Copies a log from an object store to a log directory: pieces become ``.log`` files, and recovery makes the rest.
 
-On disk after each step: the topics, without records; some ``.log`` files of a partition, perhaps the last one in part;
-all files of a partition, and its entries in the checkpoints, so that it can be opened. If killed before the end, start
-the copy again, with another directory.
+Until a partition is complete, its directory has another name (``unfinished.py``). If killed, or stopped by damage in
+one partition, and run again, the copy goes on with the partitions that are not complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..directory import LogManager, is_protected, topic_id
+from ..directory import LogManager, topic_id
+from ..errors import CorruptionError
 from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
 from ..reading import LogReader, Marks
 from ..segment import Holes
+from .choosing import OnDamage, raise_damage, topics_to_copy
 from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
+from .unfinished import begin, directory_to_fill, finish, is_unfinished, make_indexes
 
 SEGMENT_BYTES_MAX = 1 << 30
 
 
 def copy_to_directory(
-    source: LogManager, target: LogManager, topics: Collection[str] | None = None
+    source: LogManager,
+    target: LogManager,
+    topics: Collection[str] | None = None,
+    on_damage: OnDamage = raise_damage,
 ) -> Iterator[CopiedPartition]:
-    """Copies topics, by default all that are not Kafka's own, and yields each partition when it is complete and synced.
+    """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
-    Raises UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that ``target`` has,
-    CorruptionError for damage in the source, ObjectStoreError, and OSError.
+    Passes damage in a partition of the source to ``on_damage``, and then goes on with the next one. Partitions that an
+    earlier copy has completed are passed over. Raises UnknownTopicOrPartitionError for a topic that is missing,
+    TopicExistsError for one that ``target`` has from elsewhere, ObjectStoreError, and OSError.
     """
-    wanted = [name for name in source.topics() if not is_protected(name)] if topics is None else topics
-    for topic in map(source.topic, wanted):
-        id_ = topic_id(source, topic)
-        target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=id_)
-        for number in topic.partitions:
-            with source.open_reader(topic.name, number) as reader:
-                yield _copy(source, reader, target, TopicPartition(topic.name, number))
+    for topic in map(source.topic, topics_to_copy(source) if topics is None else topics):
+        begin(target, topic, topic_id(source, topic))
+        for partition in topic.topic_partitions:
+            if not is_unfinished(target, partition):
+                continue
+            try:
+                with source.open_reader(*partition) as reader:
+                    copied = _copy(source, reader, target, partition)
+            except CorruptionError as error:
+                on_damage(partition, error)
+            else:
+                yield copied
 
 
 def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: TopicPartition) -> CopiedPartition:
     start, end = reader.log_start_offset, end_to_copy(reader)
     pieces = pieces_of(reader, SEGMENT_BYTES_MAX, end)
-    directory = target.partition_path(*partition)
+    directory = directory_to_fill(target, partition)
     for piece in pieces:
         _write(target, directory, piece)
     if end and (not pieces or pieces[-1].end > pieces[-1].reached):
@@ -49,8 +60,8 @@ def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: 
     if source.holes(partition) is Holes.ANYWHERE:
         target.note_holes(partition)
     target.write_marks({partition: Marks(0, start)})
-    target.open_log(*partition)  # makes indexes, epochs and snapshots
-    target.close_logs([partition.topic])
+    make_indexes(target, partition)
+    finish(target, partition)
     size = sum(piece.stop - piece.start for piece in pieces)
     return CopiedPartition(*partition, start, end, len(pieces), size)
 

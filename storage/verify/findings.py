@@ -41,6 +41,12 @@ class Kind(Enum):
         "restore the file; to give the records up, lower the recovery point in the checkpoint",
     )
     MISSING_SEGMENT = "missing-segment", Severity.DAMAGE, "restore the files of the segment"
+    LOST_START = (
+        "lost-start",
+        Severity.DAMAGE,
+        "restore the files of the segments; if the records were deleted on purpose, say so by commitlog delete-records "
+        "up to where the log begins",
+    )
     BAD_STATE = (
         "bad-state",
         Severity.DAMAGE,

@@ -12,7 +12,7 @@ from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
 from ..format.files.file_names import TopicPartition
-from ..recovery import LeaderEpochCache
+from ..recovery import LeaderEpochCache, find_lost_start, lost_start_text
 from ..segment import FILE_KINDS, LogContext, SwapPlan, swap_plan
 from .findings import Finding, Findings, Kind, Severity
 from .producer_state import add_missing_abort
@@ -62,12 +62,17 @@ def plan_verification(
     for base, unfinished in _unfinished(plan).items():
         what = f"files of an unfinished compaction or split: {', '.join(unfinished)}"
         findings.add(Kind.UNFINISHED_SWAP, context.directory, what, offset=base)
+    checkpointed = checkpointed or CheckpointedOffsets()
+    lost = find_lost_start(context, listing, plan, checkpointed.log_start_offset or 0)
+    if lost is not None:
+        what, bounds = lost_start_text(lost), (lost.start, lost.stop - 1)
+        findings.add(Kind.LOST_START, context.directory, what, offset=lost.start, lost=bounds)
     for name in plan.kept:
-        if name.endswith(FILE_KINDS[1:]) and file_names.base_offset_of(name) not in suffixes:
+        base = file_names.base_offset_of(name) or 0
+        if name.endswith(FILE_KINDS[1:]) and base not in suffixes and (lost is None or base >= lost.stop):
             findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
     snapshots = sorted(plan.kept_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)
-    checkpointed = checkpointed or CheckpointedOffsets()
     segments = [
         SegmentToVerify(
             base,

@@ -290,7 +290,7 @@ class Log(CheckedAppends):
 
     def _raise_log_start(self, offset: int) -> None:
         with self._changing():  # a log start that is not written must not stay
-            self._log_start_offset = offset
+            self._log_start_offset, self.lost = offset, None
             self._write_marks()
         self.epochs.truncate_from_start(self._log_start_offset)
         self.producers.on_log_start_offset_increased(self._log_start_offset)
@@ -366,7 +366,7 @@ class Log(CheckedAppends):
         self.segments.active.sync(with_indexes=True)
         self.context.filesystem.sync_directory(self.context.directory)
         self._note_synced()
-        self.checkpoints.write(Marks(self._recovery_point, self._log_start_offset))
+        self._write_marks()
 
 
 @lru_cache(maxsize=1024)  # so that many transactions may end at once

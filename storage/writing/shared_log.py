@@ -278,11 +278,12 @@ class SharedLog(SyncedLog):
         """Writes recovery point and log start to the checkpoints.
 
         Never lowers the log start, which another process may have raised since. Keeps the log start of a broker whose
-        remote storage has earlier offsets: it would delete them.
+        remote storage has earlier offsets: it would delete them. Keeps one below lost segments: nobody deleted them.
         """
-        self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
-        is_at_remote = self.remote is not None and self._log_start_offset == self.remote.stop
-        start = self.remote.start if self.remote is not None and is_at_remote else self._log_start_offset
+        start = self._log_start_offset = max(self._log_start_offset, self.checkpoints.read().log_start_offset)
+        for elsewhere in (self.lost, self.remote):
+            if elsewhere is not None and self._log_start_offset == elsewhere.stop:
+                start = elsewhere.start
         self.checkpoints.write(Marks(self._recovery_point, start))
 
     # Rolling

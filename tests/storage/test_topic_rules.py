@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -94,8 +95,10 @@ def test_a_topic_that_has_one_is_not_copied(
 ) -> None:
     with_old_topic(manager)
     if manager.bucket is None:
-        copied = copy_to_bucket(manager, ServedStores(monkeypatch).create(OTHER_URL))
+        copy = partial(copy_to_bucket, manager, ServedStores(monkeypatch).create(OTHER_URL))
     else:
-        copied = copy_to_directory(manager, LogManager.open(str(tmp_path / "copy"), create=True))
+        copy = partial(copy_to_directory, manager, LogManager.open(str(tmp_path / "copy"), create=True))
+    assert RESERVED in manager.topics()
+    assert RESERVED not in {each.topic for each in copy()}
     with pytest.raises(InvalidTopicError, match=REFUSED):
-        list(copied)
+        list(copy([RESERVED]))

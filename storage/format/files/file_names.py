@@ -37,6 +37,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 TMP = ".tmp"
+UNFINISHED = ".unfinished"  # ends the name of a directory that is being filled, as by a copy
 
 # In a log directory.
 LOCK_FILE = ".lock"
@@ -145,6 +146,11 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
 def partition_directory(topic: str, partition: int) -> str:
     """Returns the name of a partition's directory, such as ``topic-0``."""
     return f"{topic}-{partition}"
+
+
+def unfinished_directory(topic: str, partition: int) -> str:
+    """Returns the name of a partition's directory while it is being copied from another log."""
+    return partition_directory(topic, partition) + UNFINISHED
 
 
 def marked_directory(topic: str, partition: int, kind: Literal["delete", "stray"], unique: str) -> str:

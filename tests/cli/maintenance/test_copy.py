@@ -73,3 +73,72 @@ def test_a_snapshot_of_an_object_store_is_restored_to_a_directory_and_to_another
     again = commitlog("restore", "--from", snapshot, "--log-dir", restored)
     assert again.code == 1
     assert "not an empty directory" in again.stderr
+
+
+# --- damage in the source
+
+
+@pytest.fixture
+def damaged(directory: str) -> Path:
+    """The log of orders-1, in which a byte is flipped: its two records are one batch."""
+    [log] = Path(directory).glob("orders-1/*.log")
+    flip(log)
+    return log
+
+
+def flip(log: Path) -> None:
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+
+
+def test_a_copy_of_a_damaged_log_has_the_sound_partitions_and_shows_the_other(
+    directory: str, damaged: Path, tmp_path: Path
+) -> None:
+    copy = str(tmp_path / "copy")
+    done = commitlog("copy", "--from", directory, "--to", copy)
+    assert (done.code, [line.split(":")[0] for line in done.stdout.splitlines()]) == (
+        3,
+        ["orders-0", "users-0", "users-1"],
+    )
+    assert f"orders-1: damaged, not copied: {damaged}, position 0" in done.stderr
+    assert "copy: 4 partitions: 3 done, 1 damaged; " in done.stderr.splitlines()[-1]
+    for command in (["verify"], ["recover"]):
+        found = commitlog(*command, "--log-dir", copy, "-t", "orders")
+        assert (found.code, found.stdout.count("orders-1.unfinished: the copy of this partition to here")) == (3, 1)
+        assert found.stdout.splitlines()[-1].endswith("2 partitions: 1 done, 1 damaged")
+    assert printed(copy, "users") == "a\nb\n"
+
+
+def test_a_copy_goes_on_once_its_source_is_repaired(directory: str, damaged: Path, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    assert commitlog("copy", "--from", directory, "--to", copy).code == 3
+    flip(damaged)
+    again = commitlog("copy", "--from", directory, "--to", copy, "-t", "orders")
+    assert (again.code, [line.split(":")[0] for line in again.stdout.splitlines()]) == (0, ["orders-1"])
+    assert printed(copy, "orders") == "a\nb\n"
+    assert commitlog("verify", "--log-dir", copy).code == 0
+    assert not list(Path(copy).glob("*.unfinished"))
+    assert "topic 'orders' exists" in commitlog("copy", "--from", directory, "--to", copy, "-t", "orders").stderr
+
+
+def test_deleting_a_topic_that_was_not_copied_to_its_end_leaves_nothing_of_it(
+    directory: str, damaged: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    assert commitlog("copy", "--from", directory, "--to", copy).code == 3
+    assert commitlog("topics", "--delete", "--topic", "orders", "--log-dir", copy).code == 0
+    assert not list(copy.glob("orders*"))
+
+
+def test_a_copy_to_an_object_store_goes_on_after_damage_and_once_it_is_repaired(
+    directory: str, damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ServedStores(monkeypatch).create(URL)
+    done = commitlog("copy", "--from", directory, "--to", URL)
+    assert (done.code, done.stdout.count("\n")) == (3, 3)
+    assert "orders-1: damaged, not copied: " in done.stderr
+    assert (printed(URL, "orders"), printed(URL, "users")) == ("", "a\nb\n")
+    flip(damaged)
+    assert commitlog("copy", "--from", directory, "--to", URL).code == 0
+    assert printed(URL, "orders") == "a\nb\n"

@@ -154,6 +154,15 @@ def test_damage_in_a_closed_segment_is_found_by_the_run_and_by_its_dry_run(direc
     assert done.stdout.splitlines()[-1] == "recover: 2 partitions: 1 done, 1 damaged"
 
 
+def test_a_lost_first_segment_stays_damage_after_recovery(directory: Path) -> None:
+    logs_of(directory, "orders")[0].unlink()
+    for command in (["verify"], ["recover", "--dry-run"], ["recover"], ["recover"], ["verify"]):
+        done = commitlog(*command, "--log-dir", directory)
+        assert done.code == 3
+        assert "records 0 to 1 are gone, and only an index is there: damage, or retention" in done.stdout
+        assert "offsets 0 to 1 are lost [lost-start]" in done.stdout
+
+
 def test_a_damaged_checkpoint_is_reported_by_the_run_too(directory: Path) -> None:
     (directory / "log-start-offset-checkpoint").write_bytes(b"no checkpoint")
     dry = commitlog("recover", "--log-dir", directory, "--dry-run")

@@ -1,0 +1,53 @@
+"""Finds what shows that the first segments of a log were lost: an index below the first segment, without its ``.log``.
+
+Deleting a segment removes its ``.log`` first, so a crash may leave such an index too. Then the ``.log`` is there with
+the suffix ``.deleted``, or the checkpoint has a log start above: only an index that neither explains is a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..filesystem import is_zero
+from ..format.files import file_names
+from ..segment import FILE_KINDS, LogContext, SwapPlan
+
+
+def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan, log_start_offset: int) -> range | None:
+    """Returns the offsets below the first segment that were lost, or deleted by retention without its checkpoint.
+
+    None if nothing shows that there were any. ``log_start_offset``: as in the checkpoint, 0 if it has none.
+    """
+    bases = plan.segment_suffixes()
+    first = min(bases, default=0)
+    if first <= log_start_offset:
+        return None
+    names = {*listing}
+    traces = sorted(
+        base
+        for base in {base for kind in FILE_KINDS[1:] for base in plan.kept_by_suffix[kind]}
+        if base < first and file_names.segment_file(base, file_names.LOG) + file_names.DELETED not in names
+    )
+    found = next((base for base in traces if _has_entries(context, base)), None)
+    return None if found is None else range(max(found, log_start_offset), first)
+
+
+def lost_start_text(lost: range) -> str:
+    """Returns the sentence about offsets that :func:`find_lost_start` has found."""
+    return (
+        f"records {lost.start} to {lost.stop - 1} are gone, and only an index is there: damage, or retention without "
+        "its checkpoint"
+    )
+
+
+def _has_entries(context: LogContext, base: int) -> bool:
+    """Whether an index of a segment has entries: a segment without records has none."""
+    return any(_has_content(context, file_names.segment_file(base, kind)) for kind in FILE_KINDS[1:])
+
+
+def _has_content(context: LogContext, name: str) -> bool:
+    try:
+        with context.filesystem.open(file_names.join(context.directory, name), "read") as file:
+            return not is_zero(file, 0, file.size())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,22 @@
+"""Which topics a copy takes, and what it does about damage in one of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..directory import LogManager, is_protected
+from ..errors import CorruptionError
+from ..format.files.file_names import TopicPartition
+from ..topic_rules import is_reserved
+
+OnDamage = Callable[[TopicPartition, CorruptionError], None]
+
+
+def topics_to_copy(source: LogManager) -> list[str]:
+    """Returns the topics that are copied if none are named: not Kafka's own, and none whose name is reserved."""
+    return [name for name in source.topics() if not is_protected(name) and not is_reserved(name)]
+
+
+def raise_damage(_: TopicPartition, error: CorruptionError) -> None:
+    """Ends the copy at the first damage."""
+    raise error

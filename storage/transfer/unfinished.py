@@ -1,0 +1,71 @@
+"""Partitions whose copy to a directory is not finished: ``orders-0.unfinished`` is there instead of ``orders-0``.
+
+On disk after each step:
+
+1. ``.unfinished`` for each partition of a topic, but no topic; a later copy begins again;
+2. the topic, with empty partitions, which count as unfinished because of step 1;
+3. of the partition that is being copied, only ``.unfinished``, with some files;
+4. its entries in the checkpoints too, then its indexes, epochs and snapshots, and then the partition.
+
+So a partition is complete or visibly not there, and the next copy goes on with those that are not.
+"""
+
+from __future__ import annotations
+
+from ..directory import LogManager, RootCheckpoints, TopicDescription
+from ..filesystem import make_own_directory, remove_tree
+from ..format.files import file_names as names
+from ..format.files.file_names import TopicPartition
+from ..writing import Log
+
+
+def begin(target: LogManager, topic: TopicDescription, topic_id: str | None) -> None:
+    """Creates the topic, or finds it as an earlier copy left it. Raises TopicExistsError for any other topic."""
+    found = target.find_topic(topic.name)
+    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+    if found is not None and found.partitions == topic.partitions and any(is_unfinished(target, p) for p in partitions):
+        return
+    if found is None:
+        for partition in partitions:
+            make_own_directory(target.filesystem, target.path(names.unfinished_directory(*partition)))
+        target.filesystem.sync_directory(target.directory)
+    target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=topic_id)
+
+
+def is_unfinished(target: LogManager, partition: TopicPartition) -> bool:
+    """Whether a copy of the partition has begun and not ended."""
+    return target.filesystem.status(target.path(names.unfinished_directory(*partition))) is not None
+
+
+def directory_to_fill(target: LogManager, partition: TopicPartition) -> str:
+    """Returns the directory to write the partition's segments to, without what an earlier copy wrote."""
+    files, directory = target.filesystem, target.path(names.unfinished_directory(*partition))
+    for name in files.list(directory):
+        if name != names.PARTITION_METADATA_FILE:
+            remove_tree(files, names.join(directory, name))
+    empty = target.partition_path(*partition)
+    if files.status(empty) is not None:
+        metadata = names.join(empty, names.PARTITION_METADATA_FILE)
+        if files.status(metadata) is not None:
+            files.rename(metadata, names.join(directory, names.PARTITION_METADATA_FILE))
+            files.sync_directory(directory)
+        remove_tree(files, empty)
+    return directory
+
+
+def make_indexes(target: LogManager, partition: TopicPartition) -> None:
+    """Recovers the log in the filled directory, which makes indexes, epochs and snapshots, and syncs all of it."""
+    Log.open(
+        target.path(names.unfinished_directory(*partition)),
+        target.config(partition.topic),
+        clock=target.clock,
+        filesystem=target.filesystem,
+        checkpoints=RootCheckpoints(target, partition),
+    ).close()
+
+
+def finish(target: LogManager, partition: TopicPartition) -> None:
+    """Gives the directory, which is filled and synced, the partition's name; durable on return."""
+    directory = target.path(names.unfinished_directory(*partition))
+    target.filesystem.rename(directory, target.partition_path(*partition))
+    target.filesystem.sync_directory(target.directory)

@@ -1,0 +1,78 @@
+"""A copy to a directory that fails at any change of the disk: nothing looks complete that is not, and it goes on."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.errors import LogStoreError, TopicExistsError
+from pyspark_commitlog.storage.maintenance import (
+    ConfigOverrides,
+    MaintenanceRun,
+    OutcomeStatus,
+    in_this_process,
+    select_partitions,
+    verify_partitions,
+)
+from pyspark_commitlog.storage.transfer import copy_to_directory
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import append, rows
+
+VALUES = [b"a", b"b", b"c"]
+
+
+@pytest.fixture
+def source() -> LogManager:
+    disk = MemoryFileSystem()
+    manager = LogManager.open("/source", create=True, filesystem=disk)
+    manager.create_topic("t", partitions=2, configs={"segment.index.bytes": "1000"})
+    for value in VALUES:
+        append(manager.open_log("t", 1), value)
+        manager.open_log("t", 1).roll()
+    manager.close()
+    return LogManager.open("/source", filesystem=disk)
+
+
+def states(disk: MemoryFileSystem) -> dict[int, OutcomeStatus]:
+    run = MaintenanceRun("/copy", filesystem=disk)
+    with run.manager() as manager:
+        selection = select_partitions(manager, [], ConfigOverrides())
+    return {each.partition: each.status for each in verify_partitions(run, selection, in_this_process)}
+
+
+def copied(source: LogManager, disk: FaultyFileSystem | MemoryFileSystem) -> None:
+    with LogManager.open("/copy", create=True, filesystem=disk) as target:
+        list(copy_to_directory(source, target))
+
+
+def values(disk: MemoryFileSystem, partition: int) -> list[bytes | None]:
+    with LogManager.open("/copy", filesystem=disk) as target, target.open_reader("t", partition) as reader:
+        return [value for _, value in rows(reader)]
+
+
+@pytest.mark.parametrize("operation", ["write", "rename", "sync_directory", "open"])
+def test_a_copy_that_a_full_disk_ends_is_visibly_unfinished_and_goes_on(source: LogManager, operation: str) -> None:
+    for number in range(1, 200):
+        disk = MemoryFileSystem()
+        with LogManager.open("/copy", create=True, filesystem=disk):
+            pass
+        faulty = FaultyFileSystem(disk, [fail(operation, "/copy/*", call=number, error=errno.ENOSPC)])
+        try:
+            copied(source, faulty)
+        except (OSError, LogStoreError):
+            pass
+        else:
+            break
+        if disk.status("/copy/topics.json") is not None:
+            for partition, status in states(disk).items():
+                is_whole = status is OutcomeStatus.DONE
+                assert not is_whole or values(disk, partition) == (VALUES if partition else [])
+        with suppress(TopicExistsError):  # all is there: only the last sync failed
+            copied(source, disk)
+        assert states(disk) == {0: OutcomeStatus.DONE, 1: OutcomeStatus.DONE}
+        assert (values(disk, 0), values(disk, 1)) == ([], VALUES)
+    assert number > 3
