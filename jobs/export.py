@@ -9,8 +9,8 @@
 
 On a cluster: spark-submit jobs/export.py, with the same arguments. Copies all there is now; with --every, also what is
 added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the current micro-batch, and resumes with the next one
-when started again. Exit code 0: everything was copied, or it was stopped, 2: wrong usage, 1: anything else; a topic
-that fails does not stop the others.
+when started again. Exit code 0: everything was copied, or it was stopped, 3: --read-mode dropmalformed skipped damage,
+2: wrong usage, 1: anything else; a topic that fails does not stop the others.
 """
 
 from __future__ import annotations

@@ -261,9 +261,11 @@ if TYPE_CHECKING:
         LogWatcher as LogWatcher,
         Marks as Marks,
         SegmentDescription as SegmentDescription,
+        Skipped as Skipped,
         Timespan as Timespan,
         remote_text as remote_text,
         salvaged_records as salvaged_records,
+        skipped_parts as skipped_parts,
     )
     from .recovery import Origin as Origin, ProducerState as ProducerState
     from .retention import (
@@ -617,9 +619,11 @@ else:
                 "LogWatcher",
                 "Marks",
                 "SegmentDescription",
+                "Skipped",
                 "Timespan",
                 "remote_text",
                 "salvaged_records",
+                "skipped_parts",
             ],
             "recovery": ["Origin", "ProducerState"],
             "retention": [

@@ -147,6 +147,7 @@ class CorruptionError(LogStoreError):
     """
 
     skipped_offsets: tuple[int, int] | None = None  # first and last, set by a reader that goes on after the damage
+    skipped_bytes: int = 0  # as above; 0 if no batch is damaged
 
     def __init__(self, reason: str, *, path: str | None = None, position: int | None = None) -> None:
         self.reason = reason

@@ -45,7 +45,7 @@ from .loads.topic_load import Loaded
 from .loads.topic_log import DirectoryLog, TopicLog
 from .parquet_folder import ParquetFolder
 from .points import Points, Wanted, asked_offsets, listed
-from .reload import load_again
+from .reload import Reloaded, load_again
 from .tables import TableSink, absolute, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
 from .value_serde import serde_of as _serde
@@ -53,6 +53,7 @@ from .value_serde import serde_of as _serde
 logger = logging.getLogger(__name__)
 
 _TOPIC_FIELD = "{topic}"
+_NOT_RELOADED = Reloaded({}, {}, replaced=False)
 # Options that only a streaming query has, with their defaults.
 _OF_QUERIES = {
     "checkpoint": None,
@@ -138,6 +139,8 @@ class Query(NamedTuple):
 
     stream: DataFrame
     write: Callable[[DataFrame, int], object]
+    reloaded: Reloaded = _NOT_RELOADED
+    starting: str = "{}"  # the option startingOffsets
 
 
 def query(spark: SparkSession, options: argparse.Namespace) -> Query:
@@ -153,10 +156,12 @@ def query(spark: SparkSession, options: argparse.Namespace) -> Query:
 
 def _to_table(spark: SparkSession, options: argparse.Namespace, serde: Serde | None) -> Query:
     sink = table_sink(path=options.table, mode=options.mode, serde=serde, badRecords=options.bad_records)
-    points = _loaded_again(spark, options, sink)
-    given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": _starting(spark, options, points)}
+    reloaded = _loaded_again(spark, options, sink)
+    starting = _starting(spark, options, reloaded.points)
+    given = {"subscribe": options.topic, "includeHeaders": "true", "startingOffsets": starting}
     given |= _given(maxOffsetsPerTrigger=options.max_offsets_per_trigger, mode=_read_mode(options))
-    return Query(spark.readStream.format("commitlog").options(**given).load(options.log_dir), sink)
+    stream = spark.readStream.format("commitlog").options(**given).load(options.log_dir)
+    return Query(stream, sink, reloaded, starting)
 
 
 def is_load(options: argparse.Namespace) -> bool:
@@ -195,18 +200,18 @@ def _read_mode(options: argparse.Namespace) -> str | None:
     return cast("str | None", options.read_mode or options.serde_mode)  # tolerating bad values, it tolerates bad times
 
 
-def _loaded_again(spark: SparkSession, options: argparse.Namespace, sink: TableSink) -> Points:
-    """Loads records again if the options say from where; returns the point of each partition, {} if they do not."""
+def _loaded_again(spark: SparkSession, options: argparse.Namespace, sink: TableSink) -> Reloaded:
+    """Loads records again if the options say from where."""
     wanted = Wanted(options.from_time, options.from_offsets)
     if not wanted:
-        return {}
+        return _NOT_RELOADED
     if options.starting_offsets is not None:
         raise InvalidConfigError("--starting-offsets cannot be used with --from-time or --from-offsets")
-    points, replaced = load_again(spark, sink, options.log_dir, options.topic, wanted, _given(mode=_read_mode(options)))
-    if points:
-        outcome = "rows replaced from" if replaced else "no row differs from"
-        print(f"  {options.topic}: {outcome} {listed(points)}", flush=True)
-    return points
+    reloaded = load_again(spark, sink, options.log_dir, options.topic, wanted, _given(mode=_read_mode(options)))
+    if reloaded.points:
+        outcome = "rows replaced from" if reloaded.replaced else "no row differs from"
+        print(f"  {options.topic}: {outcome} {listed(reloaded.points)}", flush=True)
+    return reloaded
 
 
 def _starting(spark: SparkSession, options: argparse.Namespace, points: Points) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -19,14 +20,22 @@ from .table_ends import check_same_log, last_rows
 from .tables import TableSink
 
 
+class Reloaded(NamedTuple):
+    """What was loaded again: from the points up to, not including, the ends, of partitions that had rows there."""
+
+    points: Points
+    ends: Points
+    replaced: bool  # whether a row differed
+
+
 def load_again(
     session: SparkSession, sink: TableSink, log_dir: str, topic: str, wanted: Wanted, options: Mapping[str, str]
-) -> tuple[Points, bool]:
+) -> Reloaded:
     """Replaces the rows at or above a point in a Delta table with what the log has there, in one commit.
 
-    Records after the table's last row are left to the query that continues the table. Returns the points, and whether
-    rows were replaced: False if they are as in the log, or if the table does not exist yet. ``options`` are those of
-    the read. A crash leaves the table as it was, or with all rows replaced.
+    Records after the table's last row are left to the query that continues the table. Nothing is replaced if the rows
+    are as in the log, or if the table does not exist yet. ``options`` are those of the read. A crash leaves the table
+    as it was, or with all rows replaced.
 
     Raises InvalidConfigError for a table of mode upsert, the errors of ``find_points``, and ProgressMismatchError if
     the rows below the points did not come from this log.
@@ -39,14 +48,14 @@ def load_again(
     with LogManager.open(log_dir) as manager:
         points = find_points(manager, topic, wanted)
         if not DeltaTable.isDeltaTable(session, sink.path):
-            return points, False
+            return Reloaded(points, {}, False)
         rows = session.read.format("delta").load(sink.path)
         ends = ends_above(manager, topic, rows, points, wanted, sink.path)
     points_there = {number: points[number] for number in ends}
     if not ends:
-        return points, False
+        return Reloaded(points, ends, False)
     records = read_between(session, log_dir, topic, points_there, ends, options)
-    return points, sink.replace(records, sql_at_or_above(points_there))
+    return Reloaded(points, ends, sink.replace(records, sql_at_or_above(points_there)))
 
 
 def ends_above(

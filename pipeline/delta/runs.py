@@ -9,21 +9,27 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ...storage import LogStoreError
+from ...storage import LogStoreError, TopicPartition
 from ..job import Run, check_delta, exit_code, job_session, run_together
+from ..rows import ReadMode, offsets_from_json
 from .command.words import DELTA
-from .export import advice, each_topic, is_load, load, query
+from .export import Query, advice, each_topic, is_load, load, query
+from .loads.skipped_damage import SkippedDamage
+from .points import Points
 
-DONE = "Everything was copied."
+DONE, DONE_BUT = "Everything was copied.", "Everything else was copied."
+STOPPED = "Stopped between two micro-batches; the next run resumes there."
+DAMAGED = 3  # the exit code
 
 
 class ExportRun:
-    """A run of the job; ``failed`` says whether a topic was not copied."""
+    """A run of the job; ``failed`` says whether a topic was not copied, ``skipped`` what was read around."""
 
     def __init__(self, options: Namespace) -> None:
         self.options = options
         self.topics: dict[str, Namespace] = {}
         self.failed = False
+        self.skipped = SkippedDamage()
 
     def run(self) -> int:
         """Copies all topics and prints what was copied. Returns the exit code."""
@@ -37,16 +43,23 @@ class ExportRun:
             print(f"export: {error}", file=sys.stderr)
             return exit_code(error)
         finished = self._load_all(spark) if is_load(options) else self._run_queries(spark)
+        self._print_outcome(finished)
         if self.failed:
             return 1
-        print(DONE if finished else "Stopped between two micro-batches; the next run resumes there.")
         spark.stop()
-        return 0
+        return DAMAGED if self.skipped else 0
+
+    def _print_outcome(self, finished: bool) -> None:
+        skipped = f"Skipped {self.skipped}." if self.skipped else ""
+        outcome = (DONE_BUT if skipped else DONE) if finished else STOPPED
+        print(*filter(None, (skipped, "" if self.failed else outcome)), flush=True)
 
     def _load_all(self, spark: SparkSession) -> bool:
         for topic, options in self.topics.items():
             try:
-                print(f"  {topic}: {load(spark, options)}", flush=True)
+                loaded = load(spark, options)
+                print(f"  {topic}: {loaded}", flush=True)
+                self._look_for_damage(options, loaded.starts, loaded.ends)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
         return True
@@ -55,19 +68,32 @@ class ExportRun:
         runs: dict[str, Run[object]] = {}
         for topic, options in self.topics.items():
             try:
-                stream, write = query(spark, options)
+                described = query(spark, options)
+                self._look_for_damage(options, described.reloaded.points, described.reloaded.ends)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
             else:
-                runs[topic] = Run(stream, write, options.checkpoint, partial(self._print_progress, topic))
+                done = partial(self._end_batch, topic, described)
+                runs[topic] = Run(described.stream, described.write, options.checkpoint, done)
         return not runs or run_together(runs, self._fail, every=self.options.every)
 
     def _fail(self, topic: str, error: Exception) -> None:
         self.failed = True
         print(f"export: {self._named(topic)}{error}{advice(self.topics[topic], error)}", file=sys.stderr, flush=True)
 
-    def _print_progress(self, topic: str, batch_id: int, _written: object) -> None:
+    def _end_batch(self, topic: str, described: Query, batch_id: int, _written: object) -> None:
         print(f"  {self._named(topic)}micro-batch {batch_id} written", flush=True)
+        options = self.topics[topic]
+        if _skips_damage(options):
+            begins = offsets_from_json(described.starting, "startingOffsets")
+            session = described.stream.sparkSession
+            self.skipped.add_batch(session, options.log_dir, options.checkpoint, batch_id, begins)
+
+    def _look_for_damage(self, options: Namespace, starts: Points, ends: Points) -> None:
+        if _skips_damage(options):
+            topic = options.topic
+            first, last = ({TopicPartition(topic, n): at for n, at in each.items()} for each in (starts, ends))
+            self.skipped.add(options.log_dir, {each: first[each] for each in last}, last)
 
     def _named(self, topic: str) -> str:
         return "" if topic == self.options.topic else f"{topic}: "
@@ -75,3 +101,9 @@ class ExportRun:
 
 def _needs_delta(options: Namespace) -> bool:
     return bool(options.direction != "to-table" or options.table_format == DELTA)
+
+
+def _skips_damage(options: Namespace) -> bool:
+    """Whether the options skip damage of a log directory; what brokers send is never skipped."""
+    is_to_table = options.direction == "to-table" and options.log_dir is not None
+    return bool(is_to_table and options.read_mode == ReadMode.DROP_MALFORMED.value)

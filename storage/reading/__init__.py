@@ -3,7 +3,8 @@
 ``view`` is a log as it was when it was opened, ``marks`` its checkpoint entries, ``fetch`` the result of one read,
 ``slices`` where the batches are for a server that only sends them.
 ``aborted`` finds the records that readers of committed records must not see. ``follower`` and ``watcher`` follow a log
-that grows; ``damaged`` reads the undamaged records of a damaged log.
+that grows; ``damaged`` reads the undamaged records of a damaged log, and ``skipped`` finds
+what such a read leaves out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         remote_text as remote_text,
     )
     from .reader import LogReader as LogReader
+    from .skipped import Skipped as Skipped, skipped_parts as skipped_parts
     from .slices import FileSlice as FileSlice
     from .view import SegmentDescription as SegmentDescription
     from .watcher import LogWatcher as LogWatcher
@@ -37,6 +39,7 @@ else:
             "follower": ["LogFollower"],
             "marks": ["Checkpoints", "KeptInMemory", "Marks", "remote_text"],
             "reader": ["LogReader"],
+            "skipped": ["Skipped", "skipped_parts"],
             "slices": ["FileSlice"],
             "view": ["SegmentDescription"],
             "watcher": ["LogWatcher"],

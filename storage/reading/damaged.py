@@ -157,7 +157,8 @@ class _Salvage:
             except CorruptRecordError as error:
                 self._pending.append(error)
                 found = segment.search(segment.size).next_sound(position + 1)
-                position = segment.size if found is None else found
+                resume_at = segment.size if found is None else found
+                error.skipped_bytes, position = resume_at - position, resume_at
         self.report_pending(min(end, self._ceiling(segment)))
 
     def _ceiling(self, segment: LogSegment) -> int:
@@ -177,6 +178,7 @@ class _Salvage:
             if row < len(headers):
                 at = window.position + int(headers.table["position"][row])
                 self._pending.append(CorruptRecordError(what, path=path, position=at))
+                self._pending[-1].skipped_bytes = int(headers.table["size"][row])
         return window._replace(headers=headers[is_right])
 
     def _pass(self, sound: BatchHeaders, ceiling: int, end: int) -> None:
@@ -194,7 +196,9 @@ class _Salvage:
             offsets = f"{table['base_offset'][row]} to {table['last_offset'][row]}"
             reason = f"the batch has offsets {offsets}, which are not above those of the batches before"
             at = window.position + int(table["position"][row])
-            self._report(CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at))
+            error = CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at)
+            error.skipped_bytes = int(table["size"][row])
+            self._report(error)
 
     def _shown(self, segment: LogSegment, window: Window) -> FetchData:
         """Returns the batches that the isolation level shows; none of transactions whose outcome damage hides."""
@@ -243,6 +247,7 @@ class _Salvage:
             except CorruptionError as error:
                 header = window.headers.table[0]
                 error.skipped_offsets = int(header["base_offset"]), int(header["last_offset"])
+                error.skipped_bytes = int(header["size"])
                 self._report(error)
 
 

@@ -42,7 +42,7 @@ class Export:
         )
 
     def run(self, *flags: str, through: Callable[[Write], Write] = lambda write: write) -> None:
-        stream, write = query(self.topic.spark, self.options(*flags))
+        stream, write, *_ = query(self.topic.spark, self.options(*flags))
         writer = stream.writeStream.foreachBatch(through(write))  # type: ignore[arg-type]
         writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
         writer.start().awaitTermination()
@@ -132,7 +132,7 @@ def test_changes_of_a_table_are_all_in_the_topic_though_the_first_micro_batch_fa
     flags += ["--schema", "v string", "--key", "id", "--checkpoint", str(tmp_path / "checkpoint")]
     for number in range(2):
         spark.sql(f"INSERT INTO delta.`{path}` VALUES ({number}, 'x')")
-        stream, write = query(spark, parser("").parse_args(["to-topic", *flags]))
+        stream, write, *_ = query(spark, parser("").parse_args(["to-topic", *flags]))
         writer = stream.writeStream.foreachBatch(write if number else no_space)  # type: ignore[arg-type]
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         if number:

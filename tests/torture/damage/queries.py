@@ -209,7 +209,7 @@ def by_export(spark: SparkSession, directory: Path, topic: str) -> list[Row]:
          "--checkpoint", str(checkpoint)]
     )  # fmt: skip
     with refusing():
-        stream, write = query(spark, options)
+        stream, write, *_ = query(spark, options)
         run_available(stream, write, options.checkpoint, lambda *_: None)
         if not table.exists():
             return []

@@ -1,0 +1,95 @@
+"""Exports around damage: the last line counts what the tables lack, and the exit code is 3."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_commitlog.pipeline.delta import runs
+from pyspark_commitlog.pipeline.delta.command.arguments import parser
+from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage.format import scan
+from tests.pipeline.delta.table_topics import Topic
+from tests.support.logs.directories import directory_with_internal_topics
+
+BATCHES, SIZE = 6, 4
+SKIPPED = "Skipped 1 damaged batch, {} bytes, 4 offsets: 8 to 11 of t-0."
+
+
+class Unstopped:
+    """A session that a job cannot stop."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        pass
+
+
+class Damaged:
+    """A topic of six batches of which the third is damaged."""
+
+    def __init__(self, spark: SparkSession, log_dir: str) -> None:
+        topic = Topic(spark, log_dir, partitions=1)
+        for _ in range(BATCHES):
+            topic.append([(b"k", b"%d" % each) for each in range(SIZE)])
+        with LogManager.open(log_dir) as manager:
+            manager.open_log("t", 0).close()
+        path = Path(log_dir, "t-0", f"{0:020}.log")
+        data = bytearray(path.read_bytes())
+        table = scan(np.frombuffer(bytes(data), dtype=np.uint8)).headers.table
+        self.size = int(table["size"][2])
+        data[int(table["position"][2]) + self.size - 2] ^= 1
+        path.write_bytes(data)
+        self.log_dir = log_dir
+
+
+@pytest.fixture
+def damaged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Damaged:
+    monkeypatch.setattr(runs, "job_session", lambda *_, **__: Unstopped(spark))
+    return Damaged(spark, directory_with_internal_topics(tmp_path / "log"))
+
+
+def export(damaged: Damaged, tmp_path: Path, *flags: str) -> int:
+    given = ["--log-dir", damaged.log_dir, "--topic", "t", "--read-mode", "dropmalformed", *flags]
+    return runs.ExportRun(parser("").parse_args(["to-table", "--table", str(tmp_path / "table"), *given])).run()
+
+
+def offsets(spark: SparkSession, format: str, path: Path) -> list[int]:
+    return sorted(row._offset for row in spark.read.format(format).load(str(path)).collect())
+
+
+def test_a_folder_of_parquet_files_loaded_around_damage(
+    damaged: Damaged, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(damaged, tmp_path, "--table-format", "parquet") == 3
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"{SKIPPED.format(damaged.size)} Everything else was copied."
+    there = offsets(spark, "parquet", tmp_path / "table" / "current")
+    assert there == [each for each in range(BATCHES * SIZE) if not 8 <= each <= 11]
+    assert export(damaged, tmp_path, "--table-format", "parquet") == 0  # nothing new, so nothing was skipped
+    assert capsys.readouterr().out.splitlines()[-1] == runs.DONE
+
+
+def test_a_query_whose_micro_batches_end_inside_damage_counts_it_once(
+    damaged: Damaged, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = ("--checkpoint", str(tmp_path / "checkpoint"), "--max-offsets-per-trigger", "10")
+    assert export(damaged, tmp_path, *query) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(bool(re.search("micro-batch . written", line)) for line in lines) >= 3
+    assert lines[-1] == f"{SKIPPED.format(damaged.size)} Everything else was copied."
+    there = offsets(spark, "delta", tmp_path / "table")
+    assert there == [each for each in range(BATCHES * SIZE) if not 8 <= each <= 11]
+    assert export(damaged, tmp_path, *query) == 0
+    again = ("--checkpoint", str(tmp_path / "new"), "--from-offsets", '{"t": {"0": 4}}')
+    assert export(damaged, tmp_path, *again) == 3  # the rows are as in the log, which still lacks them
+    assert SKIPPED.format(damaged.size) in capsys.readouterr().out.splitlines()[-1]
