@@ -46,7 +46,7 @@ ROOT_FILE_BYTES_MAX = 256 * 1024 * 1024  # a million partitions in a checkpoint;
 
 # Any of these marks a log directory; only the locks exist if creating its first topic was never finished.
 _ROOT_FILES = frozenset({TOPICS_FILE, ROOT_LOCK_FILE, names.META_PROPERTIES_FILE, names.LOCK_FILE})
-BELOW_MAX = 200  # names in a directory that is none of logs, to look there for one that is
+BELOW_MAX = 200  # names to look at for a log directory in a directory that has no logs itself
 
 
 def check_copied(filesystem: FileSystem, directory: str) -> None:
