@@ -6,6 +6,8 @@ runs in a process of its own, whose end releases all locks and files.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +20,11 @@ from .exactly_once.checkpoint import DIGEST_LETTERS, NO_PLAN, Checkpoint, LocalC
 from .kept_writers import release_run
 
 DESCRIPTION = "spark.job.description"
+# The folder that Spark makes for a query without a checkpoint, and deletes when it ends (Utils.createTempDir).
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 JobFailedError = Py4JJavaError  # raised by PySpark if Spark's error has no Python class, as when a worker was killed
+
+logger = logging.getLogger(__name__)
 
 
 class _EndOfQueries:
@@ -69,8 +75,22 @@ def watch(session: SparkSession, query_id: str, run_id: str) -> Checkpoint:
             gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_EndOfQueries())
         )
         _watched.add(key)
-    _checkpoints[run_id] = _checkpoint_at(query.resolvedCheckpointRoot(), started_by, gateway.jvm)
+    root = query.resolvedCheckpointRoot()
+    warn_if_temporary(root)
+    _checkpoints[run_id] = _checkpoint_at(root, started_by, gateway.jvm)
     return _checkpoints[run_id]
+
+
+def warn_if_temporary(root: str) -> None:
+    """Logs a warning for a checkpoint that Spark deletes with the query. Called once for each run of a query."""
+    if _TEMPORARY.search(root):
+        logger.warning(
+            "this query has no checkpointLocation, so its next start writes all rows again: Spark has put its progress "
+            "into %s, which does not outlast it. Give the query .option('checkpointLocation', '…'), or set "
+            "spark.sql.streaming.checkpointLocation and a queryName; with commitlog_sink(txnAppId='…') alone, the next "
+            "start is refused",
+            root,
+        )
 
 
 def _checkpoint_at(root: str, session: Any, jvm: Any) -> Checkpoint:
