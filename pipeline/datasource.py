@@ -23,7 +23,7 @@ from .read import (
     batch_reader,
     refused_stream,
 )
-from .workers import freeze_worker_imports
+from .workers import end_quietly, freeze_worker_imports
 
 
 class CommitLogDataSource(DataSource):
@@ -72,3 +72,4 @@ class CommitLogDataSource(DataSource):
 
 
 DefaultSource = CommitLogDataSource
+end_quietly()  # the process that finds, makes or plans with this class

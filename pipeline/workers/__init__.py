@@ -1,4 +1,4 @@
-"""Spark's Python processes: what they import before they fork, and how they use memory."""
+"""Spark's Python processes: what they import before they fork, how they use memory, and how they end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from .memory import freeze_worker_imports as freeze_worker_imports
+    from .quiet_end import end_quietly as end_quietly
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
             "memory": ["freeze_worker_imports"],
+            "quiet_end": ["end_quietly"],
         },
     )

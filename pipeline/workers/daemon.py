@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ... import storage
 from .memory import freeze_imports, keep_freed_memory
+from .quiet_end import PLAIN_DAEMON, ending_quietly
 
-PLAIN_DAEMON = "pyspark.daemon"
 _OF_ANY_TASK = (
     "concurrent.futures.thread",
     "pandas",
@@ -71,23 +69,6 @@ def preload(worker: str) -> None:
     for name in (worker, *_OF_ANY_TASK):
         import_module(name)
     storage.load_kernels()  # the first one loads most of Numba
-
-
-def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
-    """Returns Spark's function ``worker``, changed to end without a traceback when Spark closes the connection.
-
-    Spark ends an idle worker by closing the connection. The worker then tries to answer that there was no task. Over
-    TCP this succeeds, although nobody reads the answer; over a unix socket it fails.
-    """
-
-    @wraps(worker)
-    def run(*arguments: Any) -> int:
-        try:
-            return worker(*arguments)
-        except BrokenPipeError:
-            return 1
-
-    return run
 
 
 def may_fork() -> bool:

@@ -23,6 +23,7 @@ from ...storage import (
 )
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, SAVE, WriteColumns, check_names, missing_path
+from ..workers import end_quietly
 from .answers import Answer
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
@@ -129,6 +130,7 @@ class BatchWrite(DataSourceArrowWriter):
         Raises TransactionAbortedError if a task appended twice, and TransactionRefusedError if another write or the
         retention job ended this one.
         """
+        end_quietly()
         if self._plan is None:
             return
         plan = self._plan
