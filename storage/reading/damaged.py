@@ -168,7 +168,8 @@ class _Salvage:
 
     def _with_right_checksums(self, segment: LogSegment, window: Window, first: int, end: int) -> Window:
         is_right = formats.checksums_match(window.buffer, window.headers)
-        reaching = np.flatnonzero(is_right & (window.headers.table["last_offset"] >= end - 1))
+        last = window.headers.table["last_offset"]  # no checksum covers it
+        reaching = np.flatnonzero(is_right & (last >= end - 1) & (last < self._ceiling(segment)))
         rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage after these is not read
         headers, is_right = window.headers[rows], is_right[rows]
         is_wanted = headers.table["last_offset"] >= first

@@ -102,6 +102,7 @@ def cut_off(data: bytearray, position: int, size: int) -> None:
     del data[position + size // 2 :]
 
 
+@pytest.mark.parametrize("end", [len(ALL), 10**9])
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -116,10 +117,10 @@ def cut_off(data: bytearray, position: int, size: int) -> None:
     ],
 )
 def test_all_but_the_damaged_batch_is_read_and_its_position_is_reported(
-    spoiled: Callable[[Spoil], LogReader], spoil: Spoil
+    spoiled: Callable[[Spoil], LogReader], spoil: Spoil, end: int
 ) -> None:
     reader = spoiled(spoil)
-    found, told = salvaged(reader)
+    found, told = salvaged(reader, end=end)
     assert found == of_batches(0, 1, 2, 3, 5, 6, 7, 8, 9, 10)
     assert [(error.path, error.position) for error in told] == [(reader.segments.first.path(file_names.LOG), AT)]
     with pytest.raises(CorruptionError):  # as a normal reader does, at the latest when it gets there
