@@ -10,6 +10,7 @@ longer true.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import Self
 
 from .. import bucket
 from ..clock import Clock, SystemClock
-from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError
+from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError, StorageError
 from ..filesystem import (
     FileSystem,
     LocalFileSystem,
@@ -219,18 +220,25 @@ class LogDirectory:
     # Locks
 
     def check_writable(self) -> None:
-        """Raises LogDirLockedError while a broker runs on the directory; otherwise keeps brokers out from now on."""
+        """Keeps brokers out from now on; raises as :meth:`lock_brokers_out`."""
         self._take_broker_lock()
 
     def lock_brokers_out(self) -> None:
         """Prevents brokers from starting on the directory until the manager is closed.
 
-        Raises LogDirLockedError if a broker runs.
+        Raises LogDirLockedError if a broker runs, and StorageError if the directory is on a read-only mount.
         """
         if self._broker_lock is not None or isinstance(self.filesystem, MadeFileSystem):
             return
         path = self.path(names.LOCK_FILE)
-        self._broker_lock = self.filesystem.lock_shared_with_broker(path)
+        try:
+            self._broker_lock = self.filesystem.lock_shared_with_broker(path)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            raise StorageError(
+                f"{self.directory} is read-only: `commitlog copy` takes a copy without writing there"
+            ) from error
         if self._broker_lock is None:
             raise LogDirLockedError(
                 f"{path}: a running Kafka broker holds this directory; it can be read, but stop the broker "

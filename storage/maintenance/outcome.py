@@ -177,7 +177,6 @@ def _described(error: OSError) -> str:
     """Returns the text of a system error, with its file and, where that is clear, what to do."""
     advice = {
         errno.ENOSPC: "; nothing was lost: free some space and run it again",
-        errno.EROFS: "; maintenance needs a writable directory",
         errno.EACCES: "; run it as the user who owns the directory",
     }.get(error.errno or 0, "")
     return f"{error.filename or 'the disk'}: {error.strerror or error}{advice}"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 
 
 @pytest.fixture
@@ -106,3 +109,18 @@ def test_help_says_what_is_linked_and_what_is_copied(command: str) -> None:
     done = commitlog(command, "--help")
     assert done.code == 0
     assert {"snapshot": "hard links", "restore": "Everything is copied"}[command] in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "command", [("snapshot", "--to", "snap"), ("recover",), ("topics", "--create", "--topic", "new")]
+)
+def test_what_writes_to_a_read_only_mount_says_that_copy_does_not(
+    command: tuple[str, ...], directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FaultyFileSystem(LocalFileSystem(), [fail("lock_shared_with_broker", error=errno.EROFS, lasting=True)])
+    monkeypatch.setattr(LocalFileSystem, "lock_shared_with_broker", lambda _, path: disk.lock_shared_with_broker(path))
+    monkeypatch.chdir(tmp_path)
+    done = commitlog(command[0], "--log-dir", directory, *command[1:])
+    said = f"commitlog: {directory} is read-only: `commitlog copy` takes a copy without writing there\n"
+    assert (done.code, done.stdout, done.stderr) == (1, "", said)
+    assert not (tmp_path / "snap").exists()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import multiprocessing
+import re
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
-from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError
+from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError, StorageError
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.reading.marks import Marks
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs.building import append, rows
 from tests.support.logs.directories import managed
 
@@ -75,6 +79,23 @@ def test_a_broker_is_kept_out_while_any_of_us_writes_and_not_longer(tmp_path: Pa
     assert broker() == "refused"
     second.close()
     assert broker() == "held"
+
+
+def test_on_a_read_only_mount_what_writes_is_refused_and_says_how_to_copy(tmp_path: Path) -> None:
+    with managed(tmp_path) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a")
+    disk = FaultyFileSystem(LocalFileSystem(), [fail("lock_shared_with_broker", error=errno.EROFS, lasting=True)])
+    manager = managed(tmp_path, disk)
+    said = f"{tmp_path} is read-only: `commitlog copy` takes a copy without writing there"
+    for write in (
+        lambda: manager.open_log("t", 0),
+        lambda: manager.create_topic("u", partitions=1),
+        manager.lock_brokers_out,
+    ):
+        with pytest.raises(StorageError, match=f"^{re.escape(said)}$"):
+            write()
+    assert rows(manager.open_reader("t", 0)) == [(0, b"a")]
 
 
 # Checkpoints

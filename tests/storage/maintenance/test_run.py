@@ -612,7 +612,7 @@ def test_in_a_read_only_directory_nothing_is_done_and_the_reason_reported(log_di
     found = [each for each in outcomes_of(run, what) if each.status is not OutcomeStatus.DONE]
     assert {each.topic for each in found} == {"gone" if what is retain_partitions else "kept"}
     assert all(each.status is OutcomeStatus.FAILED for each in found)
-    assert all("Read-only file system; maintenance needs a writable directory" in str(each) for each in found)
+    assert all(f"{log_dir} is read-only: `commitlog copy` takes a copy" in str(each) for each in found)
     assert tree(log_dir) == before
 
 
