@@ -23,9 +23,10 @@ from .read import (
     batch_reader,
     refused_stream,
 )
-from .workers import end_quietly, freeze_worker_imports
+from .workers import end_quietly, errors_end_here, freeze_worker_imports
 
 
+@errors_end_here
 class CommitLogDataSource(DataSource):
     """The data source ``commitlog``: reads topics in batches and streams, and writes DataFrames to topics.
 

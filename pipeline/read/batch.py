@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...storage import LogManager, TopicPartition, one_ahead, remote_offsets
 from ..rows import Ends, Logs, ReadMode, check_start_before_end, warn_of_remote
-from ..workers import freeze_worker_imports
+from ..workers import errors_end_here, freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .pushdown import Wanted, push
@@ -18,6 +18,7 @@ from .task import batches_of, offset_at, readable_end
 from .task_ranges import OffsetRange, plan
 
 
+@errors_end_here
 class BatchReader(DataSourceReader):
     """Reads topics for one batch query: plans ranges of offsets as tasks, and yields each range as Arrow batches."""
 
@@ -74,6 +75,7 @@ class BatchReader(DataSourceReader):
             yield from one_ahead(batches_of(reader, partition, self._options, self._schema, self._wanted.timespan))
 
 
+@errors_end_here
 class FilteringBatchReader(BatchReader):
     """A BatchReader that Spark gives the filters of a query's ``where`` (option ``pushFilters``).
 

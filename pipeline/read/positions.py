@@ -25,11 +25,12 @@ from ..rows import (
     check_start_before_end,
     to_batch,
 )
-from ..workers import freeze_worker_imports
+from ..workers import errors_end_here, freeze_worker_imports
 from .options import ReadOptions
 from .task_ranges import OffsetRange, TaskLimits
 
 
+@errors_end_here
 class PositionBatchReader(DataSourceReader):
     """Reads topics of a directory of 0.7: one task a file, whose messages it yields as Arrow batches."""
 

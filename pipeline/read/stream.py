@@ -47,6 +47,7 @@ from ..rows import (
     warn_of_remote,
     with_ids,
 )
+from ..workers import errors_end_here
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
@@ -85,6 +86,7 @@ class Seen(NamedTuple):
     ids: TopicIds
 
 
+@errors_end_here
 class RefusedStreamReader(DataSourceStreamReader):
     """Raises ``error`` at the first call, which is :meth:`initialOffset`.
 
@@ -102,6 +104,7 @@ class RefusedStreamReader(DataSourceStreamReader):
         raise self._error
 
 
+@errors_end_here
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads topics for one streaming query. Lives as long as the query, in a Python process that Spark starts."""
 

@@ -23,7 +23,7 @@ from ...storage import (
 )
 from ..read import INT_MAX, Given
 from ..rows import KAFKAS, SAVE, WriteColumns, check_names, missing_path
-from ..workers import end_quietly
+from ..workers import end_quietly, errors_end_here
 from .answers import Answer
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old
@@ -85,6 +85,7 @@ class WriteOptions:
         return cls(targets, app_id, version or 0)
 
 
+@errors_end_here
 class BatchWrite(DataSourceArrowWriter):
     """One write of a DataFrame: begins when Spark plans it.
 

@@ -18,6 +18,7 @@ from pyspark.sql.utils import is_remote
 
 from ...storage import TopicDescription, TransactionAbortedError
 from ..rows import LongRowError, WriteColumns
+from ..workers import ending_here
 from .answers import ANSWER, Answer, Written
 from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
 from .exactly_once.connect_queries import KnowsItsQuery
@@ -93,6 +94,7 @@ class CommitLogSink(KnowsItsQuery):
         self._app_id = app_id
         self._written_as: set[str] = set()
 
+    @ending_here
     def __call__(self, frame: DataFrame, batch_id: int) -> list[Written]:
         """Writes ``frame``. Returns what each task wrote, or an empty list for a batch that was written before."""
         columns = WriteColumns.of(frame.schema, str(self._targets), by_topic=self._targets.by_column)

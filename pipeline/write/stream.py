@@ -28,6 +28,7 @@ from ...storage import (
     open_store,
 )
 from ..rows import WriteColumns
+from ..workers import errors_end_here
 from .answers import Answer
 from .dataframe import WriteOptions
 from .exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Note, Remembered, Target
@@ -45,6 +46,7 @@ CHECKPOINT = "checkpointLocation"  # Spark's options of a query, which reach us 
 _OF_QUERIES = (CHECKPOINT, "queryName")
 
 
+@errors_end_here
 class StreamWrite(DataSourceStreamArrowWriter):
     """Writes micro-batches of one query; Spark makes one for each micro-batch, and one that commits."""
 
