@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .. import storage
+from .closed_output import ends_with_its_reader
 from .kafka_flags import KafkaCommand, as_command
 
 PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of each command
@@ -138,7 +139,16 @@ def _commands(
 
 
 def main() -> None:
-    """Runs a command. Exit code: 0 success, 1 failure (one line on stderr), 2 wrong usage, 3 a damaged log."""
+    """Runs a command.
+
+    Exit code: 0 success, 1 failure (one line on stderr), 2 wrong usage, 3 a damaged log, 141 the reader of the output
+    has ended.
+    """
+    with ends_with_its_reader():
+        _run()
+
+
+def _run() -> None:
     try:
         with storage.needs_extra("this command"):
             app()

@@ -90,7 +90,7 @@ FLOORS = {
         maintenance
         selecting metrics
         arguments flags kafka_flags passwords
-        output
+        output closed_output
         """,
 }
 HEIGHT = {

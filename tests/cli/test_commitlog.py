@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import pyspark_commitlog
 from pyspark_commitlog.cli import COMMANDS, PANELS, _Commands, kafka_flags
+from pyspark_commitlog.cli.closed_output import ends_with_its_reader
 from pyspark_commitlog.pipeline.job import arguments
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
@@ -125,13 +127,28 @@ def test_the_commands_are_in_panels_with_whole_sentences(monkeypatch: pytest.Mon
     assert titles == ["Options:", *(f"{title}:" for title in PANELS)]
 
 
-def test_a_closed_pipe_ends_the_dump_quietly(plain: Path) -> None:
-    log = str(plain / "plain-0" / f"{FIRST}.log")
-    program = (
-        f"{sys.executable} -c 'from pyspark_commitlog.cli import main; main()' dump-log --files {log} --print-data-log"
+@pytest.mark.parametrize("command", ["dump-log --print-data-log --files {log}", "conf", "dump-log --files {log}.none"])
+def test_a_command_whose_output_nobody_reads_ends_quietly_as_by_sigpipe(command: str, plain: Path) -> None:
+    arguments = command.format(log=plain / "plain-0" / f"{FIRST}.log").split()
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", *arguments]
+    is_failure = arguments[-1].endswith(".none")  # whose message is on stderr
+    done = subprocess.run(
+        program,
+        stdout=writer,
+        stderr=writer if is_failure else subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    done = subprocess.run(["bash", "-c", f"{program} | true"], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stderr == ""
+    os.close(writer)
+    assert (done.returncode, done.stderr or "") == (141, "")
+
+
+def test_a_broken_connection_is_no_closed_output() -> None:
+    with pytest.raises(BrokenPipeError), ends_with_its_reader():
+        raise BrokenPipeError(errno.EPIPE, "a socket")
 
 
 def test_commands_that_read_no_records_import_nothing_heavy() -> None:
