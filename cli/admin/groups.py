@@ -364,18 +364,30 @@ class _Groups:
     def _unused(self, name: str) -> Iterator[None]:
         """Keeps members away from a group while it is changed; for a sink's group, also holds a sink's lock.
 
-        Raises LogDirLockedError while the group has members at a gateway or the sink runs: its progress must not
-        change. No broker is serving members: writing takes the lock of a broker's directory.
+        Raises LogDirLockedError while a broker runs on the directory, the group has members at a gateway or the sink
+        runs: its progress must not change. Reports members that are only in the log, of a coordinator that ended.
         """
+        self._manager.lock_brokers_out()
         with closing(storage.GroupsInUse(self._manager)) as in_use, ExitStack() as stack:
             if not in_use.take(name, wait_ms=1000):
                 raise storage.LogDirLockedError(
                     f"group {name!r} has members at a gateway that serves {self._manager.directory}: stop them first"
                 )
             known = self._known.get(name)
+            if known is not None and known.members:
+                typer.echo(f"commitlog: {_without_coordinator(known)}", err=True)
             if known is not None and any(topic.startswith(storage.SINK_PREFIX) for topic, _ in known.offsets):
                 stack.enter_context(storage.TransactionCoordinator.open(self._manager, name, holder=HOLDER))
             yield
+
+
+def _without_coordinator(group: storage.GroupDescription) -> str:
+    count = len(group.members)
+    members = f"{count} member{'s' if count > 1 else ''}"
+    return (
+        f"the last state of group {group.name!r} was {group.state} with {members}, but no gateway or broker runs here "
+        "that has them"
+    )
 
 
 def _listed(partitions: Iterable[storage.TopicPartition]) -> str:

@@ -204,6 +204,29 @@ def test_offsets_are_reset_with_execute(directory: str) -> None:
     assert offsets_of(directory, "etl")["orders", 0] == 4
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("--reset-offsets", "--topic", "g-in", "--to-earliest", "--execute"),
+        ("--delete-offsets", "--topic", "g-in"),
+        ("--delete",),
+    ],
+)
+def test_members_in_the_log_of_a_copy_are_named_and_stop_no_change(
+    change: tuple[str, ...], tmp_path: Path, broker: Path
+) -> None:
+    log_dir = Path(shutil.copytree(broker, tmp_path / "log"))
+    done = commitlog("groups", "--log-dir", log_dir, "--group", "members-b", *change)
+    said = (
+        "commitlog: the last state of group 'members-b' was Stable with 1 member, "
+        "but no gateway or broker runs here that has them\n"
+    )
+    assert (done.code, done.stderr) == (0, said)
+    with LogManager.open(str(log_dir)) as manager:
+        left = GroupOffsets(manager).fetch("members-b")
+    assert {each.offset for each in left.values()} == ({0} if "--execute" in change else set())
+
+
 def test_to_current_is_the_log_end_if_nothing_was_committed(directory: str) -> None:
     reset = ("groups", "--log-dir", directory, "--reset-offsets", "--topic", "orders", "--to-current", "--execute")
     commitlog(*reset, "--group", "etl", "--group", "new")
