@@ -142,6 +142,7 @@ def cat(  # the flags are those of kcat -C
         tails = [_Tail(logs.enter_context(log), each, spans[each], around) for each, log in watchers.items()]
         if span.is_offset or not quiet:
             _report_moved(tails, storage.remote_offsets(manager, firsts), is_given=span.is_offset)
+        _report_lost(tails, around, is_given=span.is_offset)
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
@@ -242,6 +243,12 @@ class _Tail:
         first, end = self._log.log_start_offset, self._log.log_end_offset
         return f"{self.name} has offsets {first} to {end}, but not {self.asked}"
 
+    def lost_before(self, *, is_given: bool) -> storage.CorruptionError | None:
+        """The error about lost records right below those that are read; None if ``is_given`` asks for none of them."""
+        error = self._log.lost_start()
+        following = 0 if error is None or error.skipped_offsets is None else error.skipped_offsets[1] + 1
+        return error if self.next_offset == following and not (is_given and self.asked == following) else None
+
     def messages(self) -> Iterator[record_text.Message]:
         """Yields the records after those of earlier calls, up to the current end, and advances ``next_offset``."""
         end = self.end
@@ -280,6 +287,15 @@ class _Tail:
         self._log.catch_up(marks.get(self.partition, storage.Marks()))
         before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
         return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
+
+
+def _report_lost(tails: Sequence[_Tail], around: Skipping | None, *, is_given: bool) -> None:
+    """Reports the partitions whose first segments were lost, if they are read from where they begin now."""
+    for error in filter(None, (tail.lost_before(is_given=is_given) for tail in tails)):
+        if around is not None:
+            around.report(error)
+        else:
+            typer.echo(f"commitlog: {storage.printable(str(error))}", err=True)
 
 
 def _report_moved(tails: Sequence[_Tail], remote: Mapping[storage.TopicPartition, range], *, is_given: bool) -> None:

@@ -21,7 +21,7 @@ class Skipping:
         self, log: storage.LogReader, start: int, end: int, isolation: storage.Isolation
     ) -> Iterator[storage.Records]:
         """Yields the records of sound batches from ``start`` up to ``end``."""
-        return storage.salvaged_records(log, start, end, self._report, isolation=isolation)
+        return storage.salvaged_records(log, start, end, self.report, isolation=isolation)
 
     @contextmanager
     def whole(self, logs: Iterable[storage.LogReader]) -> Iterator[None]:
@@ -31,7 +31,8 @@ class Skipping:
                 stack.enter_context(log.despite_damage())
             yield
 
-    def _report(self, error: storage.CorruptionError) -> None:
+    def report(self, error: storage.CorruptionError) -> None:
+        """Reports damage that is skipped."""
         self.is_damaged = True
         skipped = "skipped"
         if error.skipped_offsets is not None:

@@ -13,11 +13,19 @@ from typing import NamedTuple, Self, TypeVar
 
 from ..clock import Clock, SystemClock
 from ..config import LogConfig
-from ..errors import OffsetOutOfRangeError, PolicyViolationError, StorageError
+from ..errors import MissingSegmentError, OffsetOutOfRangeError, PolicyViolationError, StorageError
 from ..filesystem import FileSystem, LocalFileSystem, catch_up, pin
 from ..format.files import file_names
-from ..recovery import EXPIRATION_CHECK_INTERVAL_MS, LoadedLog, LogLoader, ProducerState, ProducerStateManager
-from ..segment import Holes, LogContext
+from ..recovery import (
+    EXPIRATION_CHECK_INTERVAL_MS,
+    LoadedLog,
+    LogLoader,
+    ProducerState,
+    ProducerStateManager,
+    find_lost_start,
+    lost_start_error,
+)
+from ..segment import Holes, LogContext, swap_plan
 from .aborted import Isolation, Outcomes
 from .marks import Checkpoints, KeptInMemory, Marks
 
@@ -139,6 +147,16 @@ class LogView:
         self.remote = self._find_remote()
         self.truncated_bytes = loaded.truncated_bytes
         self.lost = loaded.lost
+
+    def lost_start(self) -> MissingSegmentError | None:
+        """Returns the error of a log whose files show that its first segments were lost; None for other logs.
+
+        Lists the directory now, and reads the log start after that: retention raises it before it deletes files.
+        """
+        listing = self.context.filesystem.list(self.context.directory)
+        start = self.checkpoints.read().log_start_offset
+        lost = find_lost_start(self.context, listing, swap_plan(self.context, listing), start)
+        return None if lost is None else lost_start_error(self.context.directory, lost)
 
     def _find_remote(self) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""

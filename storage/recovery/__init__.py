@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochCache as LeaderEpochCache
     from .loader import LogLoader as LogLoader
     from .log_end import is_sound_up_to_end as is_sound_up_to_end
-    from .lost_start import find_lost_start as find_lost_start, lost_start_text as lost_start_text
+    from .lost_start import (
+        find_lost_start as find_lost_start,
+        lost_start_error as lost_start_error,
+        lost_start_text as lost_start_text,
+    )
     from .producer_snapshots import (
         SIDECAR_BYTES_MAX as SIDECAR_BYTES_MAX,
         snapshots_outside as snapshots_outside,
@@ -43,7 +47,7 @@ else:
             "leader_epochs": ["LeaderEpochCache"],
             "loader": ["LogLoader"],
             "log_end": ["is_sound_up_to_end"],
-            "lost_start": ["find_lost_start", "lost_start_text"],
+            "lost_start": ["find_lost_start", "lost_start_error", "lost_start_text"],
             "producer_snapshots": ["SIDECAR_BYTES_MAX", "snapshots_outside", "write_snapshot"],
             "producer_state": [
                 "EXPIRATION_CHECK_INTERVAL_MS",

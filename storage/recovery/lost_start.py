@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..errors import MissingSegmentError
 from ..filesystem import is_zero
 from ..format.files import file_names
 from ..segment import FILE_KINDS, LogContext, SwapPlan
@@ -38,6 +39,17 @@ def lost_start_text(lost: range) -> str:
         f"records {lost.start} to {lost.stop - 1} are gone, and only an index is there: damage, or retention without "
         "its checkpoint"
     )
+
+
+def lost_start_error(directory: str, lost: range) -> MissingSegmentError:
+    """Returns the error about offsets that :func:`find_lost_start` has found in a partition's directory."""
+    error = MissingSegmentError(
+        f"{lost_start_text(lost)}; restore the files of these segments, or, if the records were deleted, state it by "
+        f"commitlog delete-records up to offset {lost.stop}",
+        path=directory,
+    )
+    error.skipped_offsets = lost.start, lost.stop - 1
+    return error
 
 
 def _has_entries(context: LogContext, base: int) -> bool:

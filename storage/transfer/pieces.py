@@ -80,8 +80,11 @@ def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX, end: int | None =
 
     Leaves the segments' files open: so the pieces can be read though maintenance replaces or deletes the files.
 
-    Raises CorruptionError for damage.
+    Raises CorruptionError for damage, also if the first segments were lost, which nothing would show in a copy.
     """
+    lost = reader.lost_start()
+    if lost is not None:
+        raise lost
     end = reader.log_end_offset if end is None else end
     reader.check_readable_to(end)
     found: list[Piece] = []
