@@ -198,7 +198,9 @@ def copying(address: str, count: int, release: str = kafka_jvm.KAFKA_VERSION) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", [kafka_jvm.KAFKA_VERSION, kafka_jvm.KAFKA_4])
+@pytest.mark.parametrize(
+    "release", [kafka_jvm.KAFKA_VERSION, pytest.param(kafka_jvm.KAFKA_4, marks=pytest.mark.only_all)]
+)
 def test_kafkas_copier_copies_each_record_once_with_random_aborts(tmp_path: Path, release: str) -> None:
     with serving(tmp_path / "log", group_initial_rebalance_delay_ms=0) as gateway:
         command = copying(str(gateway.address), 500, release)
@@ -256,6 +258,7 @@ def test_a_transaction_goes_on_after_the_server_was_killed_between_its_steps(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 def test_kafkas_copier_copies_each_record_once_while_the_server_is_killed(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     with process(directory) as (address, _):

@@ -58,6 +58,7 @@ def test_each_topic_has_its_table_and_one_that_fails_stops_no_other(log_dir: str
     assert found == {"flights": [1, 2], "weather-a": [3], "weather-b": [], "other": []}
 
 
+@pytest.mark.only_all
 def test_parquet_needs_no_delta_and_no_checkpoint(log_dir: str, tmp_path: Path) -> None:
     table = ("--table-format", "parquet", "--table", tmp_path / "{topic}", "--serde-mode", "permissive")
     for told in ("weather-a: loaded: offsets 0 to 0 of partition 0", "weather-a: loaded: nothing new"):

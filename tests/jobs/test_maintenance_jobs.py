@@ -63,6 +63,7 @@ def as_options(each: Pass, log_dir: Path) -> list[object]:
     return ["--log-dir", log_dir, "--topics", topic_of(each)[0], "--as-of", time_ms, *configs]
 
 
+@pytest.mark.only_all
 def test_a_policy_of_ones_own_deletes_what_it_says(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     with LogManager.open(str(directory), create=True) as manager:
@@ -104,6 +105,7 @@ def test_the_settings_for_all_topics_of_a_directory_reach_the_job(tmp_path: Path
     assert left == [[3], [0, 1, 2, 3]]
 
 
+@pytest.mark.only_all
 def test_a_job_runs_again_until_it_is_stopped_and_finishes_its_run(tmp_path: Path) -> None:
     directory = tmp_path / "log"
     with LogManager.open(str(directory), create=True) as manager:

@@ -14,6 +14,7 @@ from tests.support.kafka_0_7 import unpacked
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.only_all
 def test_the_program_copies_a_directory_once_and_writes_the_tables(tmp_path: Path) -> None:
     source, log_dir = unpacked("migration-to-0.8", tmp_path) / "log-0.7", tmp_path / "log"
     done = submit("upgrade", "--from", source, "--log-dir", log_dir, "--json", "--config", "compression.type=gzip")

@@ -13,10 +13,8 @@ from tests.torture.suite import FAULTS_MAX, Run
 # By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
 SHORT: dict[str, int] = {
     "crash-states": 50,
-    "damage": 50,
     "disk-errors": 30,
     "gateway-frames": 60,
-    "gateway-power-cuts": 20,
     "kills": 3,
     "model": 300,
     "processes": 1,

@@ -39,7 +39,7 @@ def framed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.only_all), 3, 7, 10_000])
 def test_frames_are_cut_from_pieces_of_any_size(size: int) -> None:
     frames = [b"", b"one", b"x" * 300_000, b"", b"y" * (2 * ROOM_BYTES + 1), b"two"]
     stream = b"".join(map(framed, frames))

@@ -70,7 +70,8 @@ def then_no_space(write: Write) -> Write:
     return both
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
+@pytest.mark.only_all
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_an_export_begins_where_the_table_ends_whatever_failed_before(topic: Topic, tmp_path: Path, mode: str) -> None:
     export = Export(topic, tmp_path, "--mode", mode)
     topic.append([(b"a", b"1"), (b"b", b"2")])
@@ -155,7 +156,8 @@ class TestBadRecords:
         topic.append([(b"d", b'{"v":"text"}'), (b"e", b'{"v":3}')])
         return topic
 
-    @pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
+    @pytest.mark.only_all
+    @pytest.mark.parametrize("mode", ["append", "upsert"])
     def test_export_continues_and_stores_them_with_the_reason(self, bad: Topic, tmp_path: Path, mode: str) -> None:
         export = Export(bad, tmp_path, *self.JSON, "--mode", mode)
         told = export.fail(told="is not the JSON that was expected|has no key", through=lambda write: write)

@@ -12,9 +12,10 @@ import pytest
 from pyspark_commitlog.storage.compaction import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.directory.snapshot import UNFINISHED, read_snapshot, restore_snapshot, take_snapshot
+from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.retention import retain
@@ -272,7 +273,7 @@ def test_after_a_power_cut_a_snapshot_is_complete_or_has_another_name() -> None:
         seen.add(left.status("/snap") is not None)
         if left.status("/snap") is None:
             take_snapshot(on(left, "/log"), "/snap")  # over what is left of the first one
-        assert left.status(f"/snap{UNFINISHED}") is None, operation
+        assert left.status(f"/snap{file_names.UNFINISHED}") is None, operation
         restore_snapshot("/snap", "/again", filesystem=left)
         assert rows(on(left, "/again").open_reader("t", 0)) == [(0, b"a"), (1, b"b")], operation
         assert rows(on(left, "/log").open_reader("t", 0)) == [(0, b"a"), (1, b"b")], operation
