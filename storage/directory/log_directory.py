@@ -33,7 +33,7 @@ from ..filesystem import (
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
-from ..reading import Marks
+from ..reading import UNFINISHED_COPY, Marks
 from ..segment import Holes
 from .position_topics import is_of_0_7
 from .remote_tier import remote_offsets
@@ -54,11 +54,7 @@ def check_copied(filesystem: FileSystem, directory: str) -> None:
     """Raises MissingSegmentError if the copy of the partition in ``directory`` is not finished."""
     unfinished = directory + names.UNFINISHED
     if filesystem.status(unfinished) is not None:
-        raise MissingSegmentError(
-            "the copy of this partition to here is not finished: run the same commitlog copy again, which goes on "
-            "with it, or delete the topic",
-            path=unfinished,
-        )
+        raise MissingSegmentError(UNFINISHED_COPY, path=unfinished)
 
 
 class LogDirectory:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
     from .follower import LogFollower as LogFollower
     from .marks import (
+        UNFINISHED_COPY as UNFINISHED_COPY,
         Checkpoints as Checkpoints,
         KeptInMemory as KeptInMemory,
         Marks as Marks,
@@ -37,7 +38,7 @@ else:
             "damaged": ["salvaged_records"],
             "fetch": ["ALL_TIMES", "FetchData", "Timespan"],
             "follower": ["LogFollower"],
-            "marks": ["Checkpoints", "KeptInMemory", "Marks", "remote_text"],
+            "marks": ["UNFINISHED_COPY", "Checkpoints", "KeptInMemory", "Marks", "remote_text"],
             "reader": ["LogReader"],
             "skipped": ["Skipped", "skipped_parts"],
             "slices": ["FileSlice"],

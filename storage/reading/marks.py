@@ -9,6 +9,11 @@ from typing import NamedTuple, Protocol
 
 from ..segment import Holes
 
+UNFINISHED_COPY = (  # of a partition that has only a directory with another name
+    "the copy of this partition to here is not finished: run the same commitlog copy again, which goes on with it, or "
+    "delete the topic"
+)
+
 
 class Marks(NamedTuple):
     """The entries of one partition in the checkpoints at the root of a log directory."""

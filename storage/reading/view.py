@@ -27,7 +27,7 @@ from ..recovery import (
 )
 from ..segment import Holes, LogContext, swap_plan
 from .aborted import Isolation, Outcomes
-from .marks import Checkpoints, KeptInMemory, Marks
+from .marks import UNFINISHED_COPY, Checkpoints, KeptInMemory, Marks
 
 REOPEN_ATTEMPTS = 5  # if files of a log disappear five times in a row during one read, it is being deleted
 
@@ -117,7 +117,10 @@ class LogView:
         return self._loader().view()
 
     def _gone(self) -> StorageError:
+        unfinished = self.context.directory + file_names.UNFINISHED
         if self.context.filesystem.status(self.context.directory) is None:
+            if self.context.filesystem.status(unfinished) is not None:
+                return StorageError(f"{unfinished}: {UNFINISHED_COPY}")
             return StorageError(
                 f"{self.context.directory}: no such directory: the partition was deleted, or its disk is not mounted"
             )

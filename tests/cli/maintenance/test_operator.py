@@ -151,6 +151,9 @@ def test_a_copy_that_a_full_disk_stopped_is_visible_and_goes_on(source: Written,
     path = f"{tmp_path}/copy/orders-0.unfinished/{second}"
     assert stopped == Done(1, "", f"commitlog: {path}: write: No space left on device\n")
     check_all(tmp_path / "copy", 3, "1 partition: 1 damaged", "run the same commitlog copy again")
+    read = cat(tmp_path / "copy")
+    assert (read.code, read.stdout) == (1, "")
+    assert read.stderr.startswith(f"commitlog: {tmp_path}/copy/orders-0.unfinished: the copy of this partition to here")
     done = commitlog(*copy)
     whole = f"offsets 0 to {count}, {SEGMENTS} segments with {source.size:,} bytes"
     assert done == Done(0, lines(f"{topic}-0: {whole}" for topic in TOPICS), "")
