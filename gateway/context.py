@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,12 +23,14 @@ from .partitions import Appending, LedPartition, Partitions, Topics
 from .producer_ids import ProducerIds
 from .request import Request
 from .security import RulesFile
-from .threads import DiskWorker, FairWorker, Worker
+from .threads import Counted, DiskWorker, FairWorker, Worker
 from .transactions import TransactionThreads
 
 T = TypeVar("T")
 
 A_TURN_S = 0.02  # of one request in a thread that others wait for
+
+logger = logging.getLogger(__name__)
 
 
 class ManagerWorker(DiskWorker[LogManager]):
@@ -145,6 +148,7 @@ class Context:
     groups: GroupThreads
     transactions: TransactionThreads
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for ``workers.ids``
+    refusals: Counted = field(default_factory=lambda: Counted(logger))  # logs why clients are refused
 
     @property
     def log_path(self) -> str:

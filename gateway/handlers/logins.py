@@ -18,7 +18,7 @@ from ..context import Context
 from ..network import Exchange
 from ..request import Request
 from ..security import LoginError, Session, Stage
-from ..threads import Counted, FairTask
+from ..threads import FairTask
 
 _RAW_HANDSHAKE = 0  # the version after which tokens come without headers
 _BEFORE_LOGIN = {  # what a client may ask at each stage
@@ -29,7 +29,6 @@ USER_CHARACTERS_MAX = 200  # in a line of the log
 _AFTER_EXPIRY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 logger = logging.getLogger(__name__)
-_counted = Counted(logger)
 
 
 def check_login(request: Request) -> None:
@@ -111,7 +110,8 @@ def _in_thread(
     def refuse_later(error: LoginError) -> None:
         host, user = connection.client_host, session.claimed_user[:USER_CHARACTERS_MAX]
         login = f"a login of {user!r}" if user else "a login"
-        _counted.warn((host, user, str(error)), f"{host}: {login} failed: {error}; the connection is closed")
+        text = f"{host}: {login} failed: {error}; the connection is closed"
+        context.refusals.warn((host, user, str(error)), text)
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
         processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
 

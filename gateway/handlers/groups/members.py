@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -11,7 +10,6 @@ from ....protocol import ErrorCode
 from ...context import Context
 from ...groups import GroupCoordinator, Join, JoinResult, Leaving, Sync, SyncResult
 from ...request import Request
-from ...threads import Counted
 from .asking import ask
 
 # First versions of what changed.
@@ -28,9 +26,6 @@ _REFUSED = {  # joins that a person must mend
     ErrorCode.fenced_instance_id: "another member has its group.instance.id",
     ErrorCode.invalid_group_id: "a group needs a name",
 }
-
-logger = logging.getLogger(__name__)
-_counted = Counted(logger)
 
 
 def join_group(request: Request, context: Context) -> None:
@@ -57,7 +52,7 @@ def join_group(request: Request, context: Context) -> None:
     @request.or_fail
     def done(result: JoinResult) -> None:
         if result.error in _REFUSED:
-            _warn(request, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
+            _warn(request, context, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
         request.answer(_joined(result, version))
 
     request.exchange.park()
@@ -129,14 +124,14 @@ def heartbeat(request: Request, context: Context) -> None:
 
 def consumer_group_heartbeat(request: Request, context: Context) -> Mapping[str, Any]:
     """Refuses a member that speaks the new protocol, as a broker on which that is off."""
-    _warn(request, f"cannot join the group {request.body.group_id!r}: {NEW_PROTOCOL}")
+    _warn(request, context, f"cannot join the group {request.body.group_id!r}: {NEW_PROTOCOL}")
     return {"error_code": ErrorCode.unsupported_version, "error_message": NEW_PROTOCOL}
 
 
-def _warn(request: Request, text: str) -> None:
+def _warn(request: Request, context: Context, text: str) -> None:
     """Logs why a client gets no partitions, with the name that it gives itself."""
     client = (request.client_id or "")[:TEXT_CHARACTERS_MAX]
-    _counted.warn((request.client_host, client, text), f"{request.client_host}: the client {client!r} {text}")
+    context.refusals.warn((request.client_host, client, text), f"{request.client_host}: the client {client!r} {text}")
 
 
 def leave_group(request: Request, context: Context) -> None:

@@ -119,7 +119,7 @@ def test_avro_values_are_written_with_the_header_that_was_asked_for(
         ([], b"\xc3\x01"),
         (["--schema-folder", str(tmp_path / "schemas")], b"\x00\x00\x00\x00\x07"),
     ):
-        _, sink, _ = query(create_autospec(SparkSession), given("to-table", "--format", "avro", *required, *folder))
+        sink = query(create_autospec(SparkSession), given("to-table", "--format", "avro", *required, *folder)).write
         assert isinstance(sink, TableSink)
         assert sink.serde is not None
         (value,) = sink.serde.encode(pa.array([{"carrier": "UA"}], sink.serde.type)).to_pylist()
