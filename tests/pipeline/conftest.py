@@ -17,6 +17,7 @@ from pyspark_commitlog.storage.bucket import open_root
 from tests.pipeline.read.kafka_sources import Sources
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.kafka_jvm import if_fetched
+from tests.support.pages import small_demo
 from tests.support.spark import spark_jvm
 from tests.support.spark.connector import connector_jars
 from tests.support.spark.delta_jars import delta_jars
@@ -80,6 +81,14 @@ def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 def log_dir(tmp_path: Path) -> str:
     """A path at which a log directory may be created."""
     return str(tmp_path / "log")
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a small copy of what ``make demo`` creates."""
+    directory = tmp_path_factory.mktemp("demo")
+    small_demo(directory)
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,12 @@
 """What each extra of the package brings is enough for every ``--help``, and what is missing is named.
 
-A process sees only the distributions that an extra brings, by their metadata; the tests marked ``only_all`` install the
-wheel in environments of their own.
+A process sees only the distributions that an extra brings, by their metadata; test_clean_environments.py installs the
+wheel.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -28,7 +27,6 @@ NOTHING = "nothing"
 EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name not in ("dev", "bench", "torture"))]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in ("__init__", "demo"))
 QUICK = (NOTHING, "kafka")
-SIZE_MAX = {NOTHING: 400, "gateway": 450}  # MB
 
 # Hides modules from a process, then runs --help of every command and job, and prints those that fail.
 HELP_OF_ALL = """
@@ -126,30 +124,3 @@ def test_a_name_of_the_public_face_that_needs_spark_says_which_extra_brings_it()
     assert done.stdout.startswith(
         "pyspark_commitlog.commitlog_sink needs pyspark, which is not installed: pip install 'spark-commitlog[spark]'"
     )
-
-
-@pytest.mark.only_all
-@pytest.mark.parametrize("extra", SIZE_MAX)
-def test_an_environment_of_the_wheel_stays_small(extra: str, wheel: Path, tmp_path: Path) -> None:
-    clean = tmp_path / "clean"
-    subprocess.run([sys.executable, "-m", "venv", clean], check=True)
-    wanted = f"{wheel}[{extra}]" if extra != NOTHING else str(wheel)
-    subprocess.run([clean / "bin/pip", "install", "-q", "--disable-pip-version-check", wanted], check=True)
-    size = sum(path.stat().st_blocks * 512 for path in clean.rglob("*") if not path.is_symlink())
-    print(f"{extra}: {size / 2**20:.0f} MB")
-    assert size < SIZE_MAX[extra] * 2**20
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    log = tmp_path / "log"
-    commitlog = clean / "bin/commitlog"
-    for line in (f"topics --log-dir {log} --create --topic t", f"offsets --log-dir {log} --topic t"):
-        subprocess.run([commitlog, *line.split()], check=True, env=env, capture_output=True)
-    no_spark = subprocess.run(
-        [commitlog, *f"export to-table --log-dir {log} --topic t --table x --checkpoint c".split()],
-        check=False,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert (no_spark.returncode, no_spark.stdout) == (1, "")
-    assert no_spark.stderr.startswith("commitlog: export needs pyspark, which is not installed: pip install")
-    assert no_spark.stderr.count("\n") == 1

@@ -1,0 +1,171 @@
+"""The first example of every page works after ``pip install``: in an environment of the wheel, with no clone in sight.
+
+An example runs in a folder that has data/log and data/flights (a small copy of what ``make demo`` creates) and nothing
+else: no jobs/, no conf/, and no other packages than those that the extra brings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS
+from tests.support.pages import BASH, PAGES, ROOT, first_example, name_of, with_free_ports
+from tests.support.spark.delta_jars import delta_jars
+from tests.support.spark.spark_jvm import SMALL
+
+NOTHING, ARROW, GATEWAY, SPARK = "nothing", "arrow", "gateway", "spark"
+SIZE_MAX = {NOTHING: 400, GATEWAY: 450}  # MB
+
+# The extra that the first example of a page needs.
+EXTRA = {
+    "README.md": SPARK,
+    "docs/broker_directory.md": NOTHING,
+    "docs/clients.md": GATEWAY,
+    "docs/cluster.md": SPARK,
+    "docs/data_source.md": SPARK,
+    "docs/exactly_once.md": SPARK,
+    "docs/failures.md": NOTHING,
+    "docs/from_delta.md": SPARK,
+    "docs/from_kafka.md": SPARK,
+    "docs/gateway.md": GATEWAY,
+    "docs/gateway_security.md": GATEWAY,
+    "docs/index.md": SPARK,
+    "docs/install.md": NOTHING,
+    "docs/python.md": ARROW,
+    "docs/quick_start.md": NOTHING,
+    "docs/scheduling.md": NOTHING,
+    "docs/tables.md": SPARK,
+    "docs/tuning.md": SPARK,
+    "docs/values.md": ARROW,
+}
+# Pages whose first example cannot run alone, and why.
+NOT_ALONE = {
+    "docs/kafka_0_7.md": "reads a directory of Kafka 0.7",
+    "docs/object_store.md": "writes to an object store",
+}
+
+# Runs programs in one session, each with a folder data of its own, and ends with 1 if one of them failed.
+SESSION = """
+import json, shutil, sys, traceback
+from pyspark_commitlog import spark_session
+
+programs, settings, data = json.loads(sys.argv[1])
+spark = spark_session("pages", master="local[2]", settings=settings)
+spark.sparkContext.setLogLevel("ERROR")
+failed = False
+for page, program in programs.items():
+    shutil.rmtree("data", ignore_errors=True)
+    shutil.copytree(data, "data")
+    try:
+        exec(compile(program, page, "exec"), {"spark": spark})
+    except Exception:
+        print(page, traceback.format_exc(), file=sys.stderr)
+        failed = True
+sys.exit(failed)
+"""
+
+
+def first(name: str) -> tuple[str, str]:
+    found = first_example(ROOT / name)
+    assert found, f"{name} has no example that is run"
+    return found
+
+
+def in_session(name: str) -> bool:
+    return EXTRA[name] == SPARK and first(name)[0] == "python"
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """A function that returns a virtual environment of the wheel with an extra; each is made once."""
+    folder = tmp_path_factory.mktemp("environments")
+
+    @cache
+    def made(extra: str) -> Path:
+        clean = folder / extra
+        subprocess.run([sys.executable, "-m", "venv", clean], check=True)
+        wanted = f"{wheel}[{extra}]" if extra != NOTHING else str(wheel)
+        subprocess.run([clean / "bin/pip", "install", "-q", "--disable-pip-version-check", wanted], check=True)
+        return clean
+
+    yield made
+    shutil.rmtree(folder)
+
+
+def variables(clean: Path, home: Path) -> dict[str, str]:
+    """What a process of the environment finds: its own programs first, and none of the clone's or of the tests'."""
+    system = [path for path in os.environ["PATH"].split(os.pathsep) if not Path(path).is_relative_to(ROOT)]
+    kept = {name: os.environ[name] for name in ("JAVA_HOME", "LANG") if name in os.environ}
+    return {**kept, "PATH": os.pathsep.join([str(clean / "bin"), *system]), "HOME": str(home)}
+
+
+@pytest.fixture
+def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "place"
+    shutil.copytree(demo / "data", folder / "data")
+    monkeypatch.chdir(folder)
+    yield folder
+    BASH.end()
+
+
+def test_each_page_with_an_example_says_which_extra_it_needs() -> None:
+    assert {name_of(page) for page in PAGES if first_example(page)} == {*EXTRA, *NOT_ALONE}
+
+
+@pytest.mark.only_all
+@pytest.mark.parametrize("extra", SIZE_MAX)
+def test_an_environment_of_the_wheel_stays_small(
+    extra: str, environment: Callable[[str], Path], tmp_path: Path
+) -> None:
+    clean = environment(extra)
+    size = sum(path.stat().st_blocks * 512 for path in clean.rglob("*") if not path.is_symlink())
+    print(f"{extra}: {size / 2**20:.0f} MB")
+    assert size < SIZE_MAX[extra] * 2**20
+    env, log, commitlog = variables(clean, tmp_path), tmp_path / "log", clean / "bin/commitlog"
+    for line in (f"topics --log-dir {log} --create --topic t", f"offsets --log-dir {log} --topic t"):
+        subprocess.run([commitlog, *line.split()], check=True, env=env, capture_output=True)
+    export = f"export to-table --log-dir {log} --topic t --table x --checkpoint c"
+    no_spark = subprocess.run([commitlog, *export.split()], check=False, env=env, capture_output=True, text=True)
+    assert (no_spark.returncode, no_spark.stdout) == (1, "")
+    assert no_spark.stderr.startswith("commitlog: export needs pyspark, which is not installed: pip install")
+    assert no_spark.stderr.count("\n") == 1
+
+
+@pytest.mark.only_all
+@pytest.mark.parametrize("name", [name for name in EXTRA if not in_session(name)])
+def test_the_first_example_of_a_page_works_without_the_clone(
+    name: str, environment: Callable[[str], Path], place: Path
+) -> None:
+    clean = environment(EXTRA[name])
+    language, text = first(name)
+    if language == "python":
+        (place.parent / "example.py").write_text(text)
+        text = "PYTHONSAFEPATH=1 python ../example.py"
+    BASH.run(with_free_ports(text), name, variables(clean, place.parent))
+
+
+@pytest.mark.only_all
+def test_the_first_examples_with_spark_work_without_the_clone(
+    environment: Callable[[str], Path], demo: Path, place: Path
+) -> None:
+    clean = environment(SPARK)
+    programs = {name: first(name)[1] for name in EXTRA if in_session(name)}
+    settings = SMALL | DELTA_SETTINGS | {"spark.jars": delta_jars()}
+    argument = json.dumps([programs, settings, str(demo / "data")])
+    done = subprocess.run(
+        [clean / "bin/python", "-c", SESSION, argument],
+        check=False,
+        env=variables(clean, place.parent),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
