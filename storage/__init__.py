@@ -225,6 +225,14 @@ if TYPE_CHECKING:
     )
     from .kernels import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
+    from .kernels.produce.tables import (
+        ROOM_BYTES as ROOM_BYTES,
+        Found as Found,
+        FoundBatch as FoundBatch,
+        FoundConnection as FoundConnection,
+        FoundFrame as FoundFrame,
+        ProduceTables as ProduceTables,
+    )
     from .log_lines import LineFormatter as LineFormatter, log_to_stderr as log_to_stderr
     from .maintenance import (
         ConfigOverrides as ConfigOverrides,
@@ -366,10 +374,13 @@ if TYPE_CHECKING:
         Forwarded as Forwarded,
         Log as Log,
         LongCheckError as LongCheckError,
+        PlainAppends as PlainAppends,
+        PlainBatch as PlainBatch,
         Producer as Producer,
         Refused as Refused,
         append_fetched as append_fetched,
         begin_at as begin_at,
+        begin_plain as begin_plain,
         bytes_in_batch as bytes_in_batch,
         check_batch as check_batch,
         check_forwarded as check_forwarded,
@@ -583,6 +594,14 @@ else:
                 "offsets_without_log",
             ],
             "kernels.murmur2": ["partitions_of"],
+            "kernels.produce.tables": [
+                "ROOM_BYTES",
+                "Found",
+                "FoundBatch",
+                "FoundConnection",
+                "FoundFrame",
+                "ProduceTables",
+            ],
             "log_lines": ["LineFormatter", "log_to_stderr"],
             "maintenance": [
                 "ConfigOverrides",
@@ -717,10 +736,13 @@ else:
                 "CheckedBatch",
                 "Compression",
                 "Log",
+                "PlainAppends",
+                "PlainBatch",
                 "Producer",
                 "Refused",
                 "append_fetched",
                 "begin_at",
+                "begin_plain",
                 "bytes_in_batch",
                 "CheckLimits",
                 "LongCheckError",

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         Rows as Rows,
         Window as Window,
     )
-    from .writer import LogSegment as LogSegment, mark_deleted as mark_deleted
+    from .writer import LogSegment as LogSegment, PlacedBatch as PlacedBatch, mark_deleted as mark_deleted
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -78,6 +78,6 @@ else:
             "swap": ["SwapPlan", "carry_out", "is_waiting", "swap_in", "swap_plan"],
             "time_index": ["NO_RECORD", "RecordTimes", "TimestampOffset", "running_largest", "times_of_records"],
             "walk": ["FILE_KINDS", "LogContext", "PROBE_BYTES", "Rows", "WINDOW_BYTES", "Window"],
-            "writer": ["LogSegment", "mark_deleted"],
+            "writer": ["LogSegment", "PlacedBatch", "mark_deleted"],
         },
     )

@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,14 @@ from .time_index import TimestampOffset, running_largest
 from .walk import FILE_KINDS, LastSeen, LogContext
 
 logger = logging.getLogger(__name__)
+
+
+class PlacedBatch(NamedTuple):
+    """A batch with its offsets, ready to be written."""
+
+    data: Buffer
+    last_offset: int
+    max_timestamp: int  # ms
 
 
 class LogSegment(SegmentReader):
@@ -141,13 +150,46 @@ class LogSegment(SegmentReader):
             self._known_first_timestamp = max_timestamp
         if max_timestamp > self.largest.timestamp:
             self.known_largest = TimestampOffset(max_timestamp, last_offset)
-        since = self._bytes_since_entry
+        since = self.bytes_since_entry
         if since > self.context.config.index_interval_bytes:
             self.offset_index.append(last_offset, position, skip_full_check=True)
             self.time_index.append(*self.largest, skip_full_check=True)
             since = 0
         self._known_bytes_since_entry = since + size
         self._known_size, self._appended_end = position + size, None
+
+    def append_batches(self, batches: Sequence[PlacedBatch]) -> None:
+        """Do what :meth:`append_batch` does for each batch, with one write for all of them, and one for each index.
+
+        The segment is not empty.
+        """
+        self._check_offset_range(batches[0].last_offset, batches[-1].last_offset)
+        position = self.size
+        self._file.write(position, *(each.data for each in batches))
+        positions, times = list[tuple[int, int]](), list[TimestampOffset]()
+        largest, since, interval = self.largest, self.bytes_since_entry, self.context.config.index_interval_bytes
+        for data, last_offset, max_timestamp in batches:
+            if max_timestamp > largest.timestamp:
+                largest = TimestampOffset(max_timestamp, last_offset)
+            if since > interval:
+                positions.append((last_offset, position))
+                times.append(largest)
+                since = 0
+            since += len(data)
+            position += len(data)
+        self._add_entries(positions, times)
+        if largest is not self.largest:
+            self.known_largest = largest
+        self._known_bytes_since_entry = since
+        self._known_size, self._appended_end = position, None
+
+    def _add_entries(self, positions: Sequence[tuple[int, int]], times: Sequence[TimestampOffset]) -> None:
+        if len(positions) == 1:
+            self.offset_index.append(*positions[0], skip_full_check=True)
+            self.time_index.append(*times[0], skip_full_check=True)
+        elif positions:
+            self.offset_index.append_many(*_columns(positions), skip_full_check=True)
+            self.time_index.append_many(*_columns(times), skip_full_check=True)
 
     def pass_over(self, headers: BatchHeaders) -> None:
         """Count batches that another process appended and indexed; :meth:`read_appended_entries` reads its entries."""
@@ -189,13 +231,13 @@ class LogSegment(SegmentReader):
         """
         ends = np.cumsum(headers.table["size"])
         starts, rows = ends - headers.table["size"], np.empty(len(ends), dtype=np.int64)
-        interval, since = self.context.config.index_interval_bytes, self._bytes_since_entry
+        interval, since = self.context.config.index_interval_bytes, self.bytes_since_entry
         rows = rows[: scan.spaced(starts, interval - since, interval, rows)]
         self._known_bytes_since_entry = int(ends[-1] - starts[rows[-1]] if len(rows) else since + ends[-1])
         return rows
 
     @property
-    def _bytes_since_entry(self) -> int:
+    def bytes_since_entry(self) -> int:
         """Bytes since the last batch with an index entry.
 
         Computed from the index, so that all processes agree. Kafka counts from 0 when a log is opened.
@@ -215,7 +257,7 @@ class LogSegment(SegmentReader):
         config = self.context.config
         return (
             self.size > config.segment_bytes - size
-            or (self.size > 0 and self._waited_ms(max_timestamp) > config.max_segment_ms - self.roll_jitter_ms)
+            or self.is_too_late(max_timestamp)
             or self.offset_index.is_full
             or self.time_index.is_full
             or not 0 <= last_offset - self.base_offset <= INT32_MAX
@@ -235,6 +277,11 @@ class LogSegment(SegmentReader):
             is_late, is_far = table["max_timestamp"] > latest, table["last_offset"] > farthest
             count = int(np.argmax(is_late | is_full | is_far))
         return max(1, min(count, self.offset_index.room, self.time_index.room))
+
+    def is_too_late(self, max_timestamp: int) -> bool:
+        """Whether a batch with this largest timestamp (ms) must go to a new segment for its time."""
+        latest_ms = self.context.config.max_segment_ms - self.roll_jitter_ms
+        return self.size > 0 and self._waited_ms(max_timestamp) > latest_ms
 
     def _waited_ms(self, max_timestamp: int) -> int:
         first = self.first_timestamp
@@ -312,6 +359,11 @@ class LogSegment(SegmentReader):
         self._known_bytes_since_entry = self._known_first_timestamp = None
         self._last_seen = LastSeen()
         self.next_offset()
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    first, second = np.array(pairs, np.int64).T.copy()
+    return first, second
 
 
 def mark_deleted(context: LogContext, path: str) -> None:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     )
     from .checked_appends import (
         AppendInfo as AppendInfo,
+        PlainAppends as PlainAppends,
+        PlainBatch as PlainBatch,
         Producer as Producer,
         Refusal as Refusal,
+        begin_plain as begin_plain,
         produced_batch as produced_batch,
         repeated_append as repeated_append,
     )
@@ -72,7 +75,16 @@ else:
         __name__,
         submod_attrs={
             "batch_checks": ["analyze", "check_batch_sizes", "validate_and_assign_offsets"],
-            "checked_appends": ["AppendInfo", "Producer", "Refusal", "produced_batch", "repeated_append"],
+            "checked_appends": [
+                "AppendInfo",
+                "PlainAppends",
+                "PlainBatch",
+                "Producer",
+                "Refusal",
+                "begin_plain",
+                "produced_batch",
+                "repeated_append",
+            ],
             "checked_batch": ["CheckLimits", "CheckedBatch", "LongCheckError", "check_batch"],
             "forwarding": [
                 "FetchAnswer",

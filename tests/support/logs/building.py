@@ -20,7 +20,7 @@ from pyspark_commitlog.storage.reading.follower import LogFollower
 from pyspark_commitlog.storage.reading.marks import Checkpoints, KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing import AppendInfo, Log
+from pyspark_commitlog.storage.writing import AppendInfo, Log, PlainBatch
 from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
@@ -114,6 +114,19 @@ def batch(
         transactional=transactional,
     )
     return v2.encode(records(values, timestamps=timestamps), fields)
+
+
+def plain(data: bytes) -> PlainBatch:
+    """A batch as it is appended together with others."""
+    header = v2.read_header(data)
+    return PlainBatch(
+        memoryview(bytearray(data)),
+        header.records,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
 
 
 def replicated(*values: bytes | None, base_offset: int, leader_epoch: int = 0) -> Bytes:

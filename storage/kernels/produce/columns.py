@@ -1,0 +1,39 @@
+"""The columns of the tables, for the kernels and for what calls them without importing numba.
+
+Numba compiles a kernel again only if the kernel's own file has changed: a change here needs one of ``requests`` and
+``answers`` too.
+"""
+
+from __future__ import annotations
+
+FRAME_BYTES_MAX = 64 << 10  # larger requests are counted as they arrive, which is for others to do
+FRAME_BYTES_MIN = 14
+BATCHES_MAX = 64  # of a request
+TOPIC_BYTES_MAX = 249
+HEADER_BYTES = 61  # of a batch
+LATEST = 2**63 - 1
+FLEXIBLE_FROM = 9
+
+# A connection. The caller sets the first three.
+START, END, FRAMES_MAX = 0, 1, 2  # its bytes, and how many requests it may have now
+FRAME_FIRST, FRAME_STOP = 3, 4  # its requests; the caller lowers the second one to those that were appended
+STOP, STATE = 5, 6  # the end of the last one that was found, and why no other was
+NAME_AT, NAME_BYTES, NUMBER = 7, 8, 9  # the partition that is not in the table, if that is why; NAME_BYTES 0: it is not
+OUT, OUT_STOP = 10, 11  # its answers
+CONNECTION_FIELDS = 12
+PARTIAL, OTHER, FULL = 0, 1, 2  # STATE: no further whole request; one that is not plain; no place for more
+
+# A request
+FRAME_END, VERSION, CORRELATION, BATCH_FIRST, BATCH_STOP = 0, 1, 2, 3, 4
+FRAME_FIELDS = 5
+
+# A batch. The caller sets the last two.
+PART, AT, SIZE, RECORDS, MAX_TIMESTAMP, PRODUCER, EPOCH, SEQUENCE, CRC = range(9)
+TOPIC_AT, TOPIC_BYTES = 9, 10
+OPENS = 11  # of the first batch of a topic: how many its topic has in the request; of others 0
+OFFSET, LOG_START = 12, 13
+BATCH_FIELDS = 14
+
+# A partition
+P_NUMBER, P_TOPIC_BYTES, BATCH_BYTES_MAX, NEEDS_KEYS, BEFORE_MS, AFTER_MS = range(6)
+PARTITION_FIELDS = 6

@@ -1,0 +1,195 @@
+"""ProduceTables: the arrays of the kernels in this room, and what they found as named numbers.
+
+The kernels are imported when the first object is created, for importing numba takes a third of a second. Arrays are
+reserved once, and the system gives memory for them as they are used. Everything belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import produce
+from . import columns
+
+CONNECTIONS_MAX = 32  # at once
+ROOM_BYTES = 128 << 10  # for what one connection has sent
+PARTITIONS_MAX = 4096
+FRAMES_MAX, BATCHES_MAX = 512, 1024  # at once; the system writes no more than 1,024 buffers together
+_ANSWER_BYTES_MAX = 320 * BATCHES_MAX + 64 * FRAMES_MAX
+
+
+class FoundConnection(NamedTuple):
+    """What was found among the bytes of one connection; positions are those in the memory."""
+
+    start: int
+    end: int
+    frames_max: int
+    frame_first: int
+    frame_stop: int
+    stop: int  # of the last request that is listed
+    state: int  # why no other is: PARTIAL, OTHER or FULL
+    name_at: int  # the topic of the partition that is not in the table, if that is why
+    name_bytes: int  # 0: it is not
+    number: int
+    out: int
+    out_stop: int
+
+
+class FoundFrame(NamedTuple):
+    """A plain request."""
+
+    end: int
+    version: int
+    correlation_id: int
+    first: int  # of its batches
+    stop: int
+
+
+class FoundBatch(NamedTuple):
+    """A batch of a plain request, for the partition with the row ``part``."""
+
+    part: int
+    at: int
+    size: int
+    records: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    crc: int
+    topic_at: int
+    topic_bytes: int
+    opens: int
+    offset: int
+    log_start: int
+
+
+class Found(NamedTuple):
+    """What was found; connections have numbers of frames, and frames have numbers of batches."""
+
+    connections: Sequence[FoundConnection]
+    frames: Sequence[FoundFrame]
+    batches: Sequence[FoundBatch]
+
+
+class ProduceTables:
+    """The tables of one thread."""
+
+    CONNECTIONS_MAX = CONNECTIONS_MAX
+    PARTIAL, OTHER, FULL = columns.PARTIAL, columns.OTHER, columns.FULL
+
+    def __init__(self) -> None:
+        self._find, self._encode, self._bucket_of = produce.find_requests, produce.encode_answers, produce.bucket_of
+        self._received = np.empty(CONNECTIONS_MAX * ROOM_BYTES, np.uint8)
+        self.memory = memoryview(self._received)
+        self._connections = np.zeros((CONNECTIONS_MAX, columns.CONNECTION_FIELDS), np.int64)
+        self._frames = np.zeros((FRAMES_MAX, columns.FRAME_FIELDS), np.int64)
+        self._batches = np.zeros((BATCHES_MAX, columns.BATCH_FIELDS), np.int64)
+        self._partitions = np.zeros((PARTITIONS_MAX, columns.PARTITION_FIELDS), np.int64)
+        self._names = np.zeros((PARTITIONS_MAX, columns.TOPIC_BYTES_MAX), np.uint8)
+        self._buckets = np.zeros(4 * PARTITIONS_MAX, np.int64)
+        self._out = np.empty(_ANSWER_BYTES_MAX, np.uint8)
+        self._connection_cells, self._batch_cells = _cells(self._connections), _cells(self._batches)
+        self._count = 0  # of connections
+        self._rows = 0  # of partitions
+
+    def load(self) -> None:
+        """Loads or compiles the kernels, on nothing."""
+        self.find(0)
+        self.answers()
+
+    # Partitions
+
+    def add_partition(self, topic: bytes, number: int) -> int | None:
+        """Returns the row of a partition that is not in the table yet; None: it has no place for it."""
+        if self._rows == PARTITIONS_MAX or len(topic) > columns.TOPIC_BYTES_MAX:
+            return None
+        row, name = self._rows, np.frombuffer(topic, np.uint8)
+        self._names[row, : len(topic)] = name
+        self._partitions[row, columns.P_NUMBER], self._partitions[row, columns.P_TOPIC_BYTES] = number, len(topic)
+        at = self._bucket_of(name, 0, len(topic), number, self._buckets)
+        while self._buckets[at]:
+            at = (at + 1) % len(self._buckets)
+        self._rows, self._buckets[at] = row + 1, row + 1
+        return row
+
+    def forget_partitions(self) -> None:
+        """Makes place for others."""
+        self._rows = 0
+        self._buckets[:] = 0
+
+    def set_limits(self, row: int, *, batch_bytes_max: int, needs_keys: bool, before_ms: int, after_ms: int) -> None:
+        """Sets by what the batches of a partition are checked; ``batch_bytes_max`` 0: none is plain.
+
+        ``before_ms`` and ``after_ms``: how far from the present the time of a record may be.
+        """
+        mine = self._partitions[row]
+        mine[columns.BATCH_BYTES_MAX], mine[columns.NEEDS_KEYS] = batch_bytes_max, needs_keys
+        mine[columns.BEFORE_MS], mine[columns.AFTER_MS] = before_ms, after_ms
+
+    # Requests
+
+    def begin(self) -> None:
+        """Forgets the connections."""
+        self._count = 0
+
+    @property
+    def room_at(self) -> int:
+        """The position of ``ROOM_BYTES`` in the memory for what the next connection has sent."""
+        return self._count * ROOM_BYTES
+
+    def add_connection(self, size: int, frames_max: int) -> None:
+        """Adds a connection that has sent so many bytes, which are at :attr:`room_at`."""
+        cells, at, start = self._connection_cells, self._count * columns.CONNECTION_FIELDS, self.room_at
+        cells[at + columns.START], cells[at + columns.END], cells[at + columns.FRAMES_MAX] = (
+            start,
+            start + size,
+            frames_max,
+        )
+        self._count += 1
+
+    def find(self, now_ms: int) -> Found:
+        """Finds the plain requests that the connections have sent."""
+        batches = self._find(
+            self._count,
+            now_ms,
+            self._received,
+            self._connections,
+            self._frames,
+            self._batches,
+            self._names,
+            self._buckets,
+            self._partitions,
+        )
+        connections = [FoundConnection._make(each) for each in self._connections[: self._count].tolist()]
+        frames = connections[-1].frame_stop if connections else 0
+        return Found(
+            connections,
+            [FoundFrame._make(each) for each in self._frames[:frames].tolist()],
+            [FoundBatch._make(each) for each in self._batches[:batches].tolist()],
+        )
+
+    def set_offset(self, batch: int, offset: int, log_start: int) -> None:
+        """Sets what the answer says about a batch."""
+        at = batch * columns.BATCH_FIELDS
+        self._batch_cells[at + columns.OFFSET], self._batch_cells[at + columns.LOG_START] = offset, log_start
+
+    def set_frame_stop(self, connection: int, frame: int) -> None:
+        """Leaves the requests of a connection from ``frame`` on without an answer."""
+        self._connection_cells[connection * columns.CONNECTION_FIELDS + columns.FRAME_STOP] = frame
+
+    def answers(self) -> list[bytes]:
+        """Returns the answers to the requests of each connection, one behind the other, with their lengths."""
+        self._encode(
+            self._count, self._received, self._connections, self._frames, self._batches, self._partitions, self._out
+        )
+        spans = self._connections[: self._count, columns.OUT : columns.OUT_STOP + 1].tolist()
+        return [self._out[start:stop].tobytes() for start, stop in spans]
+
+
+def _cells(table: Any) -> memoryview:
+    """Returns the numbers of a table one behind the other: setting one takes less time than in an array."""
+    return memoryview(table).cast("B").cast("q")

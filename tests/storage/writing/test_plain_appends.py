@@ -1,0 +1,114 @@
+"""Batches that are written together: the same files, producers and offsets as by appends of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pyspark_commitlog.storage.errors import StorageError
+from pyspark_commitlog.storage.writing import AppendInfo, Log, begin_plain, check_batch
+from tests.storage.writing.test_checked_appends import DIRECTORY, Pair
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs import building
+from tests.support.logs.building import NOW_MS, open_log, plain, rows
+
+LAZY = {"flush_messages": 2**62}
+
+
+def append_some(log: Log, batches: list[bytes], *, sync: bool) -> list[int]:
+    """Appends the first ones together, as far as that goes; returns their offsets."""
+    appends, offsets = begin_plain(log, sync=sync), list[int]()
+    if appends is None:
+        return []
+    for each in map(plain, batches):
+        if not appends.may_take(each):
+            break
+        offsets.append(appends.take(each))
+    if appends.count:
+        appends.write()
+    appends.end()
+    return offsets
+
+
+def drawn(chance: Random, sequences: dict[int, int]) -> bytes:
+    count = chance.choice([1, 1, 3, 20])
+    values = [bytes(chance.choice([0, 10, 90])) for _ in range(count)]
+    times = [NOW_MS + chance.randrange(-5, 2000) for _ in range(count)]
+    producer = chance.choice([-1, 1, 2])
+    if producer < 0:
+        return building.batch(*values, timestamps=times).tobytes()
+    at = sequences.get(producer, 0)
+    if chance.random() < 0.05:
+        return building.batch(*values, timestamps=times, producer_id=producer, base_sequence=at + 1).tobytes()
+    sequences[producer] = at + count
+    return building.batch(*values, timestamps=times, producer_id=producer, base_sequence=at).tobytes()
+
+
+SETTINGS: list[dict[str, object]] = [
+    {},
+    LAZY,
+    {"flush_messages": 30},
+    {**LAZY, "segment_bytes": 3000, "index_interval_bytes": 100},
+    {**LAZY, "segment_index_bytes": 60, "index_interval_bytes": 0},
+    {**LAZY, "segment_ms": 1500},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("seed", range(5))
+def test_files_and_offsets_are_the_same_as_of_one_by_one(seed: int, settings: dict[str, object]) -> None:
+    chance, sequences, together = Random(seed), dict[int, int](), 0
+    pair = Pair(segment_jitter_ms=0, **settings)
+    is_lazy = "flush_messages" in settings
+    for _ in range(40):
+        batches = [drawn(chance, sequences) for _ in range(chance.choice([1, 2, 10]))]
+        one_by_one = [pair.full.append_checked([check_batch(each, pair.full.context.config)])[0] for each in batches]
+        offsets = append_some(pair.few, batches, sync=is_lazy)
+        together += len(offsets)
+        rest = [check_batch(each, pair.few.context.config) for each in batches[len(offsets) :]]
+        found = [pair.few.append_checked([each])[0] for each in rest]
+        assert offsets == [each.first_offset for each in one_by_one[: len(offsets)] if isinstance(each, AppendInfo)]
+        assert list(map(repr, found)) == list(map(repr, one_by_one[len(offsets) :]))
+        assert pair.few.producers.entries() == pair.full.producers.entries()
+        assert pair.contents(0) == pair.contents(1)
+    assert together > 20
+    pair.close()
+
+
+def test_a_failed_write_stops_the_log() -> None:
+    disk = FaultyFileSystem(MemoryFileSystem())
+    log = open_log(DIRECTORY, filesystem=disk, **LAZY)
+    log.append_checked([check_batch(building.batch(b"first").tobytes(), log.context.config)])
+    appends = begin_plain(log, sync=True)
+    assert appends is not None
+    appends.take(plain(building.batch(b"second").tobytes()))
+    disk.rules.append(fail("write", "*.log"))
+    with pytest.raises(StorageError):
+        appends.write()
+    appends.end()
+    assert begin_plain(log, sync=True) is None
+    assert log.log_end_offset == 1
+
+
+def test_who_appended_in_between_is_read_first(tmp_path: Path) -> None:
+    one, other = open_log(tmp_path / "t-0", **LAZY), open_log(tmp_path / "t-0", **LAZY)
+    for number, log in enumerate((one, other, one)):
+        assert begin_plain(log, sync=True) is None
+        log.append_checked([check_batch(building.batch(b"%d" % number).tobytes(), log.context.config)])
+    assert append_some(one, [building.batch(b"3").tobytes()], sync=True) == [3]
+    other.refresh()
+    assert [value for _, value in rows(other)] == [b"0", b"1", b"2", b"3"]
+    one.close()
+    other.close()
+
+
+def test_nothing_is_begun_while_another_holds_the_lock(tmp_path: Path) -> None:
+    one, other = open_log(tmp_path / "t-0", **LAZY), open_log(tmp_path / "t-0", **LAZY)
+    one.append_checked([check_batch(building.batch(b"v").tobytes(), one.context.config)])
+    with other.exclusively():
+        assert begin_plain(one, sync=True) is None
+    one.close()
+    other.close()
