@@ -147,6 +147,8 @@ class GatewayConfig:
     commitlog_rewritten_max_decompressed_bytes: int = _key("commitlog.rewritten.max.decompressed.bytes", INT, 32 << 20,
         Between(1 << 20), "Bytes that a batch may decompress to if it must be rewritten: for its topic, when it is "
         "produced, or for a client before 0.11 that reads it.")
+    commitlog_produce_together_enable: bool = _key("commitlog.produce.together.enable", BOOLEAN, True, ANYTHING,
+        "Whether Produce requests that have arrived together are served together; false: one by one.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
     max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),

@@ -40,19 +40,20 @@ class Figures:
     topics: dict[str, OfTopic] = field(default_factory=dict)
     requests: dict[int, Times] = field(default_factory=dict)  # by kind
     syncs: Times = field(default_factory=Times)
+    served_together: int = 0  # Produce requests, in turns
     failed_produces: int = 0  # partitions whose batch was refused
     failed_fetches: int = 0  # partitions that were answered with an error
     failed_maintenance: int = 0  # partitions that could not be maintained, and ends of the process that does it
     damaged: set[tuple[str, str]] = field(default_factory=set)  # files, with the positions of damage in them
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
-    def appended(self, topic: str, records: int, size: int) -> None:
-        """Counts a batch that was appended."""
+    def appended(self, topic: str, records: int, size: int, batches: int = 1) -> None:
+        """Counts batches that were appended."""
         with self._lock:
             mine = self.topics.setdefault(topic, OfTopic())
             mine.records_in += records
             mine.bytes_in += size
-            mine.produced += 1
+            mine.produced += batches
 
     def fetched(self, sizes: Mapping[str, int]) -> None:
         """Counts what a fetch answered, in bytes by topic."""
@@ -88,12 +89,17 @@ class Figures:
         with self._lock:
             self.failed_maintenance += 1
 
-    def answered(self, key: int, seconds: float) -> None:
-        """Counts a request of a kind; ``seconds`` is the time from its last byte to its answer."""
+    def answered(self, key: int, seconds: float, count: int = 1) -> None:
+        """Counts requests of a kind; ``seconds`` is the time from the last byte of each to its answer."""
         with self._lock:
             mine = self.requests.setdefault(key, Times())
-            mine.count += 1
-            mine.seconds += seconds
+            mine.count += count
+            mine.seconds += seconds * count
+
+    def together(self, count: int) -> None:
+        """Counts requests that were served together with others."""
+        with self._lock:
+            self.served_together += count
 
     def synced(self, seconds: float) -> None:
         """Counts a sync of a partition."""
@@ -108,6 +114,7 @@ class Figures:
                 {topic: replace(each) for topic, each in self.topics.items()},
                 {key: replace(each) for key, each in self.requests.items()},
                 replace(self.syncs),
+                self.served_together,
                 self.failed_produces,
                 self.failed_fetches,
                 self.failed_maintenance,

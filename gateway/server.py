@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -42,12 +42,13 @@ from .network import (
     Terms,
     listening,
 )
-from .partitions import NotOpenError
+from .partitions import Appender, NotOpenError
 from .parts import Parts
 from .places import Places
 from .request import Request, RequestLimits
-from .security import Security, Stage, made_security
+from .security import Operation, Resource, Security, Stage, made_security
 from .threads import Task
+from .turns import ProduceTurn, Shared
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
@@ -137,6 +138,7 @@ class Gateway:
             self._maintain(starting, context.registry)
         admission = _admission(self.config)
         processors = self._processors(admission)
+        self._serve_together(processors, context)
         for processor in processors:
             processor.start()
             starting.callback(processor.stop)
@@ -219,6 +221,23 @@ class Gateway:
             Processor(f"gateway-network-{number}", self._serve, _may_overlap, limits)
             for number in range(config.num_network_threads)
         ]
+
+    def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
+        """Has Produce requests that have arrived together served together, where the log is a directory."""
+        config, rules, appender = self.config, context.rules, context.appender
+        if not config.commitlog_produce_together_enable or not isinstance(appender, Appender):
+            return
+        if config.commitlog_request_max_entries < ENTRIES_HERE:  # which are not counted there
+            return
+
+        def may_write(principal: str, topic: str) -> bool:
+            return rules is None or rules.current().allow(principal, Operation.WRITE, Resource.TOPIC, topic)
+
+        shared = Shared(
+            context.partitions.look, appender, self.figures, context.clock.now_ms, None if rules is None else may_write
+        )
+        for each in processors:
+            each.together = ProduceTurn(shared)
 
     def _terms(self, listener: Listener) -> Terms:
         return Terms(

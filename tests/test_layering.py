@@ -56,7 +56,7 @@ FLOORS = {
         handlers parts announcement
         context
         transactions
-        request producer_ids places
+        request producer_ids places turns
         partitions groups
         cluster
         network security

@@ -10,13 +10,15 @@ import errno
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from ...storage import load_kernels, load_kernels_beside
+from ...storage import ProduceTables, load_kernels, load_kernels_beside
 from ..threads import KeptThread
 from .lifetime import end_with_parent, start_child
 
+_TURNS = "turns"  # an argument of the child
 DESCRIPTORS = 32  # for a child's pipes, and for files that importing opens
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,14 @@ def compile_kernels_beside() -> None:
     A child that ends early keeps what it has compiled, and the next one continues there.
     """
     load_kernels_beside(_compile, _start)
+
+
+def compile_turns() -> None:
+    """Compiles the kernels of ``gateway.turns`` in a child process, unless they are compiled already."""
+    try:
+        _compile_in_child(_TURNS)
+    except OSError as error:
+        logger.warning("kernels are compiled in this process, which slows it down: %s", error)
 
 
 def _start(task: Callable[[], None]) -> KeptThread:
@@ -52,9 +62,9 @@ def _check_descriptors() -> None:
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
 
 
-def _compile_in_child() -> None:
+def _compile_in_child(*arguments: str) -> None:
     try:
-        with start_child(["-m", __name__], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        with start_child(["-m", __name__, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
             code = child.wait()
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
@@ -68,4 +78,7 @@ def _compile_in_child() -> None:
 if __name__ == "__main__":
     end_with_parent()
     os.nice(5)  # clients of the gateway come first
-    load_kernels()
+    if _TURNS in sys.argv:
+        ProduceTables().load()
+    else:
+        load_kernels()

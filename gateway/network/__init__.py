@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .pace import LeastRate as LeastRate
     from .processor import Limits as Limits, Processor as Processor, Serve as Serve, Terms as Terms, Timer as Timer
     from .quota import Quota as Quota
+    from .together import Together as Together
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
@@ -36,5 +37,6 @@ else:
             "pace": ["LeastRate"],
             "processor": ["Limits", "Processor", "Serve", "Terms", "Timer"],
             "quota": ["Quota"],
+            "together": ["Together"],
         },
     )

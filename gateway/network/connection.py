@@ -7,46 +7,34 @@ not read, so a client that does not read its answers takes the memory of only on
 
 from __future__ import annotations
 
-import array
-import fcntl
 import socket
 import ssl
-import termios
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .exchange import Exchange
 from .file_slice import FileSlice, Part, release
-from .frames import FrameError, FrameReader
+from .frames import FREE_BYTES, FrameError, FrameReader, unread
+from .memory import Room
 from .pace import LeastRate, Pace
 from .tls_socket import TlsSocket
+from .together import InProgress, Trial
 
 if TYPE_CHECKING:
     from .processor import Processor, Terms
     from .quota import Quota
 
 FRAMES_A_TURN = 16  # at most; then the other connections of the thread have theirs
+FRAMES_TOGETHER = 64  # the same, of those that are served together
 NEWCOMERS_FREE_BYTES = 4 << 10  # of a request before a login, which are not counted
 BUFFERS_A_CALL = 64  # of one sendmsg
 MORE: int = getattr(socket, "MSG_MORE", 0)  # the head of an answer goes into one packet with what follows from a file
 OVERLAPPING_MAX = 64  # requests of one connection in progress together
-
-
-class _Room(NamedTuple):
-    """The memory for the larger requests of a connection, which changes when it logs in."""
-
-    connection: Connection
-
-    def may_read(self, missing: int) -> bool:
-        return self.connection.may_read_on(missing)
-
-    def take(self, amount: int) -> None:
-        self.connection.memory.take(amount)
 
 
 class Connection:
@@ -63,15 +51,16 @@ class Connection:
         self.is_newcomer = needs_login or terms.tls is not None  # it has not logged in, or not ended its handshake
         self.came_s = self.last_active_s = processor.now_s()
         self.is_closed = False
-        self._reader = FrameReader(limits.request_bytes_max, room=_Room(self), gives_all=self._tls is None)
+        self._reader = FrameReader(limits.request_bytes_max, room=Room(self), gives_all=self._tls is None)
         if terms.login_bytes_max is not None:
             self._reader.change_limit(terms.login_bytes_max, "sasl.server.max.receive.size", NEWCOMERS_FREE_BYTES)
         self.pace = Pace()
-        self._exchanges: deque[Exchange] = deque()  # not sent yet, in order
+        self._exchanges: deque[InProgress] = deque()  # not sent yet, in order
         self._outbound: deque[Part] = deque()  # what the socket has not taken yet
         self._waiting: tuple[memoryview, bool] | None = None  # a frame that may not be served yet, and if it overlaps
         self._held = 0  # bytes of the frame which waits that the memory counts
-        self._reads_on = False  # a call that reads what TLS has decrypted is on its way
+        self._reads_on = False  # a call that reads what TLS has decrypted, or was put back, is on its way
+        self.trial = Trial()
         self._is_flushed_soon = False
         self._ends = False  # closes once everything is sent
 
@@ -151,18 +140,85 @@ class Connection:
                 self.processor.watch(self)
                 self._read_on()
             return False
-        self._waiting = frame, self.processor.may_overlap(frame)
+        overlaps = self.processor.may_overlap(frame)
+        self._waiting = frame, overlaps
+        self.trial.is_begun |= overlaps and self._is_eligible
+        self.trial.served_apart()
         self._held, self._reader.held = self._reader.held, 0
         if self._held:
             self.memory.leave(self._when_room)
         self._serve_waiting()
-        return not self._reader.is_drained
+        together = self.processor.together
+        is_tried_next = self.trial.is_on and together is not None and together.accepts(self)
+        return not self._reader.is_drained and not is_tried_next
 
     @property
     def may_read(self) -> bool:
         """Whether the socket may be read: no request that was read is waiting to be served."""
         waits = self._waiting is not None or self._reader.waits_for_room
         return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
+
+    # Together with other connections
+
+    @property
+    def _is_eligible(self) -> bool:
+        """Whether its requests may be served together with others at all: those that no memory counts."""
+        return self._tls is None and not self.is_newcomer and self.processor.limits.request_bytes_max >= FREE_BYTES
+
+    @property
+    def is_for_together(self) -> bool:
+        """Whether what has arrived may be taken now, to be served together with that of others."""
+        if not self.trial.is_on or self._outbound or not self.may_read:
+            return False
+        together = self.processor.together
+        return (
+            self._reader.may_take_back
+            and self.overlapping_room > 0
+            and all(each.overlaps for each in self._exchanges)
+            and together is not None
+            and together.accepts(self)
+        )
+
+    @property
+    def overlapping_room(self) -> int:
+        """How many more requests that overlap may be in progress."""
+        return OVERLAPPING_MAX - sum(each.requests for each in self._exchanges)
+
+    def take(self, into: memoryview) -> tuple[int, int]:
+        """Takes what has arrived and is not served yet; returns how many bytes that are, and how many came just now.
+
+        Closes the connection if the client has.
+        """
+        self.last_active_s = self.processor.now_s()
+        is_ahead = self._reader.ahead > 0
+        before = self._reader.take_back()
+        into[: len(before)] = before
+        if is_ahead:  # perhaps whole requests, for which nothing more need arrive
+            return len(before), 0
+        try:
+            count = self.socket.recv_into(into[len(before) :])
+        except BlockingIOError:
+            return len(before), 0
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+        return len(before) + count, count
+
+    def put_back(self, rest: bytes, received: int, *, is_whole: bool) -> None:
+        """Puts back what was taken and not served. ``received``: how many bytes came with it.
+
+        ``is_whole``: it may have a whole request.
+        """
+        self._reader.put_back(rest, received)
+        if is_whole:
+            self._read_on()
+        else:
+            self._reader.begin()
+
+    def add(self, exchange: InProgress) -> None:
+        """Adds requests in progress, whose answers follow those before them."""
+        self._exchanges.append(exchange)
 
     # The memory of what arrives
 
@@ -186,9 +242,7 @@ class Connection:
 
     def _pending(self) -> int:
         """Returns the number of bytes that have arrived and were not read, because there was no room."""
-        count = array.array("i", [0])
-        fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, count)
-        return count[0]
+        return unread(self.socket.fileno()) + self._reader.ahead
 
     def _when_room(self) -> None:
         self.processor.call_soon(self._on_room)
@@ -200,14 +254,23 @@ class Connection:
             self._read_on()
 
     def _read_on(self) -> None:
-        """Schedules a read of data that TLS has already decrypted, after the turn of the thread's other connections."""
-        if self._tls is not None and self.may_read and not self._reads_on and self._tls.has_read_ahead:
+        """Schedules a read of what TLS has decrypted or was put back, after the turn of other connections."""
+        if self._is_ahead and self.may_read and not self._reads_on:
             self._reads_on = True
             self.processor.call_soon(self._go_on_reading)
 
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether there are bytes that the selector does not report."""
+        return self._reader.ahead > 0 if self._tls is None else self._tls.has_read_ahead
+
     def _go_on_reading(self) -> None:
         self._reads_on = False
-        if self.may_read:
+        if not self.may_read or not self._is_ahead:
+            return
+        if self.processor.together is not None and self.is_for_together:
+            self.processor.together.serve([self], FRAMES_TOGETHER)
+        else:
             self.on_readable()
 
     def _serve_waiting(self) -> None:
@@ -229,11 +292,7 @@ class Connection:
             self.processor.watch(self)
 
     def _may_join(self) -> bool:
-        return (
-            not self._outbound
-            and len(self._exchanges) < OVERLAPPING_MAX
-            and all(each.overlaps for each in self._exchanges)
-        )
+        return not self._outbound and self.overlapping_room > 0 and all(each.overlaps for each in self._exchanges)
 
     def _when_free(self, places: Quota) -> None:
         self.processor.call_soon(lambda: self._on_place(places))

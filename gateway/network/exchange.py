@@ -31,6 +31,11 @@ class Exchange:
         self._has_place, self._places = True, places  # among the requests in progress
 
     @property
+    def requests(self) -> int:
+        """How many requests it is."""
+        return 1
+
+    @property
     def processor(self) -> Processor:
         """The thread that the connection belongs to."""
         return self.connection.processor

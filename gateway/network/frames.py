@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
+import termios
 from typing import Protocol
 
 import numpy as np
@@ -42,8 +45,18 @@ class _Unlimited:
         pass
 
 
+class _Nothing:
+    def recv_into(self, buffer: memoryview) -> int:
+        raise BlockingIOError
+
+
+_NOTHING = _Nothing()
+
+
 class FrameReader:
     """Reads the frames of a connection. Takes memory only for bytes that arrived, not for a stated length.
+
+    What was received otherwise may be put before the source (``put_back``), and what is not read yet be taken away.
 
     Each read of a frame also asks for the length of the next one, so that frames that have arrived together take one
     call of the source each.
@@ -69,6 +82,7 @@ class FrameReader:
         self.waits_for_room = False  # until :meth:`go_on` succeeds
         self.received = 0  # bytes so far, of all frames
         self.is_drained = False  # whether the source has no more bytes now, as far as is known
+        self._ahead = memoryview(b"")  # what was received before, and is read first
         self._length = bytearray(LENGTH_BYTES)  # of the next frame
         self._room: memoryview | None = None  # for the frame and the next length; None: the length is being read
         self._size = 0  # of the frame, as its length says
@@ -97,6 +111,34 @@ class FrameReader:
     def missing(self) -> int:
         """The bytes that the frame lacks which is being read; 0: none is."""
         return LENGTH_BYTES - self._have if self._room is None and self._have else max(self._size - self._have, 0)
+
+    @property
+    def ahead(self) -> int:
+        """How many bytes were received that are not read yet; a selector does not report these."""
+        return len(self._ahead)
+
+    @property
+    def may_take_back(self) -> bool:
+        """Whether no frame is being read whose bytes are counted, or that waits for room."""
+        return not self.waits_for_room and (self._room is None or self._size <= self._free_bytes)
+
+    def take_back(self) -> bytes:
+        """Takes away all that was received of frames that were not given yet."""
+        begun = (
+            bytes(self._length[: self._have]) if self._room is None else bytes(self._length) + self._room[: self._have]
+        )
+        ahead, self._ahead = self._ahead, memoryview(b"")
+        self._room, self._have, self._size = None, 0, 0
+        return begun + ahead
+
+    def put_back(self, data: bytes, received: int) -> None:
+        """Reads ``data`` before what the source gives; ``received``: bytes that were not counted as received yet."""
+        self._ahead = memoryview(data)
+        self.received += received
+
+    def begin(self) -> None:
+        """Reads what was put back, which is not a whole frame, so that the rest is missed."""
+        self.read(_NOTHING)
 
     def change_limit(self, max_bytes: int, setting: str, free_bytes: int = FREE_BYTES) -> None:
         """Changes the limits for the frames that follow."""
@@ -142,6 +184,11 @@ class FrameReader:
             self._shared.take(self._have - before)
 
     def _take(self, source: Source, into: memoryview) -> None:
+        if self._ahead:
+            count = min(len(self._ahead), len(into))
+            into[:count], self._ahead = self._ahead[:count], self._ahead[count:]
+            self._have += count
+            return
         count = source.recv_into(into)
         if not count:
             raise EOFError
@@ -153,3 +200,10 @@ class FrameReader:
 def _room_for(size: int) -> memoryview:
     """Returns room that is not written yet: the system takes memory for it only as it is filled."""
     return np.empty(size, dtype=np.uint8).data
+
+
+def unread(descriptor: int) -> int:
+    """Returns how many bytes have arrived at a socket and were not read."""
+    count = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return count[0]

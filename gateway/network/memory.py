@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
 
 from .file_slice import HeldBytes
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 WhenRoom = Callable[[], None]
 
@@ -122,3 +126,15 @@ class AnswerMemory:
     def _add(self, size: int) -> None:
         with self._lock:
             self._taken += size
+
+
+class Room(NamedTuple):
+    """The memory for the larger requests of a connection, which changes when it logs in."""
+
+    connection: Connection
+
+    def may_read(self, missing: int) -> bool:
+        return self.connection.may_read_on(missing)
+
+    def take(self, amount: int) -> None:
+        self.connection.memory.take(amount)

@@ -20,14 +20,16 @@ from typing import NamedTuple
 
 from ..threads import Counted, KeptThread
 from .admission import Admission
-from .connection import FRAMES_A_TURN, Connection
+from .connection import FRAMES_A_TURN, FRAMES_TOGETHER, Connection
 from .exchange import Exchange
 from .memory import RequestMemory
 from .pace import LOOK_S, LeastRate
 from .quota import Quota
+from .together import Together
 
 Serve = Callable[[Exchange], None]  # answers at once or later; raises nothing
 PASSES_A_TURN = 3  # through the calls: appends are done, then sent, and then what waited for them
+CHUNK = 32  # connections whose requests are served together, and then those of others
 CROWD = 64  # connections; if more have something to say, they have it in several turns
 TURN_S = 0.05  # of a crowd
 NEWCOMERS_S = 0.02  # of a crowd that has not logged in
@@ -81,6 +83,7 @@ class Processor:
 
     def __init__(self, name: str, serve: Serve, may_overlap: Callable[[memoryview], bool], limits: Limits) -> None:
         self.serve, self.may_overlap, self.limits = serve, may_overlap, limits
+        self.together: Together | None = None  # serves requests of several connections at once
         self.is_stopping = False
         self._counted = Counted(logger)
         self._stop_by_s = float("inf")
@@ -219,13 +222,33 @@ class Processor:
 
         In between, answers of other threads are sent.
         """
-        frames_max, until_s = FRAMES_A_TURN, inf
+        frames_max, together_max, until_s = FRAMES_A_TURN, FRAMES_TOGETHER, inf
         if len(ready) > CROWD:
-            frames_max, until_s = 1, self.now_s() + crowd_s
-        for connection, events in ready:
-            self._guarded(partial(_on_event, connection, events, frames_max))
+            frames_max, together_max, until_s = 1, FRAMES_A_TURN, self.now_s() + crowd_s
+        for first in range(0, len(ready), CHUNK):
+            chunk = ready[first : first + CHUNK]
+            for connection, events in self._serve_together(chunk, together_max):
+                self._guarded(partial(_on_event, connection, events, frames_max))
+                if until_s < inf and self.now_s() > until_s:
+                    return
             if until_s < inf and self.now_s() > until_s:
                 return
+
+    def _serve_together(
+        self, ready: Sequence[tuple[Connection, int]], frames_max: int
+    ) -> Sequence[tuple[Connection, int]]:
+        """Serves at once what several connections have sent and may be served so; returns the others."""
+        if self.together is None:
+            return ready
+        taken, others = list[Connection](), list[tuple[Connection, int]]()
+        for connection, events in ready:
+            if events == selectors.EVENT_READ and connection.is_for_together:
+                taken.append(connection)
+            else:
+                others.append((connection, events))
+        if taken:
+            self.together.serve(taken, frames_max)
+        return others
 
     def _is_done(self) -> bool:
         if not self.is_stopping:

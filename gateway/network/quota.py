@@ -29,11 +29,19 @@ class Quota:
             self._waiting.append(when_free)
             return False
 
-    def give(self) -> None:
-        """Gives a place back."""
+    def take_some(self, count: int) -> int:
+        """Takes up to ``count`` places, as many as there are; returns how many. None while others wait for one."""
         with self._lock:
-            self._taken -= 1
-        self.wake()
+            taken = 0 if self._waiting else max(0, min(count, self._limit - self._taken))
+            self._taken += taken
+            return taken
+
+    def give(self, count: int = 1) -> None:
+        """Gives places back."""
+        with self._lock:
+            self._taken -= count
+        for _ in range(count):
+            self.wake()
 
     def wake(self) -> None:
         """Calls the next of those that wait, if there is a place."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Partitions as Partitions,
         open_file_partition as open_file_partition,
     )
+    from .syncer import Call as Call
     from .topics import TopicInfo as TopicInfo, Topics as Topics
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -52,6 +53,7 @@ else:
             "formats": ["MessageFormats"],
             "led_partition": ["LedPartition", "Slice"],
             "open_partitions": ["BeingDeletedError", "NotOpenError", "Partitions", "open_file_partition"],
+            "syncer": ["Call"],
             "topics": ["TopicInfo", "Topics"],
         },
     )

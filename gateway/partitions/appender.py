@@ -113,6 +113,11 @@ class Appender:
         led.lane.put(_Change(led, change, done))
         self._queue.put(led)
 
+    def look_at(self, led: FilePartition) -> None:
+        """Does what was given for a partition while another thread had its turn. For any thread."""
+        if led.lane:
+            self._queue.put(led)
+
     def stop(self) -> None:
         """Does what was given, refuses what waits for another process, and ends the threads."""
         self._queue.put(None)
@@ -148,7 +153,7 @@ class Appender:
         if results is None:
             return False
         led.lane.take(len(jobs))
-        self._show(led, [_call(job, result) for job, result in zip(appends, results, strict=True)])
+        self.show(led, [_call(job, result) for job, result in zip(appends, results, strict=True)])
         return True
 
     def _run(self) -> None:
@@ -237,14 +242,19 @@ class Appender:
         except Exception as error:  # of the disk, or ours: each client gets an answer
             self._fail(jobs, error)
             return
-        self._show(led, calls)
+        self.show(led, calls)
 
-    def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
+    def note_failed(self, error: Exception) -> None:
+        """Notes why appends failed that were not given here. For any thread."""
         log_unexpected(error)
         self._faults.failed(error)
+
+    def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
+        self.note_failed(error)
         call_all([_failed(job, error) for job in jobs], None)
 
-    def _show(self, led: FilePartition, calls: list[Call]) -> None:
+    def show(self, led: FilePartition, calls: Sequence[Call]) -> None:
+        """Has appended batches synced, if they need it, then makes the calls and wakes readers. For any thread."""
         if led.waits_for_sync:
             self._syncers[(hash(led.topic) + led.partition) % len(self._syncers)].sync(Group(led, calls))
         else:

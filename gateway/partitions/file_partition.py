@@ -14,10 +14,12 @@ from ...storage import (
     AppendInfo,
     CheckedBatch,
     Log,
+    PlainAppends,
+    begin_plain,
 )
 from .appending import Check
 from .file_reading import FileReading
-from .lane import Lane
+from .lane import Hold, Lane
 
 NEVER = 2**63 - 1  # of flush settings
 
@@ -71,6 +73,47 @@ class FilePartition(FileReading[Log]):
         finally:
             self._lock.release()
         return None
+
+    def begin_plain(self) -> PlainAppends | None:
+        """Takes the partition for plain batches, if that waits for nothing; then :meth:`end_plain` must follow.
+
+        None if appends wait for their turn, or another thread or process has the partition: batches then go the usual
+        way. The caller holds it only for a moment, in which nothing else uses the log.
+        """
+        lane = self.lane
+        if lane or lane.hold is not Hold.NONE or self.is_gone or not lane.turn.acquire(blocking=False):
+            return None
+        found = None
+        try:
+            if not lane and self._lock.acquire(blocking=False):
+                found = self._begin_locked()
+        finally:
+            if found is None:
+                lane.turn.release()
+        return found
+
+    @property
+    def is_appending(self) -> bool:
+        """Whether appends of this process are on their way, which plain batches must follow."""
+        return bool(self.lane) or self.lane.turn.locked()
+
+    def _begin_locked(self) -> PlainAppends | None:
+        found = None
+        try:
+            if not self.is_gone:
+                found = begin_plain(self._log, sync=self._is_relaxed)
+        finally:
+            if found is None:
+                self._lock.release()
+        return found
+
+    def end_plain(self, appends: PlainAppends) -> None:
+        """Gives the partition back. Appends that came in the meantime wait for the appender."""
+        try:
+            appends.end()
+        finally:
+            self._lock.release()
+            self.lane.turn.release()
 
     def _check_and_append(
         self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None]

@@ -26,6 +26,7 @@ class Call(NamedTuple):
 
     function: Callable[[Exception | None], None]
     soon: Soon | None = None
+    requests: int = 1  # that it answers
 
 
 class Group(NamedTuple):
@@ -39,7 +40,7 @@ class _Inbox:
     """Groups for the one thread that takes them. It is woken only when as many calls are there as it waits for."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls = 0  # as many as requests, where one call answers several
         self._groups: list[Group | None] = []
         self._wanted = 1  # calls that the thread waits for
         self._enough = Condition(Lock())
@@ -48,7 +49,7 @@ class _Inbox:
         """Adds a group; None: the thread is to end. For any thread."""
         with self._enough:
             self._groups.append(group)
-            self.calls += ALL if group is None else max(len(group.calls), 1)
+            self.calls += ALL if group is None else max(_requests(group.calls), 1)
             if self.calls >= self._wanted:
                 self._enough.notify()
 
@@ -113,7 +114,7 @@ class Syncer:
             took_s = time.perf_counter() - began_s
             self._observe(took_s)
             waiting = self._inbox.calls  # before the answers: clients that get them send more
-            self._pace.note(time.monotonic(), took_s, len(calls), waiting, alone=len(by_partition) == 1)
+            self._pace.note(time.monotonic(), took_s, _requests(calls), waiting, alone=len(by_partition) == 1)
             _answer(calls, failure)
             led.wake()  # last: a client that reads what it wrote waits for its answer first
         return None not in groups
@@ -127,6 +128,10 @@ class Syncer:
             return error
         self._faults.worked()
         return None
+
+
+def _requests(calls: Sequence[Call]) -> int:
+    return sum(each.requests for each in calls)
 
 
 def _answer(calls: Sequence[Call], failure: Exception | None) -> None:

@@ -43,6 +43,7 @@ MODULES = {
     "gateway-nodes-zookeeper": "tests.torture.gateway.nodes_zookeeper",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "gateway-requests": "tests.torture.gateway.requests",
+    "gateway-together": "tests.torture.gateway.together",
     "kills": "tests.torture.kills.engine",
     "mirror-kills": "tests.torture.mirror_kills",
     "model": "tests.torture.model",

@@ -33,6 +33,7 @@ LONGER: dict[str, int] = {
     "gateway-foes": 2,
     "gateway-kills": 2,
     "gateway-nodes": 2,
+    "gateway-together": 20,
     "gateway-nodes-beside-spark": 3,
     "gateway-power-cuts": 100,
     "kills": 10,

@@ -100,3 +100,42 @@ def test_memory_is_taken_for_bytes_that_arrive_not_for_a_claim() -> None:
 def test_the_end_of_the_source_is_told() -> None:
     with pytest.raises(EOFError):
         FrameReader(100).read(Pieces([b"\0\0"], ends=True))
+
+
+def test_what_was_read_is_taken_back_and_read_again() -> None:
+    frames = [bytes([number]) * size for number, size in enumerate((5, 300, 0, 40))]
+    sent = b"".join(map(framed, frames))
+    for cut in range(len(sent)):
+        reader, source = FrameReader(1000), Pieces([sent[:cut]] if cut else [])
+        first = reader.read(source)
+        taken = (b"" if first is None else framed(bytes(first))) + reader.take_back()
+        assert taken == sent[: len(taken)]
+        assert not reader.missing
+        reader.put_back(sent[:cut], 0)
+        rest = Pieces([sent[cut:]])
+        assert [bytes(each) for _ in frames if (each := reader.read(rest)) is not None] == frames
+        assert not reader.ahead
+
+
+def test_the_rest_of_a_request_that_was_put_back_is_missed() -> None:
+    reader = FrameReader(1000)
+    reader.put_back(framed(bytes(100))[:30], 30)
+    assert (reader.missing, reader.received, reader.ahead) == (0, 30, 30)
+    reader.begin()
+    assert (reader.missing, reader.received, reader.ahead) == (74, 30, 0)
+
+
+def test_a_large_request_that_was_put_back_counts_its_bytes() -> None:
+    counted: list[int] = []
+
+    class Room:
+        def may_read(self, missing: int) -> bool:
+            return True
+
+        def take(self, amount: int) -> None:
+            counted.append(amount)
+
+    reader = FrameReader(1000, room=Room(), free_bytes=50)
+    reader.put_back(framed(bytes(100))[:30], 30)
+    reader.begin()
+    assert (sum(counted), reader.held, reader.may_take_back) == (26, 26, False)

@@ -25,6 +25,7 @@ from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
 from tests.support.groups import Bench
 from tests.support.logs import building
+from tests.support.logs.building import plain
 
 LOGS, T0 = "/logs", TopicPartition("t", 0)
 IDEMPOTENT, TRANSACTIONAL = 5, 6  # producers
@@ -51,9 +52,9 @@ class Story:
         self.batches.append([b"%d" % number for number in range(first, first + count)])
         return self.batches[-1]
 
-    def produce(self, sizes: Sequence[int], producer_id: int = IDEMPOTENT) -> None:
-        """One group of the appender: batches of so many records, one sync."""
-        checked = []
+    def _encoded(self, sizes: Sequence[int], producer_id: int) -> list[bytes]:
+        """Batches of so many records."""
+        found = []
         for size in sizes:
             data = building.batch(
                 *self._values(size),
@@ -62,8 +63,32 @@ class Story:
                 transactional=producer_id == TRANSACTIONAL,
             )
             self._sequences[producer_id] += size
-            checked.append(check_batch(data, self.data.config))
-        results = self.data.append(checked)
+            found.append(data.tobytes())
+        return found
+
+    def produce(self, sizes: Sequence[int], producer_id: int = IDEMPOTENT) -> None:
+        """One group of the appender: batches of so many records, one sync."""
+        self._append(self._encoded(sizes, producer_id))
+
+    def produce_together(self, sizes: Sequence[int]) -> None:
+        """One turn: batches in one write, as far as that goes, and one sync."""
+        batches, appends = self._encoded(sizes, IDEMPOTENT), self.data.begin_plain()
+        taken = 0
+        if appends is not None:
+            for data in batches:
+                batch = plain(data)
+                if not appends.may_take(batch):
+                    break
+                appends.take(batch)
+                taken += 1
+            if taken:
+                appends.write()
+            self.data.end_plain(appends)
+        self._append(batches[taken:])
+
+    def _append(self, batches: Sequence[bytes]) -> None:
+        checked = [check_batch(data, self.data.config) for data in batches]
+        results = self.data.append(checked) if checked else []
         self.data.sync()
         assert all(isinstance(each, AppendInfo) for each in results)
         self.answered = len(self.batches)
@@ -113,6 +138,7 @@ Step = Callable[[Story], object]
 STEPS: dict[str, Step] = {
     "a batch": lambda story: story.produce((1,)),
     "a group of batches": lambda story: story.produce((2, 1, 3)),
+    "batches together": lambda story: story.produce_together((1, 2, 1)),
     "another process": Story.append_beside,
     "a member": Story.join,
     "an offset": Story.commit,
@@ -162,6 +188,7 @@ def check(story: Story | None, left: MemoryFileSystem, where: str) -> None:
     "steps",
     [
         ("a batch", "a group of batches", "another process", "a batch"),
+        ("a batch", "batches together", "batches together", "another process", "batches together"),
         ("an offset", "a member", "an offset", "an offset"),
         ("a batch", "an offset", "a transaction", "a batch", "a transaction"),
     ],

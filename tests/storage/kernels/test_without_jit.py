@@ -15,7 +15,7 @@ MODULES = "bounds canonical compaction_keys position_entries spaced streams twin
 
 
 def test_without_the_jit_all_holds_too() -> None:
-    modules = [HERE / f"test_{name}.py" for name in MODULES.split()]
+    modules = [*(HERE / f"test_{name}.py" for name in MODULES.split()), HERE / "produce" / "test_requests.py"]
     options = ["-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "pytest", *options, *modules],

@@ -1,0 +1,113 @@
+"""TurnAnswer: the answers to requests of one connection that were appended in one turn, which may wait for syncs."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol import ApiKey, ErrorCode, Produced, RequestHeader, answer_header, code_of, encode_produced, message_of
+from ...storage import FoundFrame
+from ..network import Part
+from ..partitions import FilePartition
+
+if TYPE_CHECKING:
+    from ..network import Connection
+
+_LENGTH = struct.Struct(">i")
+_NO_OFFSET = -1
+
+logger = logging.getLogger(__name__)
+
+
+class Placed(NamedTuple):
+    """A batch that was given its offset."""
+
+    row: int  # of its partition in the table
+    led: FilePartition
+    offset: int
+    log_start: int
+
+
+class TurnAnswer:
+    """Keeps its turn among the answers of a connection, as an ``Exchange`` does. Belongs to the connection's thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        data: bytes,
+        frames: Sequence[FoundFrame],
+        placed: Mapping[int, Placed],
+        done: Callable[[TurnAnswer], None],
+    ) -> None:
+        """``data``: the answers to ``frames`` if nothing fails. ``placed``: all batches of the turn, by their numbers.
+
+        ``done`` is called when the answers are complete, before they are sent.
+        """
+        self.connection, self._data, self._frames, self._placed, self._done = connection, data, frames, placed, done
+        self.requests = len(frames)
+        self.parts: Sequence[Part] | None = None  # None: it waits
+        self.overlaps, self.is_last = True, False
+        self._waits = 0
+        self._failures: dict[int, Exception] = {}  # by the rows of partitions
+
+    @property
+    def batches(self) -> Iterator[Placed]:
+        """The batches of its requests."""
+        return (self._placed[number] for each in self._frames for number in range(each.first, each.stop))
+
+    @property
+    def failed(self) -> int:
+        """How many batches failed."""
+        return sum(1 for each in self.batches if each.row in self._failures) if self._failures else 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a partition."""
+        return self._waits > 0
+
+    def wait(self) -> None:
+        """Waits for one more partition, until :meth:`on_synced`."""
+        self._waits += 1
+
+    def on_synced(self, row: int, failure: Exception | None) -> None:
+        """Takes the result of a partition; after the last one, the answers are complete and sent."""
+        self._waits -= 1
+        if failure is not None:
+            self.fail(row, failure)
+        if not self._waits:
+            self.complete()
+            self.connection.flush()
+
+    def fail(self, row: int, failure: Exception) -> None:
+        """Notes that what was written to a partition failed: its batches are answered with that."""
+        self._failures[row] = failure
+
+    def complete(self) -> None:
+        """Makes the answers ready to be sent."""
+        try:
+            self.parts = [b"".join(map(self._encoded, self._frames))] if self._failures else [self._data]
+        except Exception:  # of ours
+            logger.exception("answers with errors cannot be written; their connection is closed")
+            self.connection.close()
+        finally:
+            self._done(self)
+
+    def drop(self) -> None:
+        """Drops the answers: the connection is closed."""
+        self.parts = ()
+
+    def _encoded(self, frame: FoundFrame) -> bytes:
+        produced = [self._produced(self._placed[number]) for number in range(frame.first, frame.stop)]
+        header = RequestHeader(ApiKey.PRODUCE, frame.version, frame.correlation_id, None, 0, is_served=True)
+        answer = answer_header(header) + encode_produced(produced, frame.version)
+        return _LENGTH.pack(len(answer)) + answer
+
+    def _produced(self, batch: Placed) -> Produced:
+        led, failure = batch.led, self._failures.get(batch.row)
+        if failure is None:
+            return Produced(led.topic, led.partition, base_offset=batch.offset, log_start_offset=batch.log_start)
+        code = code_of(failure)
+        start = _NO_OFFSET if code is ErrorCode.kafka_storage_error else led.log_start_offset
+        return Produced(led.topic, led.partition, code, log_start_offset=start, message=message_of(failure))

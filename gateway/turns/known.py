@@ -1,0 +1,97 @@
+"""KnownPartitions: the partitions of one thread's turns, by their rows in the table, and which of them are at hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ...storage import INTERNAL_TOPICS, Codec, LogConfig, PlainAppends, ProduceTables, is_reserved, target_compression
+from ..partitions import FilePartition, LedPartition
+
+FORGET_S = 60.0
+MAGIC = 2  # of the batches that a plain request has
+
+Look = Callable[[str, int], LedPartition | Exception]
+
+
+class _Known:
+    """A partition with a row, and the object and the settings by which its batches are checked."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        self.topic, self.number = topic, number
+        self.led: FilePartition | None = None
+        self.config: LogConfig | None = None
+
+
+class KnownPartitions:
+    """Belongs to one thread. A partition is known once a request named it that went the usual way."""
+
+    def __init__(self, tables: ProduceTables, look: Look) -> None:
+        """``look`` returns a partition that this node leads and has open, or an error."""
+        self._tables, self._look = tables, look
+        self._known: list[_Known] = []
+        self._forgotten_s = 0.0
+
+    def learn(self, name: bytes, number: int) -> bool:
+        """Gives a partition a row; False if it gets none: it is not open, no topic of clients, or one too many."""
+        try:
+            topic = name.decode()
+        except UnicodeDecodeError:
+            return False
+        if topic in INTERNAL_TOPICS or is_reserved(topic):
+            return False
+        led = self._look(topic, number)
+        if not isinstance(led, FilePartition):
+            return False
+        row = self._tables.add_partition(name, number)
+        if row is None:
+            self._forget()
+            return False
+        self._known.append(_Known(topic, number))
+        self._take_up(row, led)
+        return True
+
+    def _forget(self) -> None:
+        """Forgets all partitions, of which most may be deleted or unused, but seldom: each is then learned again."""
+        now_s = time.monotonic()
+        if now_s - self._forgotten_s > FORGET_S:
+            self._forgotten_s = now_s
+            self._known.clear()
+            self._tables.forget_partitions()
+
+    def is_appending(self, row: int) -> bool:
+        """Whether a partition was not at hand because appends of this process are on their way."""
+        led = self._known[row].led
+        return led is not None and led.is_appending
+
+    def _take_up(self, row: int, led: FilePartition) -> None:
+        """Notes with which object and settings a partition is used; the next batches are checked by these."""
+        config, known = led.config, self._known[row]
+        known.led, known.config = led, config
+        may_stay = (
+            config.message_timestamp_type != "LogAppendTime"
+            and config.record_magic == MAGIC
+            and (config.compression_type == "producer" or target_compression(config, Codec.NONE).codec == Codec.NONE)
+        )
+        self._tables.set_limits(
+            row,
+            batch_bytes_max=config.batch_size_max if may_stay else 0,
+            needs_keys=config.compact,
+            before_ms=config.message_timestamp_before_max_ms,
+            after_ms=config.message_timestamp_after_max_ms,
+        )
+
+    def begin(self, row: int) -> tuple[FilePartition, PlainAppends] | None:
+        """Takes a partition for appends, as :meth:`FilePartition.begin_plain`; None: its batches go the usual way.
+
+        So they do if the object or its settings are others than those that the batches were checked by.
+        """
+        known = self._known[row]
+        led = self._look(known.topic, known.number)
+        if not isinstance(led, FilePartition):
+            return None
+        if led is not known.led or led.config is not known.config:
+            self._take_up(row, led)
+            return None
+        appends = led.begin_plain()
+        return None if appends is None else (led, appends)

@@ -1,0 +1,195 @@
+"""ProduceTurn: serves the plain Produce requests that have arrived at the connections of one thread.
+
+A turn takes what has arrived, finds the plain requests, and gives their batches offsets in order. A request is looked
+at as a whole before anything of it is taken; from the first one of a connection that is not plain, or that a log would
+not append at once, everything goes the usual way. Then each partition is written, and after that the answers are sent,
+or wait for syncs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ...protocol import ApiKey
+from ...storage import ROOM_BYTES, FoundConnection, PlainAppends, ProduceTables
+from ..figures import Figures
+from ..network import Connection, Quota
+from ..partitions import Appender, Call, FilePartition
+from ..security import Stage
+from .answers import TurnAnswer
+from .known import KnownPartitions, Look
+from .loading import LOADING
+from .writing import Served, TurnWrites
+
+PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # the kind at the head of a request
+
+logger = logging.getLogger(__name__)
+
+
+class Shared(NamedTuple):
+    """What the turns of all threads share."""
+
+    look: Look
+    appender: Appender
+    figures: Figures
+    now_ms: Callable[[], int]
+    may_write: Callable[[str, str], bool] | None  # whether a user may write to a topic; None: everyone may
+
+
+class _Taken(NamedTuple):
+    """A connection whose bytes were taken."""
+
+    connection: Connection
+    received: int  # bytes that came just now
+
+
+class ProduceTurn:
+    """Of one thread; implements ``network.Together``."""
+
+    def __init__(self, shared: Shared) -> None:
+        """Reserves nothing before a client produces."""
+        self._shared = shared
+        self._tables: ProduceTables | None = None
+        self._known: KnownPartitions | None = None
+
+    def accepts(self, connection: Connection) -> bool:
+        """Whether requests of a connection may be served here: its client has logged in, and the kernels are loaded."""
+        if not LOADING.is_done:
+            LOADING.begin()
+            return False
+        session = connection.session
+        return session is not None and session.stage is Stage.DONE and not session.has_expired
+
+    def serve(self, connections: Sequence[Connection], frames_max: int) -> None:
+        """Serves what has arrived at connections, in this order; the rest is put back. Raises nothing."""
+        try:
+            for first in range(0, len(connections), ProduceTables.CONNECTIONS_MAX):
+                self._serve(connections[first : first + ProduceTables.CONNECTIONS_MAX], frames_max)
+        except Exception:  # of ours: nobody knows how far the turn got
+            logger.exception("requests could not be served together; their connections are closed")
+            for each in connections:
+                each.close()
+
+    def _serve(self, connections: Sequence[Connection], frames_max: int) -> None:
+        began_s = time.perf_counter()
+        if self._tables is None or self._known is None:
+            self._tables = ProduceTables()
+            self._known = KnownPartitions(self._tables, self._shared.look)
+        tables, taken = self._tables, self._take(self._tables, connections, frames_max)
+        if not taken:
+            return
+        found = tables.find(self._shared.now_ms())
+        quota = self._quota(taken[0].connection)
+        places = quota.take_some(len(found.frames))
+        writes = TurnWrites(tables, self._known, found, self._shared.may_write)
+        served: list[Served] = []
+        try:
+            for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
+                served.append(writes.append(each.connection, at, places))
+                tables.set_frame_stop(number, at.frame_first + len(served[-1].frames))
+            writes.write(self._shared.appender)
+        except BaseException:
+            quota.give(places)
+            raise
+        finally:
+            writes.end(self._shared.appender)
+        count = sum(len(each.frames) for each in served)
+        quota.give(places - count)
+        self._shared.figures.together(count)
+        answers = self._answers(taken, served, writes, partial(self._done, quota, began_s))
+        for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
+            self._put_back(each, at, served[number])
+        self._finish(answers, writes)
+
+    @staticmethod
+    def _quota(connection: Connection) -> Quota:
+        return connection.processor.limits.places_of(memoryview(PRODUCE), connection)
+
+    def _take(self, tables: ProduceTables, connections: Iterable[Connection], frames_max: int) -> list[_Taken]:
+        """Takes what has arrived; leaves out connections that end."""
+        tables.begin()
+        taken = []
+        for each in connections:
+            at = tables.room_at
+            size, received = each.take(tables.memory[at : at + ROOM_BYTES])
+            if not each.is_closed:
+                tables.add_connection(size, min(frames_max, each.overlapping_room))
+                taken.append(_Taken(each, received))
+        return taken
+
+    def _put_back(self, taken: _Taken, found: FoundConnection, served: Served) -> None:
+        """Puts back what follows the last served request of a connection."""
+        assert self._tables is not None
+        memory, count = self._tables.memory, len(served.frames)
+        stop = served.frames[-1].end if count else found.start
+        is_left = found.state == ProduceTables.OTHER or count < found.frame_stop - found.frame_first
+        if is_left:
+            may_be_next = served.is_busy or (stop == found.stop and self._has_learned(found))
+            taken.connection.trial.left(count, may_be_next=may_be_next)
+        elif count:
+            taken.connection.trial.served()
+        is_whole = is_left or found.state == ProduceTables.FULL
+        taken.connection.put_back(bytes(memory[stop : found.end]), taken.received, is_whole=is_whole)
+
+    def _has_learned(self, found: FoundConnection) -> bool:
+        """Whether a request was left for a partition that was not in the table, and now is."""
+        assert self._tables is not None
+        assert self._known is not None
+        name = bytes(self._tables.memory[found.name_at : found.name_at + found.name_bytes])
+        return bool(name) and self._known.learn(name, found.number)
+
+    def _answers(
+        self,
+        taken: Sequence[_Taken],
+        served: Sequence[Served],
+        writes: TurnWrites,
+        done: Callable[[TurnAnswer], None],
+    ) -> list[TurnAnswer]:
+        """Adds the answers to the connections."""
+        assert self._tables is not None
+        answers = []
+        for each, (frames, _), data in zip(taken, served, self._tables.answers(), strict=True):
+            if frames:
+                answer = TurnAnswer(each.connection, data, frames, writes.placed, done)
+                each.connection.add(answer)
+                answers.append(answer)
+        return answers
+
+    def _done(self, quota: Quota, began_s: float, answer: TurnAnswer) -> None:
+        """Counts requests that have their answers."""
+        quota.give(answer.requests)
+        self._shared.figures.answered(ApiKey.PRODUCE, time.perf_counter() - began_s, answer.requests)
+        if answer.failed:
+            self._shared.figures.failed(produces=answer.failed)
+
+    def _finish(self, answers: Sequence[TurnAnswer], writes: TurnWrites) -> None:
+        """Sends the answers that need no sync, and has the others wait for theirs; wakes readers."""
+        waiting: dict[int, list[TurnAnswer]] = {}
+        for answer in answers:
+            for row in {each.row for each in answer.batches}:
+                failure = writes.failures.get(row)
+                if failure is not None:
+                    answer.fail(row, failure)
+                elif row in writes.unsynced:
+                    answer.wait()
+                    waiting.setdefault(row, []).append(answer)
+            if not answer.is_waiting:
+                answer.complete()
+                answer.connection.flush()
+        for row, (led, appends) in writes.written.items():
+            counted = partial(self._count, led, appends)
+            if row in waiting:
+                soon = waiting[row][0].connection.processor.call_soon
+                calls = [Call(partial(each.on_synced, row), soon, each.requests) for each in waiting[row]]
+                self._shared.appender.show(led, [Call(counted, soon, 0), *calls])
+            else:
+                counted(None)
+                self._shared.appender.show(led, [])
+
+    def _count(self, led: FilePartition, appends: PlainAppends, failure: Exception | None) -> None:
+        if failure is None:
+            self._shared.figures.appended(led.topic, appends.records, appends.size, appends.count)

@@ -1,0 +1,125 @@
+"""TurnWrites: appends the plain batches of one turn, each partition's with one write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ...storage import (
+    Found,
+    FoundBatch,
+    FoundConnection,
+    FoundFrame,
+    PlainAppends,
+    PlainBatch,
+    ProduceTables,
+    is_of_driver,
+    is_of_transactional_client,
+)
+from ..network import Connection
+from ..partitions import Appender, FilePartition
+from .answers import Placed
+from .known import KnownPartitions
+
+CHECKED_FROM = 21  # the first byte of a batch that its checksum covers
+
+
+class Served(NamedTuple):
+    """What was taken of a connection."""
+
+    frames: Sequence[FoundFrame]
+    is_busy: bool  # the next request only waits for appends of this process, and may be tried again
+
+
+class TurnWrites:
+    """The partitions of one turn, which are held until :meth:`end`."""
+
+    def __init__(
+        self,
+        tables: ProduceTables,
+        known: KnownPartitions,
+        found: Found,
+        may_write: Callable[[str, str], bool] | None,
+    ) -> None:
+        self._tables, self._known, self._found, self._may_write = tables, known, found, may_write
+        self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
+        self._taken = 0  # requests
+        self._is_busy = False  # the last request waits for appends on their way
+        self.placed: dict[int, Placed] = {}  # by the numbers of batches
+        self.written: dict[int, tuple[FilePartition, PlainAppends]] = {}  # by row, what succeeded
+        self.failures: dict[int, Exception] = {}  # and what did not
+        self.unsynced: set[int] = set()  # rows whose answers wait for a sync
+
+    def append(self, connection: Connection, found: FoundConnection, places: int) -> Served:
+        """Takes the requests of a connection up to the first that cannot be taken.
+
+        ``places``: how many requests of the turn may be in progress.
+        """
+        self._is_busy = False
+        number = found.frame_first
+        while number < found.frame_stop and self._taken < places and self._has_taken(connection, number):
+            self._taken += 1
+            number += 1
+        return Served(self._found.frames[found.frame_first : number], self._is_busy)
+
+    def _has_taken(self, connection: Connection, number: int) -> bool:
+        """Takes a request, if all of its batches can be appended now; otherwise nothing of it."""
+        frame = self._found.frames[number]
+        taken = []
+        for each in self._found.batches[frame.first : frame.stop]:
+            checked = self._checked(connection, each)
+            if checked is None:
+                return False
+            taken.append(checked)
+        for at, (led, appends, batch) in enumerate(taken, frame.first):
+            start = led.log_start_offset
+            offset = appends.take(batch)
+            self._tables.set_offset(at, offset, start)
+            self.placed[at] = Placed(self._found.batches[at].part, led, offset, start)
+        return True
+
+    def _checked(
+        self, connection: Connection, found: FoundBatch
+    ) -> tuple[FilePartition, PlainAppends, PlainBatch] | None:
+        """Returns a batch with what is to append it; None: it must go the usual way."""
+        if found.part not in self._held:
+            self._held[found.part] = self._known.begin(found.part)
+        held = self._held[found.part]
+        if held is None:
+            self._is_busy = self._known.is_appending(found.part)
+            return None
+        led, appends = held
+        producer = found.producer_id
+        if producer >= 0 and (is_of_driver(producer) or is_of_transactional_client(producer)):
+            return None
+        if self._may_write is not None and not self._may_write(connection.session.principal, led.topic):
+            return None
+        data = self._tables.memory[found.at : found.at + found.size]
+        batch = PlainBatch(data, found.records, found.max_timestamp, producer, found.producer_epoch, found.sequence)
+        if crc32c(data[CHECKED_FROM:]) != found.crc or not appends.may_take(batch):
+            return None
+        return led, appends, batch
+
+    def write(self, appender: Appender) -> None:
+        """Writes what was taken, partition by partition."""
+        for row, held in self._held.items():
+            if held is None or not held[1].count:
+                continue
+            try:
+                held[1].write()
+            except Exception as error:  # of the disk, or ours: each client gets an answer
+                appender.note_failed(error)
+                self.failures[row] = error
+            else:
+                self.written[row] = held
+                if held[0].waits_for_sync:
+                    self.unsynced.add(row)
+
+    def end(self, appender: Appender) -> None:
+        """Gives the partitions back."""
+        for held in self._held.values():
+            if held is not None:
+                held[0].end_plain(held[1])
+                appender.look_at(held[0])

@@ -1,0 +1,285 @@
+"""Produce requests served in turns: which are, what fails, and what is limited."""
+
+from __future__ import annotations
+
+import errno
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.partitions import FilePartition
+from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.turns import loading
+from pyspark_commitlog.gateway.turns.loading import Loading
+from pyspark_commitlog.storage import APPEND_LOCK_FILE
+from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local_file import LocalFile
+from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
+from tests.support.logs.building import batch
+from tests.support.waiting import soon
+
+PRODUCE, VERSION = 0, 9
+STORAGE_ERROR, TOPIC_DENIED, BAD_SEQUENCE, TOO_LARGE = 56, 29, 45, 10
+LAZY = {"flush_messages": str(2**62)}
+
+
+class Producer(WireClient):
+    """A client that produces to one partition, which knows its requests from the second one on."""
+
+    topic = "t"
+
+    def send_batch(self, value: bytes = b"v", *, acks: int = -1, **fields: Any) -> int:
+        data = batch(value, **fields).tobytes()
+        return self.send(PRODUCE, VERSION, **produce_fields(self.topic, data, acks=acks))
+
+    def result(self, sent: int) -> tuple[int, int]:
+        """The error and the base offset of an answer."""
+        found = self.answer(PRODUCE, VERSION, sent).responses[0].partition_responses[0]
+        return int(found.error_code), found.base_offset
+
+    def produce(self, value: bytes = b"v", **fields: Any) -> tuple[int, int]:
+        return self.result(self.send_batch(value, **fields))
+
+    def end_offset(self) -> int:
+        found: int = self.ask(1, 11, **fetch_fields(self.topic, 0)).responses[0].partitions[0].high_watermark
+        return found
+
+
+def together(gateway: Gateway) -> int:
+    return gateway.figures.served_together
+
+
+def led_by(gateway: Gateway, topic: str = "t") -> FilePartition:
+    found = gateway.context.partitions.look(topic, 0)
+    assert isinstance(found, FilePartition)
+    return found
+
+
+@contextmanager
+def producing(
+    directory: Path, configs: dict[str, str] | None = None, **settings: Any
+) -> Iterator[tuple[Gateway, Producer]]:
+    """A gateway with a topic, and a client whose next requests are served together."""
+    with serving(directory / "log", **settings) as gateway, Producer(gateway) as client:
+        create_topic(client, "t", **(configs or {}))
+        known(client)
+        yield gateway, client
+
+
+def known(client: Producer) -> None:
+    """Two requests: the first opens the partition, and the second is left, as it is not in the table."""
+    assert client.produce()[0] == 0
+    assert client.produce()[0] == 0
+
+
+@pytest.mark.parametrize("configs", [{}, LAZY], ids=["synced", "lazy"])
+def test_pipelined_requests_are_served_together_and_answered_in_order(tmp_path: Path, configs: dict[str, str]) -> None:
+    with producing(tmp_path, configs) as (gateway, client):
+        sent = [client.send_batch() for _ in range(100)]
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(100)]
+        assert together(gateway) > 50
+        assert client.end_offset() == 102
+        assert gateway.figures.snapshot().topics["t"].records_in == 102
+        assert gateway.figures.snapshot().requests[PRODUCE].count == 102
+
+
+def test_an_idempotent_producer_is_served_together_until_it_repeats_itself(tmp_path: Path) -> None:
+    with producing(tmp_path) as (gateway, client):
+        offsets = [client.produce(producer_id=7, base_sequence=number) for number in range(8)]
+        assert offsets == [(0, 2 + number) for number in range(8)]
+        assert together(gateway) == 8
+        assert client.produce(producer_id=7, base_sequence=6) == (0, 8)
+        assert client.produce(producer_id=7, base_sequence=20)[0] == BAD_SEQUENCE
+        assert client.produce(producer_id=7, base_sequence=8) == (0, 10)
+        assert together(gateway) == 9
+
+
+def test_requests_without_acks_go_the_usual_way_in_their_order(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (_, client):
+        for number in range(4):
+            client.send_batch(b"first", producer_id=7, base_sequence=2 * number)
+            client.send_batch(b"second", producer_id=7, base_sequence=2 * number + 1, acks=0)
+            client.receive()
+        assert client.produce(producer_id=7, base_sequence=8) == (0, 10)
+
+
+def test_a_failed_sync_is_answered_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with producing(tmp_path) as (gateway, client):
+        led = led_by(gateway)
+
+        def fail() -> None:
+            raise led._log._fail(OSError(errno.EIO, "input/output error"))
+
+        monkeypatch.setattr(led, "sync", fail)
+        assert client.produce() == (STORAGE_ERROR, -1)
+        assert together(gateway) == 1
+        assert gateway.figures.snapshot().failed_produces == 1
+        assert client.produce()[0] == 0  # the log was opened again
+
+
+def test_a_failed_write_is_answered_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client):
+        write = LocalFile.write
+
+        def fail(self: LocalFile, position: int, *data: Any) -> None:
+            if self.path.endswith(".log"):
+                raise OSError(errno.ENOSPC, "no space left on device", self.path)
+            write(self, position, *data)
+
+        monkeypatch.setattr(LocalFile, "write", fail)
+        assert client.produce() == (STORAGE_ERROR, -1)
+        assert together(gateway) == 1
+        monkeypatch.undo()
+        assert client.produce() == (0, 2)
+        assert client.end_offset() == 3
+
+
+def test_places_are_given_back(tmp_path: Path) -> None:
+    """With two places, the others wait, and all are answered."""
+    with producing(tmp_path, queued_max_requests=2) as (gateway, client):
+        for _ in range(10):
+            sent = [client.send_batch() for _ in range(5)]
+            assert {client.result(each)[0] for each in sent} == {0}
+        assert together(gateway) > 5
+
+
+def test_a_lock_that_another_process_holds_does_not_stop_the_thread(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client), Producer(gateway) as other:
+        create_topic(other, "u", **LAZY)
+        other.topic = "u"
+        known(other)
+        lock = LocalFileSystem().lock(str(tmp_path / "log" / "t-0" / APPEND_LOCK_FILE))
+        assert lock is not None
+        with lock:
+            sent = client.send_batch()
+            assert other.produce()[0] == 0
+        assert client.result(sent)[0] == 0
+
+
+def test_large_requests_between_small_ones_go_the_usual_way(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (_, client):
+        sizes = [10, 100_000, 10, 65_000, 10, 300_000, 10, 10]
+        sent = [client.send_batch(bytes(size)) for size in sizes]
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(len(sizes))]
+
+
+def test_a_request_that_stops_after_others_were_served_together_is_given_up(tmp_path: Path) -> None:
+    settings = {"commitlog_request_min_bytes_per_second": 100_000, "commitlog_request_grace_ms": 300}
+    with producing(tmp_path, LAZY, **settings) as (gateway, client):
+        assert client.produce()[0] == 0
+        assert together(gateway) == 1
+        client.socket.sendall(struct.pack(">i", 1000) + bytes(100))
+        assert client.is_closed()
+
+
+def test_settings_that_change_hold_for_the_next_batch(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (_, client):
+        assert client.produce(bytes(2000))[0] == 0
+        set_config(client, "t", "max.message.bytes", "1000")
+        soon(lambda: client.produce(bytes(2000))[0] == TOO_LARGE)
+
+
+def test_threads_append_to_one_partition(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY, num_network_threads=3) as (gateway, first), Producer(gateway) as second:
+        known(second)
+        answers: dict[Producer, list[tuple[int, int]]] = {}
+
+        def produce(client: Producer) -> None:
+            sent = [client.send_batch() for _ in range(200)]
+            answers[client] = [client.result(each) for each in sent]
+
+        threads = [threading.Thread(target=produce, args=(each,)) for each in (first, second)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        found = [each for client in answers for each in answers[client]]
+        assert sorted(found) == [(0, 4 + number) for number in range(400)]
+        assert all(sorted(each) == each for each in answers.values())
+        assert together(gateway) > 0
+
+
+RULES = """
+[[allow]]
+users = ["alice"]
+operations = ["write"]
+topics = ["t"]
+"""
+
+
+def test_a_client_that_has_logged_in_is_served_together_where_it_may_write(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text(RULES)
+    users = UsersFile(str(tmp_path / "users.json"))
+    for user in ("alice", "bob", "root"):
+        users.add(user, user)
+    settings: dict[str, Any] = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl_enabled_mechanisms": "PLAIN",
+        "commitlog_users_file": users.path,
+        "commitlog_rules_file": str(tmp_path / "rules.toml"),
+        "super_users": "User:root",
+    }
+
+    def logged_in(gateway: Gateway, user: str) -> Producer:
+        client = Producer(gateway)
+        client.ask(17, 1, mechanism="PLAIN")
+        assert not client.ask(36, 2, auth_bytes=f"\0{user}\0{user}".encode()).error_code
+        return client
+
+    with serving(tmp_path / "log", **settings) as gateway, logged_in(gateway, "root") as root:
+        create_topic(root, "t", **LAZY)
+        known(root)
+        with logged_in(gateway, "alice") as alice, logged_in(gateway, "bob") as bob:
+            assert alice.produce()[0] == 0
+            before = together(gateway)
+            assert [alice.produce()[0] for _ in range(3)] == [0, 0, 0]
+            assert together(gateway) == before + 3
+            assert [bob.produce()[0] for _ in range(3)] == [TOPIC_DENIED] * 3
+            assert together(gateway) == before + 3
+
+
+def test_a_full_table_makes_place_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_commitlog.storage.kernels.produce.tables.PARTITIONS_MAX", 2)
+    with producing(tmp_path, LAZY) as (gateway, client):
+        for name in ("u", "v", "w"):
+            create_topic(client, name, **LAZY)
+            client.topic = name
+            assert [client.produce() for _ in range(5)] == [(0, number) for number in range(5)]
+        before = together(gateway)
+        assert client.produce() == (0, 5)
+        assert together(gateway) == before + 1
+
+
+def test_nothing_is_served_together_where_that_is_off(tmp_path: Path) -> None:
+    with producing(tmp_path, commitlog_produce_together_enable=False) as (gateway, client):
+        assert client.produce()[0] == 0
+        assert together(gateway) == 0
+
+
+def test_an_error_of_ours_costs_the_connections_of_the_turn_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client):
+        with monkeypatch.context() as patched:
+            patched.setattr("pyspark_commitlog.gateway.turns.turn.TurnWrites.append", lambda *_: 1 / 0)
+            client.send_batch()
+            assert client.is_closed()
+        with Producer(gateway) as other:
+            assert [other.produce()[0] for _ in range(3)] == [0, 0, 0]
+
+
+def test_the_kernels_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+    monkeypatch.setattr(loading, "compile_turns", lambda: compiled.append(1))
+    fresh = Loading()
+    for _ in range(3):
+        fresh.begin()
+    soon(lambda: fresh.is_done)
+    fresh.begin()
+    assert compiled == [1]

@@ -1,0 +1,196 @@
+"""Plain requests are found as the usual way reads them, and their answers are encoded as it encodes them."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+from crc32c import crc32c
+
+from pyspark_commitlog.protocol import (
+    ApiKey,
+    MalformedRequestError,
+    Produced,
+    RequestHeader,
+    answer_header,
+    encode_produced,
+    parse_header,
+    parse_produce,
+)
+from pyspark_commitlog.storage import (
+    Found,
+    FoundFrame,
+    LogConfig,
+    LogStoreError,
+    ProduceTables,
+    check_batch,
+)
+from pyspark_commitlog.storage.kernels.produce import columns
+from tests.support.produce_pairs import CLIENTS, TOPICS, Requests
+
+CONFIG = LogConfig()
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
+KNOWN = {name: COMPACTED if name == "compacted" else CONFIG for name in TOPICS if name != "stamped"}
+
+
+class Tables(ProduceTables):
+    """Tables with partitions, and requests that are given to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[tuple[str, int]] = []
+        for topic, config in KNOWN.items():
+            for number in range(2 * CLIENTS):
+                row = self.add_partition(topic.encode(), number)
+                assert row == len(self.places)
+                self.places.append((topic, number))
+                self.set_limits(
+                    row,
+                    batch_bytes_max=config.batch_size_max,
+                    needs_keys=config.compact,
+                    before_ms=config.message_timestamp_before_max_ms,
+                    after_ms=config.message_timestamp_after_max_ms,
+                )
+
+    def take(self, *sent: bytes, frames_max: int = 64, now_ms: int | None = None) -> Found:
+        """Finds the requests of connections that have sent these bytes."""
+        self.begin()
+        for data in sent:
+            at = self.room_at
+            self.memory[at : at + len(data)] = data
+            self.add_connection(len(data), frames_max)
+        return self.find(int(time.time() * 1000) if now_ms is None else now_ms)
+
+
+@pytest.fixture(name="tables", scope="module")
+def fixture_tables() -> Tables:
+    return Tables()
+
+
+def is_plain(frame: bytes, now_ms: int) -> bool:
+    """Whether the usual way would append all of a request as it is, uncompressed."""
+    try:
+        header = parse_header(frame)
+        if header.key or not 3 <= header.version <= 11:
+            return False
+        asked = parse_produce(frame, header.body_at, header.version)
+    except (MalformedRequestError, UnicodeDecodeError):
+        return False
+    if asked.transactional_id is not None or asked.acks not in (1, -1) or not asked.partitions:
+        return False
+    places = [(each.topic, each.partition) for each in asked.partitions]
+    if len(set(places)) < len(places) or any(each not in TABLE for each in places):
+        return False
+    return all(is_batch_plain(each.records, KNOWN[each.topic], now_ms) for each in asked.partitions)
+
+
+TABLE = {(topic, number) for topic in KNOWN for number in range(2 * CLIENTS)}
+
+
+def is_batch_plain(records: memoryview | None, config: LogConfig, now_ms: int) -> bool:
+    try:
+        batch = check_batch(records or b"", config)
+    except LogStoreError:
+        return False
+    return batch.header is not None and not batch.header.attributes and batch.may_stay(config, now_ms)
+
+
+def with_checksums(data: bytearray, found: Found) -> bytes:
+    """The bytes of the first connection, with the checksums that the listed batches should have."""
+    for each in found.batches:
+        data[each.at + 17 : each.at + 21] = crc32c(data[each.at + 21 : each.at + each.size]).to_bytes(4)
+    return bytes(data)
+
+
+def requests(seed: int, count: int) -> list[bytes]:
+    maker = Requests(Random(seed), seed % CLIENTS, [7, 8])
+    return [maker.next(number) for number in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_request_is_listed_if_the_usual_way_would_store_it_as_it_is(tables: Tables, seed: int) -> None:
+    """But for a few that are odd: a name with other letters, a topic that is named twice or without a partition."""
+    now_ms, listed, odd = int(time.time() * 1000), 0, 0
+    for request in requests(seed, 40):
+        if len(request) > columns.FRAME_BYTES_MAX:
+            continue
+        found = tables.take(request, now_ms=now_ms)
+        wanted = is_plain(request[4:], now_ms)
+        if found.frames:
+            sums = [each.crc == crc32c(request[each.at + 21 : each.at + each.size]) for each in found.batches]
+            assert wanted == all(sums)
+            listed += 1
+        else:
+            odd += wanted
+    assert listed > 5 * odd
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_request_is_listed_only_if_the_usual_way_would_take_it(tables: Tables, seed: int) -> None:
+    chance, now_ms = Random(seed), int(time.time() * 1000)
+    for request in requests(seed, 12):
+        data = bytearray(request)
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            data[chance.randrange(4, len(data))] = chance.choice([0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)])
+        if chance.random() < 0.2:
+            del data[chance.randrange(4, len(data)) :]
+            data[:4] = (len(data) - 4).to_bytes(4)
+        found = tables.take(bytes(data), now_ms=now_ms)
+        if found.frames:
+            assert is_plain(with_checksums(data, found)[4:], now_ms)
+
+
+def test_requests_are_found_up_to_the_first_one_that_is_not_plain(tables: Tables) -> None:
+    plain = [each for each in requests(1, 60) if tables.take(each).frames]
+    other = next(each for each in requests(1, 60) if not tables.take(each).frames and len(each) < 60_000)
+    found = tables.take(plain[0] + plain[1] + other + plain[2], plain[3] + plain[4][:-1])
+    first, second = found.connections
+    assert (first.frame_first, first.frame_stop, first.state) == (0, 2, tables.OTHER)
+    assert first.stop == len(plain[0] + plain[1])
+    assert (second.frame_first, second.frame_stop, second.state) == (2, 3, tables.PARTIAL)
+    assert second.stop - second.start == len(plain[3])
+
+
+def test_no_more_requests_are_found_than_a_connection_may_have(tables: Tables) -> None:
+    plain = next(each for each in requests(1, 60) if tables.take(each).frames)
+    found = tables.take(plain * 3, frames_max=2)
+    assert (found.connections[0].frame_stop, found.connections[0].state) == (2, tables.FULL)
+
+
+def test_a_partition_that_is_not_in_the_table_is_named(tables: Tables) -> None:
+    data = Requests(Random(3), 0, [], suffix="-other").next(1)
+    connection = tables.take(data).connections[0]
+    name = bytes(tables.memory[connection.name_at : connection.name_at + connection.name_bytes])
+    assert name.endswith(b"-other")
+    assert connection.state == tables.OTHER
+
+
+def test_a_large_request_is_left_as_soon_as_its_length_is_there(tables: Tables) -> None:
+    assert tables.take((70_000).to_bytes(4) + b"\0\0").connections[0].state == tables.OTHER
+    assert tables.take((-1).to_bytes(4, signed=True)).connections[0].state == tables.OTHER
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_are_encoded_as_the_usual_way_encodes_them(tables: Tables, seed: int) -> None:
+    chance = Random(seed)
+    sent = [each for each in requests(seed, 40) if tables.take(each).frames]
+    found = tables.take(b"".join(sent[:5]), b"".join(sent[5:8]))
+    offsets = [(chance.randrange(2**40), chance.randrange(2**40)) for _ in found.batches]
+    for number, each in enumerate(offsets):
+        tables.set_offset(number, *each)
+    tables.set_frame_stop(1, found.connections[1].frame_stop - 1)
+
+    def answer(frame: FoundFrame) -> bytes:
+        produced = [
+            Produced(
+                *tables.places[found.batches[at].part], base_offset=offsets[at][0], log_start_offset=offsets[at][1]
+            )
+            for at in range(frame.first, frame.stop)
+        ]
+        header = RequestHeader(ApiKey.PRODUCE, frame.version, frame.correlation_id, None, 0, is_served=True)
+        data = answer_header(header) + encode_produced(produced, frame.version)
+        return len(data).to_bytes(4) + data
+
+    first, second = ([answer(each) for each in found.frames[:5]], [answer(each) for each in found.frames[5:-1]])
+    assert tables.answers() == [b"".join(first), b"".join(second)]

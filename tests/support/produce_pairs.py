@@ -1,0 +1,281 @@
+"""Random Produce requests, for two gateways: one serves them together, one by one the other. Both must do the same."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from crc32c import crc32c
+
+from pyspark_commitlog.gateway import Gateway
+from tests.support.gateway import serving
+from tests.support.logs.reference import varint
+from tests.support.waiting import soon
+
+LAZY = {"flush.messages": str(2**62)}
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    "lazy": LAZY,
+    "synced": {},
+    "rolling": {**LAZY, "segment.bytes": "20000", "index.interval.bytes": "700"},
+    "compacted": {**LAZY, "cleanup.policy": "compact"},
+    "small": {"flush.messages": "40", "max.message.bytes": "900", "segment.index.bytes": "120"},
+    "timely": {**LAZY, "message.timestamp.before.max.ms": "60000", "segment.ms": "5000"},
+    "stamped": {**LAZY, "message.timestamp.type": "LogAppendTime"},
+}
+CLIENTS = 3  # each writes to partitions of its own, so that the order in these is known
+VERSIONS = (3, 5, 7, 8, 9, 10, 11, 11)
+DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut", "codec")
+FIRST = "-first"  # the suffix of topics that are not compared
+STAMPED = "stamped"  # whose times differ between two gateways
+KINDS = (".log", ".index", ".timeindex", ".snapshot")
+
+
+def uvarint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+class _Producer(NamedTuple):
+    id: int
+    epoch: int
+    sequence: int
+
+
+def _batch(chance: Random, now_ms: int, producer: _Producer, *, keyed: bool, damage: str) -> tuple[bytes, int]:
+    """A batch, and how many records it has."""
+    count = chance.choice([1, 1, 2, 5, 20])
+    deltas = [chance.randint(0, 50) for _ in range(count)]
+    records = b"".join(_record(chance, number, delta, keyed) for number, delta in enumerate(deltas))
+    if damage == "cut":
+        records = records[: chance.randrange(len(records))]
+    if damage == "codec":
+        records = gzip.compress(records, mtime=0)
+    attributes = {"bits": 0x08, "codec": 1}.get(damage, 0)
+    largest = now_ms + max(deltas) + (damage == "largest")
+    fixed = struct.pack(">hiqqqhii", attributes, count - 1 + (damage == "delta"), now_ms, largest, *producer, count)
+    checked = fixed + records
+    head = struct.pack(
+        ">qiibI",
+        7 if damage == "base" else 0,
+        len(checked) + 9,
+        chance.choice([-1, 0, 5]),
+        1 if damage == "magic" else 2,
+        crc32c(checked) ^ (damage == "checksum"),
+    )
+    return head + checked, count
+
+
+def _record(chance: Random, number: int, delta: int, keyed: bool) -> bytes:
+    size = chance.choice([0, 5, 60, 200]) if chance.random() < 0.97 else 20_000
+    key = varint(2) + b"k%d" % (number % 10) if keyed else varint(-1)
+    body = b"\0" + varint(delta) + varint(number) + key + varint(size) + chance.randbytes(size) + b"\0"
+    return varint(len(body)) + body
+
+
+def _frame(chance: Random, correlation: int, topics: Sequence[tuple[str, Sequence[tuple[int, bytes]]]]) -> bytes:
+    version = chance.choice(VERSIONS)
+    is_flexible = version >= 9
+    tags = b"\0" if is_flexible else b""
+
+    def count(number: int) -> bytes:
+        return uvarint(number + 1) if is_flexible else struct.pack(">i", number)
+
+    client = "é" if chance.random() < 0.03 else "test"
+    data = struct.pack(">hhih", 0, version, correlation, len(client.encode())) + client.encode() + tags
+    data += (b"\0" if is_flexible else b"\xff\xff") + struct.pack(">hi", chance.choice([-1, -1, 1]), 30_000)
+    data += count(len(topics))
+    for name, partitions in topics:
+        data += (uvarint(len(name) + 1) if is_flexible else struct.pack(">h", len(name))) + name.encode()
+        data += count(len(partitions))
+        for number, records in partitions:
+            data += struct.pack(">i", number) + count(len(records)) + records + tags
+        data += tags
+    data += tags
+    return struct.pack(">i", len(data)) + data
+
+
+class Requests:
+    """The requests of one client, the same for the same chance."""
+
+    def __init__(self, chance: Random, client: int, producers: Sequence[int], suffix: str = "") -> None:
+        self._chance, self._client, self._suffix = chance, client, suffix
+        self._producers = producers  # idempotent ones
+        self._damaged = chance.choice([0.01, 0.1])  # of batches
+        self._sequences: dict[tuple[str, int], int] = {}
+        self._now_ms = int(time.time() * 1000)
+
+    def next(self, correlation: int) -> bytes:
+        """The next request; now and then not one of Produce."""
+        chance = self._chance
+        if chance.random() < 0.02:
+            return struct.pack(">ihhih", 14, 18, 0, correlation, 4) + b"test"  # ApiVersions
+        names = chance.sample(sorted(TOPICS), chance.choice([1, 1, 1, 2]))
+        if chance.random() < 0.02:
+            names.append(chance.choice(["none", names[0]]))  # a topic that does not exist, or twice the same
+        return _frame(chance, correlation, [(name + self._suffix, self._partitions(name)) for name in names])
+
+    def _partitions(self, name: str) -> list[tuple[int, bytes]]:
+        own = [self._client, CLIENTS + self._client]
+        numbers = self._chance.sample(own, self._chance.choice([1, 1, 2]))
+        if self._chance.random() < 0.01:
+            numbers = self._chance.choice([[], [own[0], own[0]]])
+        return [(number, self._records(f"{name}-{number}")) for number in numbers]
+
+    def _records(self, place: str) -> bytes:
+        chance = self._chance
+        damage = chance.choice(DAMAGE) if chance.random() < self._damaged else ""
+        self._now_ms += chance.choice([0, 0, 1, 5, -3])
+        now_ms = self._now_ms - (3_600_000 if damage == "early" else 0)
+        keyed = chance.random() < 0.95
+        producer = chance.choice([-1, *self._producers])
+        if producer < 0:
+            return _batch(chance, now_ms, _Producer(-1, -1, -1), keyed=keyed, damage=damage)[0]
+        at = self._sequences.get((place, producer), 0)
+        sequence = {"gap": at + 3, "again": max(at - 2, 0)}.get(damage, at)
+        made, count = _batch(
+            chance, now_ms, _Producer(producer, -1 if damage == "epoch" else 0, sequence), keyed=keyed, damage=damage
+        )
+        if damage in ("", "codec", "largest"):
+            self._sequences[place, producer] = at + count
+        return made
+
+
+def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random) -> list[bytes]:
+    """Sends requests, cut anywhere, without waiting for the answers, and returns these."""
+    data, found, received = b"".join(requests), list[bytes](), bytearray()
+    with socket.create_connection(gateway.address, timeout=20) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def send() -> None:
+            at = 0
+            while at < len(data):
+                size = chance.choice([1, 3, 50, 500, 3_000, 20_000, 100_000])
+                client.sendall(data[at : at + size])
+                at += size
+                if chance.random() < 0.2:
+                    time.sleep(chance.choice([0, 0.001]))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        while len(found) < len(requests):
+            got = client.recv(1 << 16)
+            assert got, f"closed after {len(found)} answers"
+            received += got
+            while len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4])):
+                found.append(bytes(received[4 : 4 + size]))
+                del received[: 4 + size]
+        sender.join()
+    return found
+
+
+class Pair:
+    """Two gateways over two directories, whose names have the same length."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._producer_ids = count(1)
+        self.homes = {"apart": directory / "one", "together": directory / "two"}
+        settings = {"commitlog_maintenance_enable": False, "commitlog_request_grace_ms": 60_000}
+        self.gateways = {
+            name: stack.enter_context(serving(home, commitlog_produce_together_enable=name == "together", **settings))
+            for name, home in self.homes.items()
+        }
+
+    @property
+    def served_together(self) -> int:
+        """How many requests were served together so far."""
+        assert not self.gateways["apart"].figures.served_together
+        return self.gateways["together"].figures.served_together
+
+    def warm_up(self) -> None:
+        """Waits until requests are served together, and creates the topics of the requests."""
+        self._create(FIRST)
+        requests, number = Requests(Random(0), 0, [], FIRST), count()
+
+        def is_warm() -> bool:
+            answers_to(self.gateways["together"], [requests.next(next(number)) for _ in range(20)], Random(0))
+            return self.served_together > 0
+
+        soon(is_warm)
+        self._create("")
+
+    def _create(self, suffix: str) -> None:
+        """Creates topics in both."""
+        for gateway in self.gateways.values():
+            admin = AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
+            topics = [NewTopic(name + suffix, 2 * CLIENTS, 1, config=dict(each)) for name, each in TOPICS.items()]
+            for created in admin.create_topics(topics).values():
+                created.result()
+
+    def differences(self, seed: object, requests: int) -> list[str]:
+        """Sends the same requests to both; returns what differs in the answers."""
+        made, producers = [], [next(self._producer_ids), next(self._producer_ids)]
+        for client in range(CLIENTS):
+            maker = Requests(Random(f"{seed} {client}"), client, producers)
+            made.append([maker.next(number) for number in range(requests)])
+        found: dict[str, list[list[bytes]]] = {}
+        for name, gateway in self.gateways.items():
+            found[name] = [[] for _ in made]
+
+            def ask(client: int, gateway: Gateway = gateway, into: list[list[bytes]] = found[name]) -> None:
+                into[client] = answers_to(gateway, made[client], Random(f"{seed} {client} sent"))
+
+            threads = [threading.Thread(target=ask, args=(client,)) for client in range(CLIENTS)]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+        return [
+            f"seed {seed}, client {client}, request {number}: {one!r} but together {two!r}"
+            for client in range(CLIENTS)
+            for number, (one, two) in enumerate(
+                zip(*(map(self._comparable, found[name][client]) for name in self.homes), strict=True)
+            )
+            if one != two
+        ]
+
+    def _comparable(self, answer: bytes) -> bytes:
+        """Without what is different in any two gateways: paths and the present in texts, and times of LogAppendTime."""
+        answer = answer.replace(str(self.homes["together"]).encode(), str(self.homes["apart"]).encode())
+        return b"" if STAMPED.encode() in answer else re.sub(rb"outside \d+ to", b"outside", answer)
+
+    def files(self) -> dict[str, dict[str, bytes]]:
+        """The content of all files of topics, by name; for gateways that have stopped."""
+        return {name: dict(_files(home)) for name, home in self.homes.items()}
+
+
+def _files(home: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(home.rglob("*")):
+        name = str(path.relative_to(home))
+        is_of_test = FIRST not in name and STAMPED not in name
+        if path.is_file() and is_of_test and (path.suffix in KINDS or "checkpoint" in path.name):
+            lines = path.read_bytes().splitlines(keepends=True)
+            yield name, b"".join(each for each in lines if FIRST.encode() not in each)
+
+
+@contextmanager
+def paired(directory: Path) -> Iterator[Pair]:
+    """A pair of gateways; they have stopped afterwards."""
+    with ExitStack() as stack:
+        pair = Pair(directory, stack)
+        pair.warm_up()
+        yield pair
+
+
+def different_files(pair: Pair) -> list[str]:
+    """The names of the files that differ, once the gateways have stopped."""
+    one, two = pair.files().values()
+    return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
