@@ -43,10 +43,8 @@ class Together(Protocol):
         ...
 
 
-IN_VAIN_MAX, APART_MAX = (
-    3,
-    10,
-)  # tries in a row that served nothing; and the power of two of requests that follow at most
+IN_VAIN_MAX = 3  # tries in a row that served nothing
+APART_MAX = 10  # the power of two of how many requests follow at most that are not tried
 
 
 class Trial:

@@ -39,14 +39,23 @@ REQUESTS: dict[str, Callable[[WireClient, str], object]] = {
 }
 
 
+Garbage = Callable[..., list[object]]
+
+
 @pytest.fixture
-def garbage() -> Iterator[list[object]]:
-    """What only the collector finds, once it has run."""
+def garbage() -> Iterator[Garbage]:
+    """Returns what only the collector finds of some types; not of gateways that earlier tests left behind."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
+    before = {id(each) for each in gc.get_objects()}
+
+    def found(*types: type) -> list[object]:
+        gc.collect()
+        return [each for each in gc.garbage if isinstance(each, types) and id(each) not in before]
+
     try:
-        yield gc.garbage
+        yield found
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -54,17 +63,14 @@ def garbage() -> Iterator[list[object]]:
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_request_is_freed_without_the_collector(
-    client: WireClient, topic: str, garbage: list[object], kind: str
-) -> None:
+def test_a_request_is_freed_without_the_collector(client: WireClient, topic: str, garbage: Garbage, kind: str) -> None:
     for _ in range(3):
         REQUESTS[kind](client, topic)
-    gc.collect()
-    assert [each for each in garbage if isinstance(each, Request)] == []
+    assert garbage(Request) == []
 
 
 def test_a_connection_that_ends_amid_a_large_request_is_freed_without_the_collector(
-    gateway: Gateway, garbage: list[object]
+    gateway: Gateway, garbage: Garbage
 ) -> None:
     with WireClient(gateway) as client:
         client.socket.sendall(struct.pack(">i", 90 << 20) + bytes(1 << 20))
@@ -73,8 +79,7 @@ def test_a_connection_that_ends_amid_a_large_request_is_freed_without_the_collec
     for _ in range(2 * gateway.config.num_network_threads):  # a thread may refer to the last connection it served
         with WireClient(gateway) as other:
             other.ask(18, 0)
-    gc.collect()
-    assert [each for each in garbage if isinstance(each, (Connection, FrameReader))] == []
+    assert garbage(Connection, FrameReader) == []
 
 
 def test_cycles_are_found_in_a_process_that_was_prepared() -> None:
