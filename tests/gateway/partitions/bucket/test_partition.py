@@ -155,7 +155,7 @@ def check_at_all_steps(
         assert isolation is UNCOMMITTED or not any(value.startswith(b"lost") for _, value in found)
         assert (START, VALUES[START]) in found
         if steps.taken < at:
-            assert at > 10
+            assert at > 5  # it met steps at all
             return
 
 
