@@ -29,7 +29,7 @@ def test_exactly_one_of_32_wins_each_race(server: VersityGateway, monkeypatch: p
     assert {each.verdict for each in findings} == {Verdict.PASSED}, findings
 
 
-def test_a_micro_batch_takes_three_requests_and_one_for_each_task(
+def test_a_micro_batch_takes_four_requests_and_one_for_each_task(
     server: VersityGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Proxy(server.port) as proxy:
@@ -40,4 +40,4 @@ def test_a_micro_batch_takes_three_requests_and_one_for_each_task(
             proxy.requests.clear()
             driver.write(number)
             asked = Counter(method for method, _ in proxy.requests)
-            assert asked == {"GET": 2, "PUT": TASKS + 1}, proxy.requests
+            assert asked == {"GET": 3, "PUT": TASKS + 1}, proxy.requests
