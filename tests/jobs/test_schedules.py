@@ -51,7 +51,7 @@ def calls(path: Path) -> list[Call]:
             "docs/scheduling.md",
             [
                 *("commitlog retain", "commitlog retain", "commitlog compact", "commitlog verify"),
-                *("jobs/retain.py", "jobs/retain.py", "jobs/compact.py", "commitlog retain", "jobs/retain.py"),
+                *("jobs/retain.py", "commitlog retain", "commitlog compact", "commitlog retain", "jobs/retain.py"),
             ],
         ),
     ],

@@ -11,6 +11,7 @@ from pyspark_commitlog.cli import app
 from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.pipeline.read.table import read_table
+from pyspark_commitlog.storage import EXIT_DAMAGED
 from pyspark_commitlog.storage.bucket import CommitLog
 from pyspark_commitlog.storage.bucket.files.opening import open_files
 from pyspark_commitlog.storage.config import LogConfig
@@ -59,8 +60,11 @@ def by_table(_: pytest.CaptureFixture[str]) -> list[bytes]:
 
 
 def by_cat(capsys: pytest.CaptureFixture[str]) -> list[bytes]:
-    app(["cat", "--log-dir", URL, "--topic", "t", "-e"], standalone_mode=False)
-    return capsys.readouterr().out.encode().split()
+    code = app(["cat", "--log-dir", URL, "--topic", "t", "-e"], standalone_mode=False)
+    printed = capsys.readouterr()
+    if code == EXIT_DAMAGED:
+        raise CorruptionError(printed.err)
+    return printed.out.encode().split()
 
 
 READERS = [by_spark, by_table, by_cat]
