@@ -26,7 +26,7 @@ demo: java install  ## write 336,776 flights to a topic, read them back and comp
 	@$(BIN)/python jobs/demo.py
 
 test: java install  ## run lint, types and tests, which CI runs before make test-all
-	@echo "make test: lint, types and the tests take about 15 minutes on two idle cores"
+	@echo "make test: lint, types and the tests take 15 to 20 minutes on two idle cores"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
 	@$(MAKE) --no-print-directory unit
 

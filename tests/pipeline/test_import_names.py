@@ -74,6 +74,7 @@ def test_sink_and_source_work_from_a_directory_with_its_own_pipeline_and_storage
     assert "READ True" in printed
 
 
+@pytest.mark.only_all
 def test_wheel_installed_in_a_clean_environment_works_without_the_checkout(
     foreign: Path, wheel: Path, tmp_path: Path
 ) -> None:

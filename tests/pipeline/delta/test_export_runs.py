@@ -202,7 +202,10 @@ class TestBadRecords:
         export.run()
         assert [row.v for row in rows(bad.spark, export.table, "v")] == [1, None, 2, None, None, 3]
 
-    @pytest.mark.parametrize(("values", "mode"), [((), "--read-mode"), (JSON, "--serde-mode")])
+    @pytest.mark.parametrize(
+        ("values", "mode"),
+        [((), "--read-mode"), pytest.param(JSON, "--serde-mode", marks=pytest.mark.only_all)],
+    )
     def test_time_that_spark_does_not_hold_becomes_null_where_that_is_asked_for(
         self, topic: Topic, tmp_path: Path, values: tuple[str, ...], mode: str
     ) -> None:

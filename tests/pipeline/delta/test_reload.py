@@ -58,7 +58,8 @@ FROM_TIME = ("--from-time", datetime.fromtimestamp((NOW_MS + 2) / 1000, UTC).iso
 FROM_OFFSETS = ("--from-offsets", '{"t": {"0": 2, "1": 2}}')
 
 
-@pytest.mark.parametrize("point", [FROM_TIME, pytest.param(FROM_OFFSETS, marks=pytest.mark.only_all)])
+@pytest.mark.only_all
+@pytest.mark.parametrize("point", [FROM_TIME, FROM_OFFSETS])
 def test_a_second_load_from_a_point_leaves_the_table_as_the_first(
     topic: Topic, tmp_path: Path, point: tuple[str, str]
 ) -> None:
