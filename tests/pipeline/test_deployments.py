@@ -158,14 +158,15 @@ def with_squares(frame):
 """
 
 
-def requirements_of(name: str, left_out: Iterable[str]) -> set[str]:
-    """Returns the distributions that ``name`` needs, directly or not, except ``left_out``."""
+def requirements_of(name: str, extra: str, left_out: Iterable[str]) -> set[str]:
+    """Returns the distributions that ``name`` with ``extra`` needs, directly or not, except ``left_out``."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
-        for text in importlib.metadata.requires(waiting.pop()) or []:
+        needing = waiting.pop()
+        for text in importlib.metadata.requires(needing) or []:
             needed = Requirement(text)
-            is_needed = needed.marker is None or needed.marker.evaluate()
+            is_needed = needed.marker is None or needed.marker.evaluate({"extra": extra if needing == name else ""})
             if not is_needed or needed.name in found or needed.name in left_out:
                 continue
             found.add(needed.name)
@@ -186,7 +187,7 @@ def pack_environment(archive: Path, wheel: Path) -> None:
     with zipfile.ZipFile(archive, "w") as packed:
         for path in folder.rglob("*"):
             packed.write(path, path.relative_to(folder))
-        for name in requirements_of("spark-commitlog", ["pyspark", "delta-spark"]):
+        for name in requirements_of("spark-commitlog", "spark", ["pyspark", "delta-spark"]):
             for file in importlib.metadata.files(name) or []:
                 if file.suffix != ".pyc" and not {"..", "tests", "include"} & set(file.parts):  # ..: commands, in bin
                     packed.write(str(file.locate()), packages.relative_to(folder) / file)
