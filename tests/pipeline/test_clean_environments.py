@@ -30,7 +30,6 @@ EXTRA = {
     "README.md": SPARK,
     "docs/broker_directory.md": NOTHING,
     "docs/clients.md": GATEWAY,
-    "docs/cluster.md": SPARK,
     "docs/data_source.md": SPARK,
     "docs/exactly_once.md": SPARK,
     "docs/failures.md": NOTHING,
@@ -49,6 +48,7 @@ EXTRA = {
 }
 # Pages whose first example cannot run alone, and why.
 NOT_ALONE = {
+    "docs/cluster.md": "starts a cluster of Spark, as tests/pipeline/test_pages.py does",
     "docs/kafka_0_7.md": "reads a directory of Kafka 0.7",
     "docs/object_store.md": "writes to an object store",
 }
