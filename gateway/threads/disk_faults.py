@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
+from .repeats import Repeats
+
 AGAIN_S = 600.0  # a fault that is still there is logged again
 QUIET_S = 2.0  # without a failure, before the disk counts as working: clients try again within a second
 _REASONS = {
@@ -25,8 +27,8 @@ class DiskFaults:
 
     def __init__(self, directory: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._directory, self._now_s = directory, now_s
-        self._lock = Lock()
-        self._logged_s: dict[int, float] = {}  # by the number of the error
+        self._lock = Lock()  # of both below, so that no failure comes between a look and the line about the end
+        self._repeats = Repeats(AGAIN_S, now_s)  # by the number of the error
         self._last_s = 0.0  # of all failures
 
     def failed(self, error: BaseException | None) -> None:
@@ -34,13 +36,10 @@ class DiskFaults:
         number = _number_of(error)
         if number not in _REASONS:
             return
-        now_s = self._now_s()
         with self._lock:
-            self._last_s = now_s
-            is_known = now_s - self._logged_s.get(number, -AGAIN_S) < AGAIN_S
-            if not is_known:
-                self._logged_s[number] = now_s
-        if not is_known:
+            self._last_s = self._now_s()
+            is_due = self._repeats.count(number) is not None
+        if is_due:
             what, until = _REASONS[number]
             logger.error(
                 f"{what} (%s): produce requests get KAFKA_STORAGE_ERROR until {until}",
@@ -50,13 +49,12 @@ class DiskFaults:
 
     def worked(self) -> None:
         """Notes that records were written and synced; logs it after a fault."""
-        if not self._logged_s:
+        if not len(self._repeats):
             return
         with self._lock:
-            if not self._logged_s or self._now_s() - self._last_s < QUIET_S:
-                return
-            self._logged_s.clear()
-        logger.warning("the disk of %s works again: produce requests are served", self._directory)
+            works_again = self._now_s() - self._last_s >= QUIET_S and self._repeats.forget()
+        if works_again:
+            logger.warning("the disk of %s works again: produce requests are served", self._directory)
 
 
 def _number_of(error: BaseException | None) -> int:

@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from pyspark_commitlog.gateway.threads import Counted
-from pyspark_commitlog.gateway.threads.counted import AGAIN_S, KINDS_MAX
+from pyspark_commitlog.gateway.threads.counted import AGAIN_S
+from pyspark_commitlog.gateway.threads.repeats import KINDS_MAX
 
 
 def test_the_first_of_a_kind_is_logged_and_then_a_count_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -30,4 +31,4 @@ def test_many_kinds_take_no_more_memory() -> None:
     counted = Counted(logging.getLogger("test"))
     for kind in range(3 * KINDS_MAX):
         counted.warn(kind, "a line")
-    assert len(counted._kinds) <= KINDS_MAX
+    assert len(counted._repeats) <= KINDS_MAX

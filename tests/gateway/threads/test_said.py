@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from pyspark_commitlog.gateway.threads import Said
-from pyspark_commitlog.gateway.threads.said import AGAIN_S, KINDS_MAX
+from pyspark_commitlog.gateway.threads.repeats import KINDS_MAX
+from pyspark_commitlog.gateway.threads.said import AGAIN_S
 from pyspark_commitlog.storage.errors import CorruptionError
 
 logger = logging.getLogger("tests.said")
@@ -54,4 +55,4 @@ def test_faults_of_several_kinds_and_files_are_all_logged(said: Said, caplog: py
 def test_what_was_logged_takes_bounded_memory(said: Said) -> None:
     for number in range(3 * KINDS_MAX):
         said.log(f"request {number}", OSError("no disk"))
-    assert len(said._said_s) <= KINDS_MAX
+    assert len(said._repeats) <= KINDS_MAX
