@@ -144,13 +144,16 @@ class ProducerState(NamedTuple):
             current_txn_first_offset=self.current_txn_first_offset,
         )
 
+    def next_sequence(self, epoch: int) -> int:
+        """The sequence number of the next batch of ``epoch``: 0 if the producer wrote none in it."""
+        last = self.last_sequence if self.epoch == epoch else NO_SEQUENCE
+        return 0 if last == INT32_MAX else last + 1
+
     def may_go_on(self, epoch: int, sequence: int) -> bool:
         """Whether a batch of no transaction follows the last one of the same epoch, or is the producer's first."""
         if self.epoch == NO_PRODUCER_EPOCH:
             return True
-        last = self.last_sequence
-        expected = 0 if last == INT32_MAX else last + 1
-        return epoch == self.epoch and sequence == expected and not self.in_transaction
+        return epoch == self.epoch and sequence == self.next_sequence(epoch) and not self.in_transaction
 
     def batches_with(self, epoch: int, newest: ProducerBatch) -> tuple[ProducerBatch, ...]:
         """The latest batches of ``epoch`` once this producer has written ``newest`` with it."""

@@ -27,7 +27,6 @@ from ..errors import (
 )
 from ..format.constants import (
     CONTROL_MASK,
-    INT32_MAX,
     NO_OFFSET,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -318,9 +317,9 @@ class _Change:
 
         A producer that is not known may begin with any sequence number.
         """
-        last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
-        expected = 0 if last == INT32_MAX else last + 1
+        expected = known.next_sequence(batch.producer_epoch)
         if known.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != expected:
+            last = known.last_sequence if known.epoch == batch.producer_epoch else NO_SEQUENCE
             reason = (
                 f"the sequence number is {batch.base_sequence}, not {expected} (epoch {known.epoch} wrote up to {last})"
             )

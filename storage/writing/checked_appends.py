@@ -136,7 +136,7 @@ class CheckedAppends(SharedLog):
     def next_sequence(self, producer: Producer) -> int:
         """Returns the next sequence of the producer: the number of records that it wrote in its epoch, modulo 2^31."""
         known = self.producers.last_entry(producer.id)
-        return (known.last_sequence + 1) % 2**31 if known is not None and known.epoch == producer.epoch else 0
+        return 0 if known is None else known.next_sequence(producer.epoch)
 
     def _write_one(self, batch: ProducedBatch, update: ProducerUpdate, buffers: tuple[bytes, memoryview]) -> AppendInfo:
         """Writes one checked batch at the log end, with the newest leader epoch; ``buffers`` hold it.
