@@ -25,7 +25,7 @@ from .appending import Append
 from .file_partition import FilePartition
 from .lane import GROUP_MAX, Hold, Lane
 from .led_partition import LedPartition
-from .syncer import Call, Group, Syncer, call_all, log_unexpected
+from .syncer import Call, Group, Syncer, call_all, log_unexpected, note_failure
 
 AT_ONCE_BYTES = 64 << 10  # a larger batch is appended while the thread of its connection reads and checks the next one
 HELD_S = 5.0  # for so long appends wait for a lock that another process holds; then clients are told to try again
@@ -246,8 +246,7 @@ class Appender:
 
     def note_failed(self, error: Exception) -> None:
         """Notes why appends failed that were not given here. For any thread."""
-        log_unexpected(error)
-        self._faults.failed(error)
+        note_failure(error, self._faults)
 
     def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
         self.note_failed(error)

@@ -123,8 +123,7 @@ class Syncer:
         try:
             led.sync()
         except Exception as error:
-            log_unexpected(error)
-            self._faults.failed(error)
+            note_failure(error, self._faults)
             return error
         self._faults.worked()
         return None
@@ -153,6 +152,12 @@ def call_all(calls: Sequence[Call], failure: Exception | None) -> None:
             call.function(failure)
         except Exception:
             logger.exception("an answer failed")
+
+
+def note_failure(error: Exception, faults: DiskFaults) -> None:
+    """Reports why appends or a sync failed: the disk, once for all, or what is neither of the disk nor of a log."""
+    log_unexpected(error)
+    faults.failed(error)
 
 
 def log_unexpected(error: Exception | None) -> None:
