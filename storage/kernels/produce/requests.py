@@ -84,6 +84,14 @@ def bucket_of(source: Bytes, start: int, size: int, number: int, buckets: Table)
 
 
 @jit
+def _are_same(one: Bytes, at: int, other: Bytes, other_at: int, size: int) -> bool:
+    same = 0
+    while same < size and one[at + same] == other[other_at + same]:
+        same += 1
+    return same == size
+
+
+@jit
 def find_partition(
     source: Bytes, start: int, size: int, number: int, names: Bytes, buckets: Table, partitions: Table
 ) -> int:
@@ -92,12 +100,9 @@ def find_partition(
     at = _hash(source, start, size, number) & mask
     while buckets[at] != 0:
         row = buckets[at] - 1
-        if partitions[row, P_NUMBER] == number and partitions[row, P_TOPIC_BYTES] == size:
-            same = 0
-            while same < size and names[row, same] == source[start + same]:
-                same += 1
-            if same == size:
-                return row
+        is_alike = partitions[row, P_NUMBER] == number and partitions[row, P_TOPIC_BYTES] == size
+        if is_alike and _are_same(names[row], 0, source, start, size):
+            return row
         at = (at + 1) & mask
     return np.int64(-1)
 
@@ -250,14 +255,9 @@ def _has_repetition(source: Bytes, batches: Table, first: int, stop: int) -> boo
             if batches[before, PART] == batches[row, PART]:
                 return True
             size = batches[row, TOPIC_BYTES]
-            if batches[row, OPENS] > 0 and batches[before, OPENS] > 0 and batches[before, TOPIC_BYTES] == size:
-                same = 0
-                while same < size and (
-                    source[batches[before, TOPIC_AT] + same] == source[batches[row, TOPIC_AT] + same]
-                ):
-                    same += 1
-                if same == size:
-                    return True
+            is_alike = batches[row, OPENS] > 0 and batches[before, OPENS] > 0 and batches[before, TOPIC_BYTES] == size
+            if is_alike and _are_same(source, batches[before, TOPIC_AT], source, batches[row, TOPIC_AT], size):
+                return True
     return False
 
 
