@@ -355,6 +355,7 @@ if TYPE_CHECKING:
         copy_to_directory as copy_to_directory,
         restore_to_bucket as restore_to_bucket,
         take_bucket_snapshot as take_bucket_snapshot,
+        topics_to_copy as topics_to_copy,
     )
     from .upgrade import (
         PositionAnswer as PositionAnswer,
@@ -719,6 +720,7 @@ else:
                 "copy_to_directory",
                 "restore_to_bucket",
                 "take_bucket_snapshot",
+                "topics_to_copy",
             ],
             "upgrade": ["PositionAnswer", "PositionTable", "UpgradeRun", "forwarded_messages", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],

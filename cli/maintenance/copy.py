@@ -49,7 +49,7 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
 
 def _bytes_of(source: storage.LogManager, wanted: Collection[str] | None) -> int:
     there = source.topics()
-    copied = there.keys() - storage.INTERNAL_TOPICS if wanted is None else there.keys() & {*wanted}
+    copied = storage.topics_to_copy(source) if wanted is None else there.keys() & {*wanted}
     return sum(storage.topic_size(source, there[name]) for name in copied)
 
 

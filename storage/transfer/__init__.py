@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .choosing import topics_to_copy as topics_to_copy
     from .groups import copy_groups as copy_groups
     from .pieces import CopiedPartition as CopiedPartition
     from .snapshots import restore_to_bucket as restore_to_bucket, take_bucket_snapshot as take_bucket_snapshot
@@ -24,6 +25,7 @@ else:
             "groups": ["copy_groups"],
             "pieces": ["CopiedPartition"],
             "snapshots": ["restore_to_bucket", "take_bucket_snapshot"],
+            "choosing": ["topics_to_copy"],
             "to_bucket": ["copy_to_bucket"],
             "to_directory": ["copy_to_directory"],
         },

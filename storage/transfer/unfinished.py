@@ -22,24 +22,24 @@ from ..writing import Log
 def begin(target: LogManager, topic: TopicDescription, topic_id: str | None) -> None:
     """Creates the topic, or finds it as an earlier copy left it. Raises TopicExistsError for any other topic."""
     found = target.find_topic(topic.name)
-    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+    partitions = topic.topic_partitions
     if found is not None and found.partitions == topic.partitions and any(is_unfinished(target, p) for p in partitions):
         return
     if found is None:
         for partition in partitions:
-            make_own_directory(target.filesystem, target.path(names.unfinished_directory(*partition)))
+            make_own_directory(target.filesystem, _directory(target, partition))
         target.filesystem.sync_directory(target.directory)
     target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=topic_id)
 
 
 def is_unfinished(target: LogManager, partition: TopicPartition) -> bool:
     """Whether a copy of the partition has begun and not ended."""
-    return target.filesystem.status(target.path(names.unfinished_directory(*partition))) is not None
+    return target.filesystem.status(_directory(target, partition)) is not None
 
 
 def directory_to_fill(target: LogManager, partition: TopicPartition) -> str:
     """Returns the directory to write the partition's segments to, without what an earlier copy wrote."""
-    files, directory = target.filesystem, target.path(names.unfinished_directory(*partition))
+    files, directory = target.filesystem, _directory(target, partition)
     for name in files.list(directory):
         if name != names.PARTITION_METADATA_FILE:
             remove_tree(files, names.join(directory, name))
@@ -56,7 +56,7 @@ def directory_to_fill(target: LogManager, partition: TopicPartition) -> str:
 def make_indexes(target: LogManager, partition: TopicPartition) -> None:
     """Recovers the log in the filled directory, which makes indexes, epochs and snapshots, and syncs all of it."""
     Log.open(
-        target.path(names.unfinished_directory(*partition)),
+        _directory(target, partition),
         target.config(partition.topic),
         clock=target.clock,
         filesystem=target.filesystem,
@@ -66,6 +66,9 @@ def make_indexes(target: LogManager, partition: TopicPartition) -> None:
 
 def finish(target: LogManager, partition: TopicPartition) -> None:
     """Gives the directory, which is filled and synced, the partition's name; durable on return."""
-    directory = target.path(names.unfinished_directory(*partition))
-    target.filesystem.rename(directory, target.partition_path(*partition))
+    target.filesystem.rename(_directory(target, partition), target.partition_path(*partition))
     target.filesystem.sync_directory(target.directory)
+
+
+def _directory(target: LogManager, partition: TopicPartition) -> str:
+    return target.path(names.unfinished_directory(*partition))
