@@ -77,9 +77,10 @@ def produce(  # the flags are those of kcat -P
     )
     storage.check_takes_records(topic)  # before a line is read
     with storage.LogManager.open(log_dir) as manager:
-        target = _Target.of(_existing(manager, topic), partition)
+        described = _existing(manager, topic)
+        target = _Target.of(described, partition)
         if partition is None:
-            storage.check_whole(manager, manager.topic(topic))
+            storage.check_whole(manager, described)
         fields = storage.BatchFields(codec=storage.Codec[compression.value.upper()])
         headers = [_header(text) for text in header or []]
         producer, written = storage.IdempotentProducer(manager), 0

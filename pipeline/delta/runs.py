@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ...storage import LogStoreError, TopicPartition
+from ...storage import EXIT_DAMAGED, LogStoreError, TopicPartition
 from ..job import Run, check_delta, exit_code, job_session, run_together
 from ..rows import ReadMode, offsets_from_json
 from .command.words import DELTA
@@ -19,7 +19,6 @@ from .points import Points
 
 DONE, DONE_BUT = "Everything was copied.", "Everything else was copied."
 STOPPED = "Stopped between two micro-batches; the next run resumes there."
-DAMAGED = 3  # the exit code
 
 
 class ExportRun:
@@ -47,7 +46,7 @@ class ExportRun:
         if self.failed:
             return 1
         spark.stop()
-        return DAMAGED if self.skipped else 0
+        return EXIT_DAMAGED if self.skipped else 0
 
     def _print_outcome(self, finished: bool) -> None:
         skipped = f"Skipped {self.skipped}." if self.skipped else ""
