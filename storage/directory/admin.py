@@ -16,7 +16,7 @@ from uuid import uuid4
 from .. import bucket
 from ..config import LogConfig
 from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
-from ..filesystem import OPEN_FILES, read_file, remove_tree
+from ..filesystem import OPEN_FILES, FileSystem, read_file, remove_tree, size_of
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
 from ..segment import LogContext
@@ -239,14 +239,14 @@ def _readable_topic_id(manager: LogManager, topic: str, partition: int) -> str |
 
 def topic_size(manager: LogManager, topic: TopicDescription) -> int:
     """Returns the total size, in bytes, of the ``.log`` files of a topic's partitions, without opening them."""
-    return sum(
-        status.size
-        for partition in topic.partitions
-        if (context := _context(manager, topic.name, partition)) is not None
-        for file in manager.filesystem.list(context.directory)
-        if file.endswith(file_names.LOG)
-        and (status := manager.filesystem.status(file_names.join(context.directory, file))) is not None
-    )
+    contexts = (_context(manager, topic.name, partition) for partition in topic.partitions)
+    return sum(log_bytes(manager.filesystem, each.directory) for each in contexts if each is not None)
+
+
+def log_bytes(filesystem: FileSystem, directory: str) -> int:
+    """Returns the total size, in bytes, of the ``.log`` files in a partition's directory."""
+    logs = [name for name in filesystem.list(directory) if name.endswith(file_names.LOG)]
+    return sum(size_of(filesystem, file_names.join(directory, name)) for name in logs)
 
 
 logger = logging.getLogger(__name__)

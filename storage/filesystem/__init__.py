@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         pin as pin,
         read_file as read_file,
         remove_tree as remove_tree,
+        size_of as size_of,
         write_atomically as write_atomically,
     )
     from .port import (
@@ -68,6 +69,7 @@ else:
                 "parent_of",
                 "pin",
                 "read_file",
+                "size_of",
                 "remove_tree",
                 "write_atomically",
             ],

@@ -84,6 +84,12 @@ def remove_tree(filesystem: FileSystem, path: str) -> None:
     filesystem.remove(path)
 
 
+def size_of(filesystem: FileSystem, path: str) -> int:
+    """Returns the size of a file, in bytes; 0 if there is none."""
+    status = filesystem.status(path)
+    return 0 if status is None else status.size
+
+
 def read_file(filesystem: FileSystem, path: str, limit: int) -> bytes:
     """Returns the whole content of a small file.
 

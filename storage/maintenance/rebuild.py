@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..directory import LogManager
 from ..errors import CorruptRecordError
+from ..filesystem import size_of
 from ..format.files import file_names
 from ..index_rebuild import (
     SegmentSurvey,
@@ -39,8 +40,7 @@ class SegmentToSurvey(NamedTuple):
         """Returns the bytes of the segment's ``.log``, to show progress; 0 if it is missing."""
         context = self.partition.context(run)
         path = SegmentReader(context, self.base_offset, self.suffix).path(file_names.LOG)
-        status = context.filesystem.status(path)
-        return 0 if status is None else status.size
+        return size_of(context.filesystem, path)
 
 
 def list_segments(run: MaintenanceRun, partition: Partition) -> list[SegmentToSurvey] | PartitionOutcome:

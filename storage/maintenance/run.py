@@ -23,6 +23,7 @@ from ..directory import (
     config_of,
     is_protected,
     is_state_of_a_tool,
+    log_bytes,
     parse_described,
 )
 from ..errors import CorruptionError, InvalidConfigError, did_you_mean
@@ -231,8 +232,6 @@ class Partition:
 
     def log_bytes(self, run: MaintenanceRun) -> int:
         """Returns the bytes of the ``.log`` files, to show progress; 0 without a directory."""
-        directory, files = self._directory(run), run.filesystem
         with suppress(OSError):
-            logs = [name for name in files.list(directory) if name.endswith(file_names.LOG)]
-            return sum(status.size for name in logs if (status := files.status(file_names.join(directory, name))))
+            return log_bytes(run.filesystem, self._directory(run))
         return 0

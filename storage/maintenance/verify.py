@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..directory import check_copied
+from ..filesystem import size_of
 from ..format.files.file_names import LOG
 from ..verify import (
     Finding,
@@ -40,8 +41,7 @@ class SegmentTask(NamedTuple):
     def log_bytes(self, run: MaintenanceRun) -> int:
         """Returns the bytes of the segment's ``.log``, to show progress; 0 if it is missing."""
         context = self.partition.context(run)
-        status = context.filesystem.status(self.segment.path(context.directory, LOG))
-        return 0 if status is None else status.size
+        return size_of(context.filesystem, self.segment.path(context.directory, LOG))
 
 
 def plan_partition(run: MaintenanceRun, partition: Partition) -> VerificationPlan:

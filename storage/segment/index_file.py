@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..errors import CorruptIndexError, SegmentOffsetOverflowError
-from ..filesystem import Buffer, File, FileSystem
+from ..filesystem import Buffer, File, FileSystem, size_of
 from ..format.constants import INT32_MAX
 from ..format.files.index_entries import fits
 from ..format.tables import Int64s
@@ -54,8 +54,7 @@ class SidecarFile:
 
     def size(self) -> int:
         """Bytes on disk; 0 if there is no file."""
-        status = self.filesystem.status(self.path)
-        return 0 if status is None else status.size
+        return size_of(self.filesystem, self.path)
 
     def read_entries(self, entry_bytes: int) -> Buffer:
         """The entries before the zeros of a preallocated file; nothing if there is no file."""
