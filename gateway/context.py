@@ -28,6 +28,7 @@ from .transactions import TransactionThreads
 
 T = TypeVar("T")
 
+TEXT_CHARACTERS_MAX = 200  # of what a client calls itself, in a line of the log
 A_TURN_S = 0.02  # of one request in a thread that others wait for
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from ...protocol import ApiKey, ErrorCode, MalformedRequestError
-from ..context import Context
+from ..context import TEXT_CHARACTERS_MAX, Context
 from ..network import Exchange
 from ..request import Request
 from ..security import LoginError, Session, Stage
@@ -25,7 +25,6 @@ _BEFORE_LOGIN = {  # what a client may ask at each stage
     Stage.HANDSHAKE: {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE},
     Stage.TOKENS: {ApiKey.SASL_AUTHENTICATE},
 }
-USER_CHARACTERS_MAX = 200  # in a line of the log
 _AFTER_EXPIRY = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 
 logger = logging.getLogger(__name__)
@@ -108,7 +107,7 @@ def _in_thread(
     exchange.park()
 
     def refuse_later(error: LoginError) -> None:
-        host, user = connection.client_host, session.claimed_user[:USER_CHARACTERS_MAX]
+        host, user = connection.client_host, session.claimed_user[:TEXT_CHARACTERS_MAX]
         login = f"a login of {user!r}" if user else "a login"
         text = f"{host}: {login} failed: {error}; the connection is closed"
         context.refusals.warn((host, user, str(error)), text)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from ....protocol import ErrorCode
-from ...context import Context
+from ...context import TEXT_CHARACTERS_MAX, Context
 from ...groups import GroupCoordinator, Join, JoinResult, Leaving, Sync, SyncResult
 from ...request import Request
 from .asking import ask
@@ -16,7 +16,6 @@ from .asking import ask
 _JOIN_TIMEOUT, _JOIN_MEMBER_ID, _JOIN_NO_PROTOCOL, _JOIN_SKIPS = 1, 4, 7, 9
 _SYNC_PROTOCOL = 5
 _LEAVE_SEVERAL = 3
-TEXT_CHARACTERS_MAX = 200  # of what a client calls itself, in a line of the log
 NEW_PROTOCOL = "the consumer protocol of KIP-848 is not served: set group.protocol=classic"
 _REFUSED = {  # joins that a person must mend
     ErrorCode.inconsistent_group_protocol: "it and the members have no protocol or assignor in common",
