@@ -238,7 +238,7 @@ class _Here:
 
 
 def put_right(query: InlineQuery) -> None:
-    """Deletes entries that Spark cannot read, and the plans that name them, as docs/failures.md says."""
+    """Deletes entries that Spark cannot read, and the plans that name them, as docs/failures_details.md says."""
     while (path := _unreadable(query)) is not None:
         folder, _, name = path.removeprefix(query.checkpoint + "/").rpartition("/")
         if folder == SOURCE:

@@ -313,8 +313,8 @@ def check_readable(directory: str, filesystem: FileSystem | None = None) -> None
             if not read_file(known.filesystem, path, OFFSETS_BYTES_MAX).strip(b"\0"):
                 raise CorruptionError(
                     "this entry of Spark's checkpoint is empty: a power cut came before it was synced. No batch "
-                    "that needs it was committed. Delete the files that docs/failures.md, section 'Spark's "
-                    "checkpoint', lists for it, and start the query again",
+                    "that needs it was committed. Delete the files that docs/failures_details.md, "
+                    "section 'Spark's checkpoint', lists for it, and start the query again",
                     path=path,
                 )
 
