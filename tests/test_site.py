@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 ANY = "…"  # in a message: what differs from case to case
+WORDS_MAX = 2500  # of a page, unless a short one is before it
+SHORT_PAGE = {"crash_safety_evidence.md": "crash_safety.md"}  # of each longer page
 FROM_ELSEWHERE = {  # Python's and Spark's own
     "No module named 'pyspark_commitlog'",
     "Failed to read log file …/commits/N. Incomplete log file in the offset commit log",
@@ -51,21 +53,29 @@ def test_every_figure_is_drawn_and_described_in_words() -> None:
         assert "prefers-color-scheme: dark" in figure.read_text(), f"{figure.name} cannot be read on a dark page"
 
 
+def test_each_long_page_has_a_short_one_before_it() -> None:
+    words = {str(page.relative_to(DOCS)): len(page.read_text(encoding="utf-8").split()) for page in DOCS.rglob("*.md")}
+    assert {page: number for page, number in words.items() if number > WORDS_MAX and page not in SHORT_PAGE} == {}
+    for page, before in SHORT_PAGE.items():
+        assert words[before] <= WORDS_MAX < words[page], f"{page} is short enough, or {before} is too long"
+        assert f"({page}" in (DOCS / before).read_text(encoding="utf-8"), f"{before} has no link to {page}"
+
+
 def test_configuration_page_says_what_the_code_says() -> None:
     made = runpy.run_path(str(DOCS / "render.py"))["configuration"]()
     assert (DOCS / "configuration.md").read_text(encoding="utf-8") == made, "run python docs/render.py"
 
 
 def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
-    page = (DOCS / "failures.md").read_text(encoding="utf-8")
-    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    lines = [line for page in DOCS.glob("failures*.md") for line in page.read_text(encoding="utf-8").splitlines()]
+    cells = [line.split("|")[1] for line in lines if line.startswith("| `")]
     told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - FROM_ELSEWHERE
     written = [
         text
         for folder in ("storage", "pipeline", "registry", "gateway", "clients", "protocol", "cli", "jobs")
         for text in texts(ROOT / folder)
     ]
-    assert len(told) > 15
+    assert len(told) > 70
     assert {each for each in told if not any(tells(each, text) for text in written)} == set()
 
 

@@ -1,7 +1,7 @@
 """Finds the records that readers of committed records must not see: those of aborted and of open transactions.
 
 The markers in the log decide, never the transaction index, which has no checksum and may be missing or wrong
-(docs/compatibility.md).
+(docs/compatibility_details.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """LogLoader: loads a partition's directory for a writer, and repairs what a crash did to it (Kafka's LogLoader).
 
 Nothing above the recovery point was acknowledged as synced: that part of the log is checked, and cut at the first
-incomplete or damaged batch. Nothing below the recovery point is ever cut; docs/compatibility.md says where Kafka does.
+incomplete or damaged batch. Nothing below the recovery point is ever cut; docs/compatibility_damage.md says where
+Kafka does.
 """
 
 from __future__ import annotations

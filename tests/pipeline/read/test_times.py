@@ -190,7 +190,7 @@ def test_a_group_that_is_set_to_a_time(by_sink: Loaded) -> None:
 
 
 def test_a_broker_finds_markers(by_broker: Loaded, sources: Sources) -> None:
-    """The difference of Kafka's lookup (docs/compatibility.md): Spark's Kafka source asks the broker."""
+    """The difference of Kafka's lookup (docs/compatibility_details.md): Spark's Kafka source asks the broker."""
     options = {"subscribe": TOPIC, "kafka.isolation.level": "read_committed", **BOUNDS["everywhere"]}
     kafkas = values(sources.kafka(options))
     assert kafkas != WINDOW

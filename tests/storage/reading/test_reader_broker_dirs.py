@@ -69,7 +69,7 @@ STAGES = (
     "4-transactions-v2/restarted",
 )
 
-# Where this engine differs from Kafka, and must (docs/compatibility.md): the differing aspects by stage and partition.
+# Where this engine differs from Kafka, and must (docs/compatibility_details.md): the aspects by stage and partition.
 COMMITTED, ALL = "read_committed", "read_uncommitted"
 ABORTED_SHOWN = {COMMITTED}  # Kafka returned records of aborted transactions, for lack of a correct index
 DAMAGE_TOLD = {ALL, COMMITTED}  # both refuse, or Kafka never reads what it acknowledged; we name path and position

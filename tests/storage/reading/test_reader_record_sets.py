@@ -1,7 +1,7 @@
 """Each of Kafka's record sets alone in a partition's directory: read like Kafka's file reader reads it, or refused.
 
 No other file shows how far it once reached. None is silently cut short; where Kafka's reader continues and ours stops,
-docs/compatibility.md gives the reason.
+docs/compatibility_damage.md gives the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.clock import ManualClock
 from tests.support.disk.frozen_filesystem import FrozenFileSystem
 from tests.support.logs import record_sets
 
-# Refused here, but read by Kafka as a whole or up to where it silently stops: docs/compatibility.md gives the reasons.
+# Refused here, but read by Kafka as a whole or up to where it silently stops (docs/compatibility_damage.md).
 VANISHING = "records would vanish"
 FUTURE = "a message format that this engine does not know"
 NO_BATCH = "what lies at the end is no beginning of a batch"

@@ -26,7 +26,8 @@ from tests.support.logs.building import records
 VARIANTS = ("clean-marker", "no-marker", "no-marker-rp0")
 
 # The differences from the directory that the broker left, by variant and damage: ours are the safer outcome
-# (docs/compatibility.md). "refused": the damage is below the recovery point, so it is reported, and nothing is changed.
+# (docs/compatibility_damage.md). "refused": the damage is below the recovery point, so it is reported, and nothing
+# is changed.
 REFUSED = {"refused"}
 DIFFERENT: dict[tuple[str, str], set[str]] = {
     # a tail that was synced: Kafka serves what is left of it, or cuts it off
