@@ -28,7 +28,7 @@ from .cluster import TopicNodes, View, claim_maintenance
 from .config import GatewayConfig
 from .context import Context, Handler
 from .figures import Figures
-from .handlers import HANDLERS, check_login, guard, once, take_raw_token
+from .handlers import HANDLERS, QUICK_BYTES, check_login, guard, once, take_raw_token
 from .listeners import Address, Listener, limits_of_addresses, parse_address_limits
 from .network import (
     Acceptor,
@@ -234,7 +234,12 @@ class Gateway:
             return rules is None or rules.current().allow(principal, Operation.WRITE, Resource.TOPIC, topic)
 
         shared = Shared(
-            context.partitions.look, appender, self.figures, context.clock.now_ms, None if rules is None else may_write
+            context.partitions.look,
+            appender,
+            self.figures,
+            context.clock.now_ms,
+            None if rules is None else may_write,
+            min(QUICK_BYTES, config.commitlog_produce_max_decompressed_bytes),
         )
         for each in processors:
             each.together = ProduceTurn(shared)

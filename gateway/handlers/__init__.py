@@ -13,6 +13,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from .access import guard as guard, once as once
     from .logins import check_login as check_login, take_raw_token as take_raw_token
+    from .produce import QUICK_BYTES as QUICK_BYTES
     from .table import HANDLERS as HANDLERS
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
@@ -20,6 +21,7 @@ else:
         submod_attrs={
             "access": ["guard", "once"],
             "logins": ["check_login", "take_raw_token"],
+            "produce": ["QUICK_BYTES"],
             "table": ["HANDLERS"],
         },
     )

@@ -2,8 +2,8 @@
 
 What is plain (``storage/kernels/produce``) is found without an object for a request, appended with one write for each
 partition, and answered with one send for each connection. The rest goes the usual way, by ``handlers``. ``turn`` is one
-thread's; ``known`` has the partitions that its requests may name; ``answers`` wait for syncs; ``loading`` loads the
-kernels once a client produces.
+thread's; ``known`` has the partitions that its requests may name; ``compressed`` checks what must be decompressed;
+``answers`` wait for syncs; ``loading`` loads the kernels once a client produces.
 """
 
 from __future__ import annotations

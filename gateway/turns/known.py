@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ...storage import INTERNAL_TOPICS, Codec, LogConfig, PlainAppends, ProduceTables, is_reserved, target_compression
+from ...storage import INTERNAL_TOPICS, Codec, LogConfig, PlainAppends, ProduceTables, is_reserved, keeps_codec
 from ..partitions import FilePartition, LedPartition
 
 FORGET_S = 60.0
-MAGIC = 2  # of the batches that a plain request has
 
 Look = Callable[[str, int], LedPartition | Exception]
 
@@ -17,10 +16,9 @@ Look = Callable[[str, int], LedPartition | Exception]
 class _Known:
     """A partition with a row, and the object and the settings by which its batches are checked."""
 
-    def __init__(self, topic: str, number: int) -> None:
+    def __init__(self, topic: str, number: int, led: FilePartition) -> None:
         self.topic, self.number = topic, number
-        self.led: FilePartition | None = None
-        self.config: LogConfig | None = None
+        self.led, self.config = led, led.config
 
 
 class KnownPartitions:
@@ -47,7 +45,7 @@ class KnownPartitions:
         if row is None:
             self._forget()
             return False
-        self._known.append(_Known(topic, number))
+        self._known.append(_Known(topic, number, led))
         self._take_up(row, led)
         return True
 
@@ -61,24 +59,23 @@ class KnownPartitions:
 
     def is_appending(self, row: int) -> bool:
         """Whether a partition was not at hand because appends of this process are on their way."""
-        led = self._known[row].led
-        return led is not None and led.is_appending
+        return self._known[row].led.is_appending
+
+    def config(self, row: int) -> LogConfig:
+        """Returns the settings by which the batches of a partition are checked."""
+        return self._known[row].config
 
     def _take_up(self, row: int, led: FilePartition) -> None:
         """Notes with which object and settings a partition is used; the next batches are checked by these."""
         config, known = led.config, self._known[row]
         known.led, known.config = led, config
-        may_stay = (
-            config.message_timestamp_type != "LogAppendTime"
-            and config.record_magic == MAGIC
-            and (config.compression_type == "producer" or target_compression(config, Codec.NONE).codec == Codec.NONE)
-        )
         self._tables.set_limits(
             row,
-            batch_bytes_max=config.batch_size_max if may_stay else 0,
+            batch_bytes_max=config.batch_size_max,
             needs_keys=config.compact,
             before_ms=config.message_timestamp_before_max_ms,
             after_ms=config.message_timestamp_after_max_ms,
+            codecs=[codec for codec in Codec if keeps_codec(config, codec)],
         )
 
     def begin(self, row: int) -> tuple[FilePartition, PlainAppends] | None:

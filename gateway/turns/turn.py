@@ -21,6 +21,7 @@ from ..network import Connection, Quota
 from ..partitions import Appender, Call, FilePartition
 from ..security import Stage
 from .answers import TurnAnswer
+from .compressed import CompressedChecks
 from .known import KnownPartitions, Look
 from .loading import LOADING
 from .writing import Served, TurnWrites
@@ -38,6 +39,7 @@ class Shared(NamedTuple):
     figures: Figures
     now_ms: Callable[[], int]
     may_write: Callable[[str, str], bool] | None  # whether a user may write to a topic; None: everyone may
+    quick_bytes: int  # that the batches of one request may decompress to in the thread of its connection
 
 
 class _Taken(NamedTuple):
@@ -82,10 +84,12 @@ class ProduceTurn:
         tables, taken = self._tables, self._take(self._tables, connections, frames_max)
         if not taken:
             return
-        found = tables.find(self._shared.now_ms())
+        now_ms = self._shared.now_ms()
+        found = tables.find(now_ms)
+        stops = CompressedChecks(tables, self._known, found, now_ms, self._shared.quick_bytes).run()
         quota = self._quota(taken[0].connection)
         places = quota.take_some(len(found.frames))
-        writes = TurnWrites(tables, self._known, found, self._shared.may_write)
+        writes = TurnWrites(tables, self._known, found, stops, self._shared.may_write)
         served: list[Served] = []
         try:
             for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):

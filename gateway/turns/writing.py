@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -30,7 +30,7 @@ class Served(NamedTuple):
     """What was taken of a connection."""
 
     frames: Sequence[FoundFrame]
-    is_busy: bool  # the next request only waits for appends of this process, and may be tried again
+    is_busy: bool  # the next request only came after others of this process, and may be tried again
 
 
 class TurnWrites:
@@ -41,12 +41,15 @@ class TurnWrites:
         tables: ProduceTables,
         known: KnownPartitions,
         found: Found,
+        stops: Mapping[int, bool],
         may_write: Callable[[str, str], bool] | None,
     ) -> None:
+        """``stops``: requests that must go the usual way, by ``CompressedChecks``."""
         self._tables, self._known, self._found, self._may_write = tables, known, found, may_write
+        self._stops = stops
         self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
         self._taken = 0  # requests
-        self._is_busy = False  # the last request waits for appends on their way
+        self._is_busy = False  # whether the last request may be tried again
         self.placed: dict[int, Placed] = {}  # by the numbers of batches
         self.written: dict[int, tuple[FilePartition, PlainAppends]] = {}  # by row, what succeeded
         self.failures: dict[int, Exception] = {}  # and what did not
@@ -66,6 +69,9 @@ class TurnWrites:
 
     def _has_taken(self, connection: Connection, number: int) -> bool:
         """Takes a request, if all of its batches can be appended now; otherwise nothing of it."""
+        if number in self._stops:
+            self._is_busy = self._stops[number]
+            return False
         frame = self._found.frames[number]
         taken = []
         for each in self._found.batches[frame.first : frame.stop]:
@@ -98,7 +104,8 @@ class TurnWrites:
             return None
         data = self._tables.memory[found.at : found.at + found.size]
         batch = PlainBatch(data, found.records, found.max_timestamp, producer, found.producer_epoch, found.sequence)
-        if crc32c(data[CHECKED_FROM:]) != found.crc or not appends.may_take(batch):
+        is_whole = found.codec or crc32c(data[CHECKED_FROM:]) == found.crc  # of a compressed batch, that was checked
+        if not is_whole or not appends.may_take(batch):
             return None
         return led, appends, batch
 

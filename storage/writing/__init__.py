@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         CheckLimits as CheckLimits,
         LongCheckError as LongCheckError,
         check_batch as check_batch,
+        check_plain as check_plain,
+        keeps_codec as keeps_codec,
     )
     from .forwarding import (
         FetchAnswer as FetchAnswer,
@@ -85,7 +87,14 @@ else:
                 "produced_batch",
                 "repeated_append",
             ],
-            "checked_batch": ["CheckLimits", "CheckedBatch", "LongCheckError", "check_batch"],
+            "checked_batch": [
+                "CheckLimits",
+                "CheckedBatch",
+                "LongCheckError",
+                "check_batch",
+                "check_plain",
+                "keeps_codec",
+            ],
             "forwarding": [
                 "FetchAnswer",
                 "Forwarded",

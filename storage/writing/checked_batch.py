@@ -89,7 +89,7 @@ def check_batch(data: Buffer, config: LogConfig, limits: CheckLimits = UNLIMITED
     a small part of the decompressed records at a time.
     """
     view = memoryview(data).cast("B")
-    checked = _check_plain(view, config, limits.quick)
+    checked = check_plain(view, config, limits.quick)
     if checked is not None:
         return checked
     buffer = np.frombuffer(view, dtype=np.uint8)
@@ -102,8 +102,11 @@ def check_batch(data: Buffer, config: LogConfig, limits: CheckLimits = UNLIMITED
     return CheckedBatch(view, config, None, NO_TIMESTAMP, bool(headers.is_transactional.any()), *producer, size)
 
 
-def _check_plain(data: memoryview, config: LogConfig, quick: int | None) -> CheckedBatch | None:
-    """Returns the checked batch; None unless it is plain. Raises LongCheckError."""
+def check_plain(data: memoryview, config: LogConfig, quick: int | None) -> CheckedBatch | None:
+    """Returns the checked batch; None unless it is plain. Raises LongCheckError.
+
+    ``quick``: as in :class:`CheckLimits`.
+    """
     if not v2.LAYOUT.itemsize < len(data) <= config.batch_size_max or data[MAGIC_AT] != v2.MAGIC:
         return None
     header = v2.read_header(data)
@@ -170,7 +173,14 @@ def _is_plain(header: v2.Header, size: int, config: LogConfig) -> bool:
         and not header.attributes & ~_KNOWN_ATTRIBUTES
         and (has_producer or has_none)
         and codec <= Codec.ZSTD
-        and config.message_timestamp_type != "LogAppendTime"
+        and keeps_codec(config, Codec(codec))
+    )
+
+
+def keeps_codec(config: LogConfig, codec: Codec) -> bool:
+    """Whether a topic stores batches of magic 2 of a codec as they arrive."""
+    return (
+        config.message_timestamp_type != "LogAppendTime"
         and config.record_magic == v2.MAGIC
-        and (config.compression_type == "producer" or target_compression(config, Codec(codec)).codec == codec)
+        and (config.compression_type == "producer" or target_compression(config, codec).codec == codec)
     )

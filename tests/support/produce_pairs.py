@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import cramjam
+import lz4.frame
+import numpy as np
+import zstandard
 from confluent_kafka.admin import AdminClient, NewTopic
 from crc32c import crc32c
 
 from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.storage.format.compression import compress
+from pyspark_commitlog.storage.format.constants import Codec
 from tests.support.gateway import serving
 from tests.support.logs.reference import varint
 from tests.support.waiting import soon
@@ -32,10 +38,15 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
     "small": {"flush.messages": "40", "max.message.bytes": "900", "segment.index.bytes": "120"},
     "timely": {**LAZY, "message.timestamp.before.max.ms": "60000", "segment.ms": "5000"},
     "stamped": {**LAZY, "message.timestamp.type": "LogAppendTime"},
+    "gzipped": {**LAZY, "compression.type": "gzip"},
+    "uncompressed": {"compression.type": "uncompressed", "cleanup.policy": "compact"},
+    "tight": {**LAZY, "max.message.bytes": "2000", "max.decompressed.bytes": "2000"},
 }
 CLIENTS = 3  # each writes to partitions of its own, so that the order in these is known
 VERSIONS = (3, 5, 7, 8, 9, 10, 11, 11)
-DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut", "codec")
+DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut")
+STREAM_DAMAGE = ("byte", "shortened", "followed", "large", "foreign")  # of what a compressed batch has as records
+KEPT = ("", "largest", "followed", "large", "foreign")  # what may be appended, if not as it is
 FIRST = "-first"  # the suffix of topics that are not compared
 STAMPED = "stamped"  # whose times differ between two gateways
 KINDS = (".log", ".index", ".timeindex", ".snapshot")
@@ -55,16 +66,18 @@ class _Producer(NamedTuple):
     sequence: int
 
 
-def _batch(chance: Random, now_ms: int, producer: _Producer, *, keyed: bool, damage: str) -> tuple[bytes, int]:
+def _batch(
+    chance: Random, now_ms: int, producer: _Producer, *, keyed: bool, codec: Codec, damage: str
+) -> tuple[bytes, int]:
     """A batch, and how many records it has."""
     count = chance.choice([1, 1, 2, 5, 20])
     deltas = [chance.randint(0, 50) for _ in range(count)]
     records = b"".join(_record(chance, number, delta, keyed) for number, delta in enumerate(deltas))
     if damage == "cut":
         records = records[: chance.randrange(len(records))]
-    if damage == "codec":
-        records = gzip.compress(records, mtime=0)
-    attributes = {"bits": 0x08, "codec": 1}.get(damage, 0)
+    if codec is not Codec.NONE:
+        records = _compressed(chance, codec, records, damage)
+    attributes = int(codec) | (8 if damage == "bits" else 0)
     largest = now_ms + max(deltas) + (damage == "largest")
     fixed = struct.pack(">hiqqqhii", attributes, count - 1 + (damage == "delta"), now_ms, largest, *producer, count)
     checked = fixed + records
@@ -77,6 +90,33 @@ def _batch(chance: Random, now_ms: int, producer: _Producer, *, keyed: bool, dam
         crc32c(checked) ^ (damage == "checksum"),
     )
     return head + checked, count
+
+
+def _compressed(chance: Random, codec: Codec, records: bytes, damage: str) -> bytes:
+    """The stream of a batch's records, as one of several writers makes it."""
+    if damage == "large":
+        records += bytes(2 << 20)
+    if damage == "foreign":
+        codec = Codec(codec % 4 + 1)
+    stream = bytearray(_STREAMS.get((codec, chance.randrange(2)), partial(_stream, codec))(records))
+    if damage == "byte":
+        stream[chance.randrange(len(stream))] ^= 1 << chance.randrange(8)
+    if damage == "shortened":
+        del stream[chance.randrange(len(stream)) :]
+    if damage == "followed":
+        stream += chance.choice([b"\0", _stream(codec, b""), _stream(codec, b"\0"), bytes(stream)])
+    return bytes(stream)
+
+
+def _stream(codec: Codec, data: bytes) -> bytes:
+    return compress(codec, np.frombuffer(data, np.uint8)).tobytes()
+
+
+_STREAMS: Mapping[tuple[Codec, int], Callable[[bytes], bytes]] = {  # as librdkafka and others write them
+    (Codec.SNAPPY, 1): lambda data: bytes(cramjam.snappy.compress_raw(data)),
+    (Codec.LZ4, 1): partial(lz4.frame.compress, block_linked=False, content_checksum=True, block_checksum=True),
+    (Codec.ZSTD, 1): zstandard.ZstdCompressor(level=1, write_checksum=True, write_content_size=False).compress,
+}
 
 
 def _record(chance: Random, number: int, delta: int, keyed: bool) -> bytes:
@@ -114,6 +154,7 @@ class Requests:
     def __init__(self, chance: Random, client: int, producers: Sequence[int], suffix: str = "") -> None:
         self._chance, self._client, self._suffix = chance, client, suffix
         self._producers = producers  # idempotent ones
+        self._codec = chance.choice(list(Codec))
         self._damaged = chance.choice([0.01, 0.1])  # of batches
         self._sequences: dict[tuple[str, int], int] = {}
         self._now_ms = int(time.time() * 1000)
@@ -137,19 +178,20 @@ class Requests:
 
     def _records(self, place: str) -> bytes:
         chance = self._chance
-        damage = chance.choice(DAMAGE) if chance.random() < self._damaged else ""
+        codec = chance.choice([Codec.NONE, self._codec])
+        known = DAMAGE if codec is Codec.NONE else DAMAGE + STREAM_DAMAGE
+        damage = chance.choice(known) if chance.random() < self._damaged else ""
         self._now_ms += chance.choice([0, 0, 1, 5, -3])
         now_ms = self._now_ms - (3_600_000 if damage == "early" else 0)
         keyed = chance.random() < 0.95
         producer = chance.choice([-1, *self._producers])
         if producer < 0:
-            return _batch(chance, now_ms, _Producer(-1, -1, -1), keyed=keyed, damage=damage)[0]
+            return _batch(chance, now_ms, _Producer(-1, -1, -1), keyed=keyed, codec=codec, damage=damage)[0]
         at = self._sequences.get((place, producer), 0)
         sequence = {"gap": at + 3, "again": max(at - 2, 0)}.get(damage, at)
-        made, count = _batch(
-            chance, now_ms, _Producer(producer, -1 if damage == "epoch" else 0, sequence), keyed=keyed, damage=damage
-        )
-        if damage in ("", "codec", "largest"):
+        owner = _Producer(producer, -1 if damage == "epoch" else 0, sequence)
+        made, count = _batch(chance, now_ms, owner, keyed=keyed, codec=codec, damage=damage)
+        if damage in KEPT:
             self._sequences[place, producer] = at + count
         return made
 

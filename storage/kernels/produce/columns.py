@@ -13,6 +13,7 @@ TOPIC_BYTES_MAX = 249
 HEADER_BYTES = 61  # of a batch
 LATEST = 2**63 - 1
 FLEXIBLE_FROM = 9
+ZSTD, ZSTD_FROM = 4, 7  # the codec, and the first version of Produce that may have it
 
 # A connection. The caller sets the first three.
 START, END, FRAMES_MAX = 0, 1, 2  # its bytes, and how many requests it may have now
@@ -27,13 +28,15 @@ PARTIAL, OTHER, FULL = 0, 1, 2  # STATE: no further whole request; one that is n
 FRAME_END, VERSION, CORRELATION, BATCH_FIRST, BATCH_STOP = 0, 1, 2, 3, 4
 FRAME_FIELDS = 5
 
-# A batch. The caller sets the last two.
+# A batch. The caller sets OFFSET and LOG_START.
 PART, AT, SIZE, RECORDS, MAX_TIMESTAMP, PRODUCER, EPOCH, SEQUENCE, CRC = range(9)
 TOPIC_AT, TOPIC_BYTES = 9, 10
 OPENS = 11  # of the first batch of a topic: how many its topic has in the request; of others 0
 OFFSET, LOG_START = 12, 13
-BATCH_FIELDS = 14
+CODEC = 14  # 0: not compressed
+BATCH_FIELDS = 15
 
 # A partition
 P_NUMBER, P_TOPIC_BYTES, BATCH_BYTES_MAX, NEEDS_KEYS, BEFORE_MS, AFTER_MS = range(6)
-PARTITION_FIELDS = 6
+CODECS = 6  # a bit for each codec whose batches it stores as they are
+PARTITION_FIELDS = 7

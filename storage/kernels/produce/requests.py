@@ -4,8 +4,8 @@
 lists the plain requests with their batches, up to the first request that is not plain; that one, and all behind it, are
 left to others. A request is plain if it is a Produce request of version 3 to 11 with acks 1 or all, without a
 transaction and without tagged fields, that has one batch for each of a few partitions, all of them in the table; and
-if each batch is one that its log stores as it is, uncompressed. The checksum and what depends on the log (offsets,
-sequences, room) are left to the caller.
+if each batch is one that its log stores as it is. The checksum, the records of compressed batches and what depends on
+the log (offsets, sequences, room) are left to the caller.
 
 Each table is an array of numbers, with a row for each thing; ``columns`` has its columns.
 """
@@ -27,6 +27,8 @@ from .columns import (
     BATCH_STOP,
     BATCHES_MAX,
     BEFORE_MS,
+    CODEC,
+    CODECS,
     CORRELATION,
     CRC,
     END,
@@ -63,6 +65,8 @@ from .columns import (
     TOPIC_BYTES,
     TOPIC_BYTES_MAX,
     VERSION,
+    ZSTD,
+    ZSTD_FROM,
 )
 
 Table = npt.NDArray[np.int64]
@@ -187,7 +191,7 @@ def _check_request(
                 connections[connection, NAME_AT], connections[connection, NAME_BYTES] = name, size
                 connections[connection, NUMBER] = number
                 return np.int64(_LEFT)
-            if not _check_batch(source, records, bytes_, now_ms, partitions, part, batches, row):
+            if not _check_batch(source, records, bytes_, version, now_ms, partitions, part, batches, row):
                 return np.int64(_LEFT)
             batches[row, PART], batches[row, TOPIC_AT], batches[row, TOPIC_BYTES] = part, name, size
             batches[row, OPENS] = count if row == opens else 0
@@ -263,19 +267,21 @@ def _has_repetition(source: Bytes, batches: Table, first: int, stop: int) -> boo
 
 @jit
 def _check_batch(
-    source: Bytes, at: int, size: int, now_ms: int, partitions: Table, part: int, batches: Table, row: int
+    source: Bytes, at: int, size: int, version: int, now_ms: int, partitions: Table, part: int, batches: Table, row: int
 ) -> bool:
-    """Whether a batch is one that its log stores as it is, as ``writing.check_batch`` finds, and not compressed.
+    """Whether a batch is one that its log stores as it is, as ``writing.check_batch`` finds.
 
-    But for its checksum.
+    But for its checksum, and the records and times of a compressed one.
     """
-    records = read_i32(source, at + 57)
+    records, codec = read_i32(source, at + 57), _read_i16(source, at + 21)
+    if codec < 0 or codec > ZSTD or (codec == ZSTD and version < ZSTD_FROM):
+        return False
     if (
-        size > partitions[part, BATCH_BYTES_MAX]
+        not partitions[part, CODECS] >> codec & 1
+        or size > partitions[part, BATCH_BYTES_MAX]
         or source[at + 16] != 2
         or read_i64(source, at) != 0
         or read_i32(source, at + 8) != size - 12
-        or _read_i16(source, at + 21) != 0
         or records <= 0
         or read_i32(source, at + 23) != records - 1
     ):
@@ -284,7 +290,19 @@ def _check_batch(
     has_none = producer == -1 and epoch == -1 and sequence == -1
     if not has_none and (producer < 0 or epoch < 0 or sequence < 0):
         return False
-    stop, largest = at + size, read_i64(source, at + 35)
+    if codec == 0 and not _check_records(source, at, size, now_ms, partitions, part):
+        return False
+    batches[row, AT], batches[row, SIZE], batches[row, RECORDS] = at, size, records
+    batches[row, MAX_TIMESTAMP], batches[row, PRODUCER] = read_i64(source, at + 35), producer
+    batches[row, EPOCH], batches[row, SEQUENCE], batches[row, CODEC] = epoch, sequence, codec
+    batches[row, CRC] = read_i32(source, at + 17) & 0xFFFFFFFF
+    return True
+
+
+@jit
+def _check_records(source: Bytes, at: int, size: int, now_ms: int, partitions: Table, part: int) -> bool:
+    """Whether the log stores the records of an uncompressed batch as they are."""
+    records, stop, largest = read_i32(source, at + 57), at + size, read_i64(source, at + 35)
     end, index, found, smallest, keyless = survey(
         source, at + HEADER_BYTES, stop, np.int64(0), records, read_i64(source, at + 27)
     )
@@ -293,12 +311,7 @@ def _check_batch(
     earliest = max(now_ms - partitions[part, BEFORE_MS], np.int64(0))
     after_ms = partitions[part, AFTER_MS]
     latest = np.int64(LATEST) if after_ms > LATEST - now_ms else now_ms + after_ms
-    if smallest < earliest or largest > latest:
-        return False
-    batches[row, AT], batches[row, SIZE], batches[row, RECORDS] = at, size, records
-    batches[row, MAX_TIMESTAMP], batches[row, PRODUCER], batches[row, EPOCH] = largest, producer, epoch
-    batches[row, SEQUENCE], batches[row, CRC] = sequence, read_i32(source, at + 17) & 0xFFFFFFFF
-    return True
+    return smallest >= earliest and largest <= latest
 
 
 @inlined

@@ -6,7 +6,7 @@ reserved once, and the system gives memory for them as they are used. Everything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,7 @@ class FoundBatch(NamedTuple):
     opens: int
     offset: int
     log_start: int
+    codec: int  # 0: not compressed; else its records and their times are not checked
 
 
 class Found(NamedTuple):
@@ -121,14 +122,24 @@ class ProduceTables:
         self._rows = 0
         self._buckets[:] = 0
 
-    def set_limits(self, row: int, *, batch_bytes_max: int, needs_keys: bool, before_ms: int, after_ms: int) -> None:
-        """Sets by what the batches of a partition are checked; ``batch_bytes_max`` 0: none is plain.
+    def set_limits(
+        self,
+        row: int,
+        *,
+        batch_bytes_max: int,
+        needs_keys: bool,
+        before_ms: int,
+        after_ms: int,
+        codecs: Iterable[int],
+    ) -> None:
+        """Sets by what the batches of a partition are checked; only those of ``codecs`` are plain.
 
         ``before_ms`` and ``after_ms``: how far from the present the time of a record may be.
         """
         mine = self._partitions[row]
         mine[columns.BATCH_BYTES_MAX], mine[columns.NEEDS_KEYS] = batch_bytes_max, needs_keys
         mine[columns.BEFORE_MS], mine[columns.AFTER_MS] = before_ms, after_ms
+        mine[columns.CODECS] = sum(1 << codec for codec in set(codecs))
 
     # Requests
 

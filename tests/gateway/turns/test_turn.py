@@ -15,9 +15,9 @@ import pytest
 from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.partitions import FilePartition
 from pyspark_commitlog.gateway.security import UsersFile
-from pyspark_commitlog.gateway.turns import loading
+from pyspark_commitlog.gateway.turns import compressed, loading
 from pyspark_commitlog.gateway.turns.loading import Loading
-from pyspark_commitlog.storage import APPEND_LOCK_FILE
+from pyspark_commitlog.storage import APPEND_LOCK_FILE, Codec
 from pyspark_commitlog.storage.filesystem import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
@@ -25,7 +25,8 @@ from tests.support.logs.building import batch
 from tests.support.waiting import soon
 
 PRODUCE, VERSION = 0, 9
-STORAGE_ERROR, TOPIC_DENIED, BAD_SEQUENCE, TOO_LARGE = 56, 29, 45, 10
+STORAGE_ERROR, TOPIC_DENIED, BAD_SEQUENCE, TOO_LARGE, LIST_TOO_LARGE = 56, 29, 45, 10, 18
+CHECKED_FROM = 21  # the first byte of a batch that the log does not change
 LAZY = {"flush_messages": str(2**62)}
 
 
@@ -98,6 +99,57 @@ def test_an_idempotent_producer_is_served_together_until_it_repeats_itself(tmp_p
         assert client.produce(producer_id=7, base_sequence=20)[0] == BAD_SEQUENCE
         assert client.produce(producer_id=7, base_sequence=8) == (0, 10)
         assert together(gateway) == 9
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_compressed_batches_are_served_together_and_stored_as_they_are(tmp_path: Path, codec: Codec) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client):
+        value = b"value" * 1000
+        sent = [client.send_batch(value, codec=codec) for _ in range(20)]
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(20)]
+        assert together(gateway) > 10
+        data = batch(value, codec=codec).tobytes()
+        (log,) = (tmp_path / "log" / "t-0").glob("*.log")
+        assert log.read_bytes().count(data[CHECKED_FROM:]) == 20
+
+
+def test_a_topic_with_a_codec_of_its_own_has_that_codec_served_together(tmp_path: Path) -> None:
+    with producing(tmp_path, {**LAZY, "compression_type": "lz4"}) as (gateway, client):
+        assert [client.produce(codec=Codec.LZ4)[0] for _ in range(6)] == [0] * 6
+        before = together(gateway)
+        assert before >= 3
+        assert client.produce(codec=Codec.ZSTD)[0] == 0
+        assert client.produce()[0] == 0
+        assert together(gateway) == before
+
+
+def test_batches_that_decompress_to_much_go_the_usual_way_in_their_order(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client):
+        sizes = [10, 2 << 20, 10, 10, 3 << 20, 10]
+        sent = [client.send_batch(bytes(size), codec=Codec.ZSTD) for size in sizes]
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(len(sizes))]
+        assert together(gateway) <= 4
+
+
+def test_a_request_may_decompress_to_no_more_than_is_set(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY, commitlog_produce_max_decompressed_bytes=3000) as (gateway, client):
+        create_topic(client, "u", 3, **LAZY)
+        data = [{"index": index, "records": batch(bytes(2000), codec=Codec.LZ4).tobytes()} for index in range(3)]
+        for used in (1, 3):
+            fields = {"acks": -1, "timeout": 1000, "topic_data": [{"name": "u", "partition_data": data[:used]}]}
+            answers = [client.ask(PRODUCE, VERSION, **fields).responses[0].partition_responses for _ in range(4)]
+            errors = [[int(each.error_code) for each in answer] for answer in answers]
+            assert errors == [[0, 0, LIST_TOO_LARGE][:used]] * 4
+        assert together(gateway) > 0
+
+
+def test_a_turn_decompresses_to_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compressed, "TURN_BYTES", 2000)
+    with producing(tmp_path, LAZY) as (gateway, client):
+        request = produce_fields("t", batch(bytes(1500), codec=Codec.LZ4).tobytes())
+        sent = [client.send(PRODUCE, VERSION, **request) for _ in range(50)]
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(50)]
+        assert 0 < together(gateway) < 50
 
 
 def test_requests_without_acks_go_the_usual_way_in_their_order(tmp_path: Path) -> None:

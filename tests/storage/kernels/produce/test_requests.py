@@ -19,19 +19,24 @@ from pyspark_commitlog.protocol import (
     parse_produce,
 )
 from pyspark_commitlog.storage import (
+    Codec,
     Found,
+    FoundBatch,
     FoundFrame,
     LogConfig,
     LogStoreError,
     ProduceTables,
     check_batch,
+    check_plain,
 )
 from pyspark_commitlog.storage.kernels.produce import columns
 from tests.support.produce_pairs import CLIENTS, TOPICS, Requests
 
 CONFIG = LogConfig()
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
-KNOWN = {name: COMPACTED if name == "compacted" else CONFIG for name in TOPICS if name != "stamped"}
+GZIPPED, TIGHT = LogConfig(compression_type="gzip"), LogConfig(max_message_bytes=2000, max_decompressed_bytes=2000)
+CONFIGS = {"compacted": COMPACTED, "gzipped": GZIPPED, "tight": TIGHT}
+KNOWN = {name: CONFIGS.get(name, CONFIG) for name in TOPICS if name not in ("stamped", "uncompressed")}
 
 
 class Tables(ProduceTables):
@@ -51,6 +56,7 @@ class Tables(ProduceTables):
                     needs_keys=config.compact,
                     before_ms=config.message_timestamp_before_max_ms,
                     after_ms=config.message_timestamp_after_max_ms,
+                    codecs=[Codec.GZIP] if config is GZIPPED else list(Codec),
                 )
 
     def take(self, *sent: bytes, frames_max: int = 64, now_ms: int | None = None) -> Found:
@@ -69,7 +75,7 @@ def fixture_tables() -> Tables:
 
 
 def is_plain(frame: bytes, now_ms: int) -> bool:
-    """Whether the usual way would append all of a request as it is, uncompressed."""
+    """Whether the usual way would append all of a request as it is."""
     try:
         header = parse_header(frame)
         if header.key or not 3 <= header.version <= 11:
@@ -93,7 +99,16 @@ def is_batch_plain(records: memoryview | None, config: LogConfig, now_ms: int) -
         batch = check_batch(records or b"", config)
     except LogStoreError:
         return False
-    return batch.header is not None and not batch.header.attributes and batch.may_stay(config, now_ms)
+    return batch.header is not None and not batch.is_transactional and batch.may_stay(config, now_ms)
+
+
+def passes(tables: Tables, batch: FoundBatch, now_ms: int) -> bool:
+    """Whether a batch passes what is left to the caller: its checksum, and the records of a compressed one."""
+    data, config = tables.memory[batch.at : batch.at + batch.size], KNOWN[tables.places[batch.part][0]]
+    if not batch.codec:
+        return batch.crc == crc32c(data[21:])
+    checked = check_plain(data, config, None)
+    return checked is not None and checked.may_stay(config, now_ms)
 
 
 def with_checksums(data: bytearray, found: Found) -> bytes:
@@ -118,8 +133,7 @@ def test_a_request_is_listed_if_the_usual_way_would_store_it_as_it_is(tables: Ta
         found = tables.take(request, now_ms=now_ms)
         wanted = is_plain(request[4:], now_ms)
         if found.frames:
-            sums = [each.crc == crc32c(request[each.at + 21 : each.at + each.size]) for each in found.batches]
-            assert wanted == all(sums)
+            assert wanted == all(passes(tables, each, now_ms) for each in found.batches)
             listed += 1
         else:
             odd += wanted
@@ -138,7 +152,9 @@ def test_a_damaged_request_is_listed_only_if_the_usual_way_would_take_it(tables:
             data[:4] = (len(data) - 4).to_bytes(4)
         found = tables.take(bytes(data), now_ms=now_ms)
         if found.frames:
-            assert is_plain(with_checksums(data, found)[4:], now_ms)
+            whole = with_checksums(data, found)
+            found = tables.take(whole, now_ms=now_ms)
+            assert is_plain(whole[4:], now_ms) == all(passes(tables, each, now_ms) for each in found.batches)
 
 
 def test_requests_are_found_up_to_the_first_one_that_is_not_plain(tables: Tables) -> None:
