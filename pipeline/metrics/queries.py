@@ -77,13 +77,14 @@ class CommitLogMetrics(StreamingQueryListener):
         self,
         port: int | None = PORT,
         *,
-        address: str = "0.0.0.0",
+        address: str = "127.0.0.1",
         log_dir: str | None = None,
         cluster_name: str | None = None,
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
         """Serves at ``address:port`` until :meth:`close`; with ``port`` 0, at a free port, which is then :attr:`port`.
 
+        By default, only this machine can connect; ``address="0.0.0.0"`` is for others, too: there is no login.
         With ``port`` None, only adds the metrics to ``registry``, for the caller to serve. ``cluster_name`` is the
         value of this label, by default the name of ``log_dir``, or "spark". Raises OSError if the port is in use.
         """

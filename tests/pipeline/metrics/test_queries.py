@@ -232,15 +232,27 @@ def test_with_the_directory_lag_counts_to_the_log_end_and_in_seconds(
 
 
 def test_it_answers_until_it_is_closed(registry: CollectorRegistry) -> None:
-    metrics = CommitLogMetrics(port=0, address="127.0.0.1", registry=registry)
+    metrics = CommitLogMetrics(port=0, registry=registry)
     metrics.onQueryProgress(progress())
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60) as answer:
         assert "commitlog_query_batch_id" in answer.read().decode()
     with pytest.raises(OSError, match="in use"):
-        CommitLogMetrics(port=metrics.port, address="127.0.0.1", registry=CollectorRegistry())
+        CommitLogMetrics(port=metrics.port, registry=CollectorRegistry())
     metrics.close()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=60)
+    metrics.close()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "address"), [({}, "127.0.0.1"), ({"address": "0.0.0.0"}, "0.0.0.0")], ids=["by default", "if asked"]
+)
+def test_other_machines_can_connect_only_if_asked(
+    chosen: dict[str, str], address: str, registry: CollectorRegistry
+) -> None:
+    metrics = CommitLogMetrics(port=0, registry=registry, **chosen)
+    assert metrics._server is not None
+    assert metrics._server.server_address[0] == address
     metrics.close()
 
 
