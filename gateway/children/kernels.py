@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,8 @@ def _compile_in_child(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C and systemd send them to all processes: the gateway answers
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent()
     os.nice(5)  # clients of the gateway come first
     if _TURNS in sys.argv:
