@@ -117,12 +117,19 @@ def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
     """Verifies logs, one segment per task; yields outcomes of damaged checkpoints at the root, then of partitions."""
     yield from (of_directory("checkpoint", error) for error in selection.damage)
-    plans = list(runner("logs listed", partial(verify.plan_partition, run), selection.partitions))
+    yield from _judge_deleted(run, map(verify.verdict, _verified(run, selection.partitions, runner).values()))
+
+
+def _verified(
+    run: MaintenanceRun, partitions: Sequence[Partition], runner: Runner
+) -> dict[TopicPartition, verify.Verified | PartitionOutcome]:
+    """Returns what verification reports on each partition."""
+    plans = list(runner("logs listed", partial(verify.plan_partition, run), partitions))
     tasks = [verify.SegmentTask(plan.partition, segment) for plan in plans for segment in plan.segments]
     results = list(runner("segments", partial(verify.verify_one_segment, run), tasks))
     pairs = zip(tasks, results, strict=True)
     found = {key: [result for _, result in group] for key, group in groupby(pairs, lambda pair: pair[0].partition.key)}
-    yield from _judge_deleted(run, (verify.verdict(run, plan, found.get(plan.partition.key, ())) for plan in plans))
+    return {plan.partition.key: verify.report_on(run, plan, found.get(plan.partition.key, ())) for plan in plans}
 
 
 def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
@@ -141,8 +148,7 @@ def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
     done = {(each.topic, each.partition) for each in recovered if each.status is OutcomeStatus.DONE}
     with run.manager() as manager:
         now = with_checkpoints(manager, [each for each in selection.partitions if each.key in done])
-    verified = verify_partitions(run, Selection(now, ()), runner)
-    yield from _judge_deleted(run, recover.with_findings(recovered, verified))
+    yield from _judge_deleted(run, recover.with_findings(recovered, _verified(run, now, runner)))
 
 
 def rebuild_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .outcome import OutcomeStatus, PartitionOutcome, outcome_of
+from ..format.files.file_names import TopicPartition
+from .outcome import PartitionOutcome, outcome_of
 from .run import MaintenanceRun, Partition
+from .verify import Verified
 
 
 def recover_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutcome:
@@ -23,27 +24,24 @@ def _recover(run: MaintenanceRun, partition: Partition) -> Recovered:
 
 
 def with_findings(
-    recovered: Iterable[PartitionOutcome], verified: Iterable[PartitionOutcome]
+    recovered: Iterable[PartitionOutcome], reports: Mapping[TopicPartition, Verified | PartitionOutcome]
 ) -> Iterator[PartitionOutcome]:
     """Yields the outcomes of recovery, each with what verification has found in the log since.
 
-    ``verified`` has the outcomes of the logs whose recovery is done.
+    ``reports`` has the logs whose recovery is done.
     """
-    found = {(each.topic, each.partition): each for each in verified}
     for outcome in recovered:
-        after = found.get((outcome.topic, outcome.partition))
-        yield outcome if after is None else _joined(outcome, after)
+        report = reports.get(TopicPartition(outcome.topic, outcome.partition))
+        yield outcome if report is None else _joined(outcome, report)
 
 
-def _joined(recovered: PartitionOutcome, verified: PartitionOutcome) -> PartitionOutcome:
-    if verified.status is OutcomeStatus.FAILED or "findings" not in verified.facts:
-        return verified
-    findings = verified.facts["findings"]
-    counts = Counter(each["severity"] for each in findings)
-    result = ", ".join(f"{count:,} {severity}" for severity, count in counts.items()) or "sound"
-    lines = verified.text.partition("\n")[2]
-    text = f"{recovered.text}; {result}" + (f"\n{lines}" if lines else "")
-    return replace(verified, text=text, facts={**recovered.facts, "findings": findings})
+def _joined(recovered: PartitionOutcome, report: Verified | PartitionOutcome) -> PartitionOutcome:
+    if isinstance(report, PartitionOutcome):  # of a log that cannot be read
+        return report
+    text = report.with_findings(f"{recovered.text}; {report.result}")
+    return replace(
+        recovered, status=report.status, text=text, facts={**recovered.facts, "findings": report.facts()["findings"]}
+    )
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,23 @@ def verify_one_segment(run: MaintenanceRun, task: SegmentTask) -> SegmentFinding
     return verify_segment(task.partition.context(run), task.segment)
 
 
-def verdict(run: MaintenanceRun, plan: VerificationPlan, results: Iterable[SegmentFindings]) -> PartitionOutcome:
-    """Returns the outcome of one partition from the results of all its segments."""
-    partition = plan.partition
+def report_on(
+    run: MaintenanceRun, plan: VerificationPlan, results: Iterable[SegmentFindings]
+) -> Verified | PartitionOutcome:
+    """Returns the report on one partition from the results of all its segments; the outcome if it cannot be read."""
     if plan.outcome is not None:
         return plan.outcome
     ordered = sorted(results, key=lambda each: each.segment.base_offset)
-    found = join(partition.context(run), partition.checkpointed, ordered, plan.of_names)
-    report = Verified(partition, found)
-    status = OutcomeStatus.DAMAGED if report.is_damaged else OutcomeStatus.DONE
-    return PartitionOutcome(*partition.key, status, str(report), report.facts())
+    return Verified(
+        plan.partition, join(plan.partition.context(run), plan.partition.checkpointed, ordered, plan.of_names)
+    )
+
+
+def verdict(report: Verified | PartitionOutcome) -> PartitionOutcome:
+    """Returns the outcome of one partition."""
+    if isinstance(report, PartitionOutcome):
+        return report
+    return PartitionOutcome(*report.partition.key, report.status, str(report), report.facts())
 
 
 @dataclass(frozen=True)
@@ -83,18 +90,27 @@ class Verified:
     found: LogFindings
 
     @property
-    def is_damaged(self) -> bool:
-        """Whether action is needed: records are lost, or a file must be rebuilt."""
-        return any(finding.severity is not Severity.NOTE for finding in self.found.findings)
+    def status(self) -> OutcomeStatus:
+        """DAMAGED if action is needed: records are lost, or a file must be rebuilt."""
+        is_damaged = any(finding.severity is not Severity.NOTE for finding in self.found.findings)
+        return OutcomeStatus.DAMAGED if is_damaged else OutcomeStatus.DONE
+
+    @property
+    def result(self) -> str:
+        """How many findings there are of each severity, such as ``1 damage, 2 note``; or ``sound``."""
+        counts = [f"{len(of):,} {severity.value}" for severity in Severity if (of := self.found.of(severity))]
+        return ", ".join(counts) or "sound"
+
+    def with_findings(self, head: str) -> str:
+        """Returns ``head``, and each finding on a line of its own."""
+        return "\n  ".join([head, *map(str, self.found.findings)])
 
     def __str__(self) -> str:
         found = self.found
-        counts = [f"{len(of):,} {severity.value}" for severity in Severity if (of := found.of(severity))]
-        head = (
-            f"{self.partition}: {', '.join(counts) or 'sound'}; {found.segments:,} segments, {found.batches:,} batches "
+        return self.with_findings(
+            f"{self.partition}: {self.result}; {found.segments:,} segments, {found.batches:,} batches "
             f"and {found.records:,} records in {found.sound_bytes:,} sound bytes, up to offset {found.log_end_offset}"
         )
-        return "\n  ".join([head, *map(str, found.findings)])
 
     def facts(self) -> Mapping[str, Any]:
         found = self.found
