@@ -19,6 +19,7 @@ from ...storage import (
     ConfigOverrides,
     InvalidConfigError,
     LogManager,
+    MissingSegmentError,
     TopicPartition,
     UnknownTopicOrPartitionError,
     parse_names,
@@ -277,11 +278,13 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
-    """Returns advice about an error that a single record caused, with a newline before it; "" for other errors."""
+    """Returns advice about a record that no table takes, or a lost segment, with a newline before it; else ""."""
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):
         return "\nTo continue with the same --checkpoint, use --read-mode permissive, which reads such times as null"
+    if MissingSegmentError.__name__ in str(error):
+        return "\nTo copy what remains, use --read-mode dropmalformed, which counts what is missing"
     if "SerializationError" not in str(error) and NO_KEY not in str(error):
         return ""
     return (

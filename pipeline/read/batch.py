@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -14,7 +14,7 @@ from ..workers import errors_end_here, freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .pushdown import Wanted, push
-from .task import batches_of, offset_at, readable_end
+from .task import batches_of, behind_lost, offset_at, readable_end, with_lost_before
 from .task_ranges import OffsetRange, plan
 
 
@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         """Returns the range of offsets to read from each partition, by the options and then by the filters."""
         options = self._options
         logs = open_logs.catch_up(options.subscription.partitions(open_logs.look()))
-        firsts = {each: log.log_start_offset for each, log in logs.items()}
+        firsts = {each: log.earliest_offset for each, log in logs.items()}
         remote = remote_offsets(open_logs.manager, firsts)
         ends = {each: Ends(firsts[each], readable_end(logs[each], options), remote=remote.get(each)) for each in logs}
 
@@ -53,15 +53,19 @@ class BatchReader(DataSourceReader):
         def at(source: TopicPartition, timestamp_ms: int) -> int | None:
             return offset_at(open_logs.get(source), timestamp_ms, options)
 
-        known = Logs(ends, at, options.loss)
-        starts, stops = options.starting.resolve(known), options.ending.resolve(known)
+        def start_at(source: TopicPartition, timestamp_ms: int) -> int | None:
+            return with_lost_before(logs[source], at(source, timestamp_ms), partial(at, source))
+
+        starts = options.starting.resolve(Logs(ends, start_at, options.loss))
+        stops = options.ending.resolve(Logs(ends, at, options.loss))
         warn_of_remote(starts, ends)
         check_start_before_end(options.starting, options.ending, starts, stops)
         for each, log in logs.items() if options.mode is not ReadMode.DROP_MALFORMED else ():
             log.check_readable_to(stops[each], options.isolation)
         # In a damaged log that is read nevertheless, a time may not be found; tasks then check batches one by one.
-        ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else at
-        return [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
+        ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else start_at
+        ranges = [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
+        return [behind_lost(logs[each.source], each, options) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the records of a task's range; a thread reads the next batch while Spark takes one."""

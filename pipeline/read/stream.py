@@ -51,7 +51,7 @@ from ..workers import errors_end_here
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
-from .task import batches_of, offset_at
+from .task import batches_of, behind_lost, offset_at, with_lost_before
 from .task_ranges import OffsetRange, plan
 
 # {topic: {partition: offset}} with the ids of topics, as Spark passes it and writes it to the checkpoint
@@ -140,7 +140,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wanted = self._options.subscription.partitions(self._open_logs.look())
             states, self._initial_ids = self._all_seen(wanted) if self._target is None else self._target
             remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
-            ends = {each: Ends(state.first, state.end, state.next, remote.get(each)) for each, state in states.items()}
+            ends = {
+                each: Ends(self._open_logs.get(each).earliest_offset, state.end, state.next, remote.get(each))
+                for each, state in states.items()
+            }
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             warn_of_remote(self._initial, ends)
             self._committed = self._initial  # nothing was read yet, so there is nothing to commit
@@ -213,7 +216,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
-        return offset_at(self._open_logs.get(partition), timestamp_ms, self._options)
+        log = self._open_logs.get(partition)
+        found = offset_at(log, timestamp_ms, self._options)
+        return with_lost_before(log, found, lambda other_ms: offset_at(log, other_ms, self._options))
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
         """Returns the offsets at which a micro-batch ends, by all limits, for partitions with new offsets."""
@@ -274,7 +279,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return set(self._options.subscription.partitions_there(self._open_logs.manager)) - ended.keys()
 
     def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:
-        first, end_offset = log.log_start_offset, log.log_end_offset
+        first, end_offset = log.earliest_offset, log.log_end_offset
         if start is not None and end < start:
             self._lost(f"{partition} ends at {end}, but was read up to {start}: it was truncated, or exchanged")
             start = first
@@ -287,7 +292,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{partition} ends at {end_offset}, but was to be read up to {end}: it was truncated, or exchanged"
             )
         begin = first if start is None else max(start, first)
-        return OffsetRange(partition, begin, max(begin, min(end, end_offset)))
+        part = OffsetRange(partition, begin, max(begin, min(end, end_offset)))
+        return behind_lost(log, part, self._options)
 
     def _lost(self, message: str) -> None:
         self._options.loss.report(OffsetOutOfRangeError, message)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from .options import ReadOptions
 from .task_ranges import OffsetRange
 
 logger = logging.getLogger(__name__)
+
+ANY_TIME_MS = -1  # of a record without a time; no other record is older
 
 
 def batches_of(
@@ -96,6 +99,33 @@ def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | 
         logger.warning("%s; the search for the starting time skips it, because option mode is dropmalformed", damage)
         return _first_salvaged(log, timestamp_ms, options)
     return None if found is None else found.offset
+
+
+def with_lost_before(log: LogReader, found: int | None, offset_at: Callable[[int], int | None]) -> int | None:
+    """Returns where a read from a time begins, if ``found`` is the first record at or after it that the log has.
+
+    This is the first of the lost records (``lost_start``) if none is between them and ``found``: any of them may be at
+    or after the time. ``offset_at`` returns the first record at or after another time.
+    """
+    earliest = log.earliest_offset
+    if found is None or earliest == log.log_start_offset or found != offset_at(ANY_TIME_MS):
+        return found
+    return earliest
+
+
+def behind_lost(log: LogReader, part: OffsetRange, options: ReadOptions) -> OffsetRange:
+    """Returns ``part`` without the offsets of first segments that were lost.
+
+    Raises MissingSegmentError if ``part`` has any of them, or logs it (``mode`` or ``failOnDataLoss``).
+    """
+    lost = log.lost_start()
+    if lost is None or part.size <= 0 or part.start >= log.log_start_offset:
+        return part
+    if options.mode is ReadMode.DROP_MALFORMED:
+        logger.warning("%s; skipped, because of option mode", lost)
+    else:
+        options.loss.report(type(lost), str(lost))
+    return replace(part, start=min(log.log_start_offset, part.end))
 
 
 def _first_salvaged(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | None:

@@ -34,8 +34,15 @@ class Skipped(NamedTuple):
 def skipped_parts(
     reader: LogReader, start: int, end: int, *, isolation: Isolation = Isolation.READ_COMMITTED
 ) -> list[Skipped]:
-    """Returns what ``salvaged_records`` skips between two offsets, in order; reads and decodes all that is there."""
+    """Returns what ``salvaged_records`` skips between two offsets, in order; reads and decodes all that is there.
+
+    Lost first segments count too, from ``start`` on.
+    """
     found: list[CorruptionError] = []
-    for _ in salvaged_records(reader, start, end, found.append, isolation=isolation):
+    first = reader.log_start_offset
+    for _ in salvaged_records(reader, max(start, first), end, found.append, isolation=isolation):
         pass
-    return [Skipped.of(error) for error in found]
+    lost, skipped = reader.lost_start(), [Skipped.of(error) for error in found]
+    if lost is None or start >= min(first, end):
+        return skipped
+    return [Skipped.of(lost)._replace(offsets=range(max(start, reader.earliest_offset), first)), *skipped]

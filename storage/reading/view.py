@@ -154,12 +154,21 @@ class LogView:
     def lost_start(self) -> MissingSegmentError | None:
         """Returns the error of a log whose files show that its first segments were lost; None for other logs.
 
-        Lists the directory now, and reads the log start after that: retention raises it before it deletes files.
+        If the last load found this, lists the directory again and then reads the log start: retention raises it before
+        it deletes files, perhaps between the two.
         """
+        if self.lost is None:
+            return None
         listing = self.context.filesystem.list(self.context.directory)
         start = self.checkpoints.read().log_start_offset
         lost = find_lost_start(self.context, listing, swap_plan(self.context, listing), start)
         return None if lost is None else lost_start_error(self.context.directory, lost)
+
+    @property
+    def earliest_offset(self) -> int:
+        """The first offset that a read from the beginning asks for: the log start, or that of lost first segments."""
+        lost = self.lost_start()
+        return self.log_start_offset if lost is None or lost.skipped_offsets is None else lost.skipped_offsets[0]
 
     def _find_remote(self) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""

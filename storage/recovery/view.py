@@ -17,6 +17,7 @@ from ..format.files.checkpoints import EpochEntry
 from ..segment import LogContext, LogSegment, LogSegments, SwapPlan, swap_plan
 from .leader_epochs import LeaderEpochCache
 from .log_end import LogEnd, find_end
+from .lost_start import find_lost_start
 from .producer_snapshots import SIDECAR_BYTES_MAX, ProducerLoader
 from .producer_state_manager import ProducerStateManager
 from .segment_recovery import records_lost
@@ -76,7 +77,9 @@ class LogViewer(ProducerLoader):
         return self._view()
 
     def _view(self) -> LoadedLog:
-        plan = self._plan(self._settled_names())
+        listing = self._settled_names()
+        plan = self._plan(listing)
+        lost = find_lost_start(self.context, listing, plan, self.log_start_offset)
         self._files_in_use(plan)
         segments = LogSegments(self._segments(plan))
         end = self._settled_end(segments) if len(segments) else LogEnd(self._check_nothing_lost())
@@ -85,7 +88,9 @@ class LogViewer(ProducerLoader):
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
         entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= end.offset]
         epochs = LeaderEpochCache(entries)
-        return LoadedLog(segments, None, epochs, log_start_offset, end.offset, self.recovery_point, damage=end.damage)
+        return LoadedLog(
+            *(segments, None, epochs, log_start_offset, end.offset, self.recovery_point), damage=end.damage, lost=lost
+        )
 
     def _settled_end(self, segments: LogSegments) -> LogEnd:
         """Returns where the log ends; logs a warning if its last batch is incomplete.

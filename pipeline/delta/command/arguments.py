@@ -33,7 +33,8 @@ _FROM_OFFSETS = (
     'as --from-time, from these offsets: \'{"flights": {"0": 7}}\', or earliest; other partitions are not loaded again'
 )
 _READ_MODE = (
-    "dropmalformed: skip damaged record batches; permissive: read a time that does not fit Spark's timestamps as null; "
+    "dropmalformed: skip damaged record batches and missing segments; permissive: read a time that does not fit "
+    "Spark's timestamps as null; "
     "failfast: end the job for either (default: failfast, or permissive with --serde-mode permissive)"
 )
 _BAD_RECORDS = (

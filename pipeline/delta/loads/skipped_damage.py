@@ -31,7 +31,7 @@ class SkippedDamage:
         with LogManager.open(log_dir) as manager:
             for partition, end in sorted(ends.items()):
                 with manager.open_reader(*partition, reports_remote=False) as reader:
-                    start = max(starts.get(partition, 0), reader.log_start_offset)
+                    start = max(starts.get(partition, 0), reader.earliest_offset)
                     for part in skipped_parts(reader, start, min(end, reader.log_end_offset)):
                         key = partition, part.path, part.position
                         self._parts[key] = self._parts.get(key, part).with_part(part)

@@ -22,7 +22,7 @@ class OpenLog(Protocol):
         """Returns the topic's id by its name; {} if it is not known, as at brokers."""
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Returns the first offset of each partition, and the one after its last committed record."""
+        """Returns the first offset of each partition, lost or not, and the one after its last committed record."""
 
     def points(self, wanted: Wanted) -> Points:
         """Returns where to load again. Raises as :func:`find_points`."""
@@ -78,7 +78,7 @@ class _OpenDirectory:
 
     def _bounds(self, number: int) -> tuple[int, int]:
         with self._manager.open_reader(self._topic, number) as reader:
-            return reader.log_start_offset, reader.end_offset(Isolation.READ_COMMITTED)
+            return reader.earliest_offset, reader.end_offset(Isolation.READ_COMMITTED)
 
     def points(self, wanted: Wanted) -> Points:
         return find_points(self._manager, self._topic, wanted)

@@ -58,7 +58,26 @@ def damaged(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return Damaged(spark, directory_with_internal_topics(tmp_path / "log"))
 
 
-def export(damaged: Damaged, tmp_path: Path, *flags: str) -> int:
+class LostStart:
+    """A topic whose first segment, with offsets 0 to 3, was lost."""
+
+    def __init__(self, spark: SparkSession, log_dir: str) -> None:
+        topic = Topic(spark, log_dir, partitions=1)
+        for _ in range(2):
+            topic.append([(b"k", b"%d" % each) for each in range(SIZE)])
+            with LogManager.open(log_dir) as manager:
+                manager.open_log("t", 0).roll()
+        Path(log_dir, "t-0", f"{0:020}.log").unlink()
+        self.log_dir = log_dir
+
+
+@pytest.fixture
+def lost_start(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LostStart:
+    monkeypatch.setattr(runs, "job_session", lambda *_, **__: Unstopped(spark))
+    return LostStart(spark, directory_with_internal_topics(tmp_path / "log"))
+
+
+def export(damaged: Damaged | LostStart, tmp_path: Path, *flags: str) -> int:
     given = ["--log-dir", damaged.log_dir, "--topic", "t", "--read-mode", "dropmalformed", *flags]
     return runs.ExportRun(parser("").parse_args(["to-table", "--table", str(tmp_path / "table"), *given])).run()
 
@@ -93,3 +112,21 @@ def test_a_query_whose_micro_batches_end_inside_damage_counts_it_once(
     again = ("--checkpoint", str(tmp_path / "new"), "--from-offsets", '{"t": {"0": 4}}')
     assert export(damaged, tmp_path, *again) == 3  # the rows are as in the log, which still lacks them
     assert SKIPPED.format(damaged.size) in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("as_parquet", [True, False], ids=["parquet", "delta"])
+def test_lost_first_segments_end_an_export_or_are_counted(
+    as_parquet: bool, lost_start: LostStart, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--table-format", "parquet") if as_parquet else ("--checkpoint", str(tmp_path / "checkpoint"))
+    assert export(lost_start, tmp_path, *flags, "--read-mode", "failfast") == 1
+    told = capsys.readouterr().err
+    assert "MissingSegmentError" in told
+    assert "records 0 to 3 are gone" in told
+    assert "use --read-mode dropmalformed" in told
+    assert export(lost_start, tmp_path, *flags) == 3
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "Skipped 0 damaged batches, 0 bytes, 4 offsets: 0 to 3 of t-0. Everything else was copied."
+    form, path = ("parquet", tmp_path / "table" / "current") if as_parquet else ("delta", tmp_path / "table")
+    assert offsets(spark, form, path) == [4, 5, 6, 7]
+    assert export(lost_start, tmp_path, *flags) == 0
