@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import kafka
+import kafka.errors
 import numpy as np
 import pytest
 
@@ -15,6 +18,7 @@ from pyspark_commitlog.gateway.metrics import GatewayMetrics
 from pyspark_commitlog.gateway.partitions import file_reading
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.verify import Kind, verify_log
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import append, batch, now_ms
 
@@ -129,9 +133,9 @@ def test_a_repaired_log_is_written_again(log: Path, client: WireClient, monkeypa
     assert fetched(client, 0) == (0, list(range(COUNT + 1)))
 
 
-def test_damage_in_a_log_that_is_written_is_logged_when_a_client_gets_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def rolled(tmp_path: Path) -> tuple[Path, int]:
+    """A directory with topic ``t``, whose first segment is closed, and the size of each of its batches."""
     with LogManager.open(str(tmp_path / "log"), create=True) as manager:
         manager.create_topic("t", partitions=1)
         opened = manager.open_log("t", 0)
@@ -139,9 +143,46 @@ def test_damage_in_a_log_that_is_written_is_logged_when_a_client_gets_there(
             append(opened, b"%d" % number * 200, timestamps=now_ms())
         opened.roll()
         append(opened, b"last", timestamps=now_ms())
-    size = file_of(tmp_path / "log").stat().st_size // COUNT
-    flip(tmp_path / "log", size * 2 + 16)  # the magic of the third batch
-    with serving(tmp_path / "log") as gateway, WireClient(gateway) as client, caplog.at_level(logging.ERROR):
+    return tmp_path / "log", file_of(tmp_path / "log").stat().st_size // COUNT
+
+
+def test_damage_in_a_log_that_is_written_is_logged_when_a_client_gets_there(
+    rolled: tuple[Path, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    log, size = rolled
+    flip(log, size * 2 + 16)  # the magic of the third batch
+    with serving(log) as gateway, WireClient(gateway) as client, caplog.at_level(logging.ERROR):
         assert produced(client) == 0
         assert [fetched(client, 2)[0] for _ in range(3)] == [CORRUPT_MESSAGE] * 3
-    assert len([each for each in caplog.messages if str(file_of(tmp_path / "log")) in each]) == 1
+    assert len([each for each in caplog.messages if str(file_of(log)) in each]) == 1
+
+
+def consume_all(gateway: Gateway, read: list[int]) -> None:
+    """Adds the offsets to ``read`` that a consumer gets, from the first one on."""
+    partition = kafka.TopicPartition("t", 0)
+    with closing(kafka.KafkaConsumer(bootstrap_servers=str(gateway.address), max_poll_records=1)) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        while len(read) < COUNT:
+            read += [each.offset for each in consumer.poll(10_000)[partition]]
+
+
+def test_a_wrong_byte_in_a_closed_segment_is_found_by_the_client_and_by_verify(
+    rolled: tuple[Path, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gateway sends batches that follow the first one unread, as a broker does: the client compares checksums."""
+    log, size = rolled
+    flip(log, size * 2 + 100)  # in the records of the third batch
+    with serving(log) as gateway, WireClient(gateway) as client:
+        read = list[int]()
+        with pytest.raises(kafka.errors.CorruptRecordError, match=r"partition=0\) at offset 2 failed crc check"):
+            consume_all(gateway, read)
+        assert (read, [each for each in caplog.messages if str(file_of(log)) in each]) == ([0, 1], [])
+        assert fetched(client, 2) == (CORRUPT_MESSAGE, [])  # the batch at which a fetch begins is read
+        assert len([each for each in caplog.messages if f"{file_of(log)}, position {size * 2}" in each]) == 1
+    with LogManager.open(str(log)) as manager, manager.open_reader("t", 0) as reader:
+        [found] = verify_log(reader.context).findings
+    assert (found.kind, found.path, found.lost) == (Kind.BAD_CHECKSUM, str(file_of(log)), (2, 2))
+    flip(log, size * 2 + 100)  # as a copy has it
+    with serving(log) as gateway, WireClient(gateway) as client:
+        assert fetched(client, 2)[1][0] == 2
