@@ -139,6 +139,8 @@ def test_a_copy_to_an_object_store_goes_on_after_damage_and_once_it_is_repaired(
     assert (done.code, done.stdout.count("\n")) == (3, 3)
     assert "orders-1: damaged, not copied: " in done.stderr
     assert (printed(URL, "orders"), printed(URL, "users")) == ("", "a\nb\n")
+    shown = commitlog("verify", "--log-dir", URL, "-t", "orders")  # nothing on the store marks it as unfinished
+    assert (shown.code, "orders-1: sound; " in shown.stdout) == (0, True)
     flip(damaged)
     assert commitlog("copy", "--from", directory, "--to", URL).code == 0
     assert printed(URL, "orders") == "a\nb\n"
