@@ -40,7 +40,7 @@ EXTRA = {
     "docs/index.md": SPARK,
     "docs/install.md": NOTHING,
     "docs/python.md": ARROW,
-    "docs/quick_start.md": NOTHING,
+    "docs/quick_start.md": ARROW,
     "docs/scheduling.md": NOTHING,
     "docs/tables.md": SPARK,
     "docs/tuning.md": SPARK,
