@@ -188,7 +188,7 @@ class Offsets:
             for name in registry.children_if_any(self._opened, folder):
                 path = f"{folder}/{name}"
                 if not name.isdigit():
-                    fail(f"{path}: Kafka 0.7 counts bytes; upgrade its log first (jobs/upgrade.py)")
+                    fail(f"{path}: Kafka 0.7 counts bytes; upgrade its log first (commitlog upgrade)")
                 data = self._opened.get(path).data or b""
                 if not data.isdigit():
                     fail(f"{path}: {data!r} is no offset; correct or delete the node")

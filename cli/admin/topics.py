@@ -82,7 +82,7 @@ def topics(  # the flags are those of kafka-topics
             if replication_factor > 1:
                 typer.echo(
                     f"commitlog: --replication-factor {replication_factor}: a log directory has one copy of each "
-                    "partition; for another copy, use commitlog snapshot or jobs/mirror.py",
+                    "partition; for another copy, use commitlog snapshot or commitlog mirror",
                     err=True,
                 )
             _create(manager, str(topic), partitions, config or [], may_exist=if_not_exists, is_dry=dry_run)

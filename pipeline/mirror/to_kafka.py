@@ -212,7 +212,7 @@ def _checked(position: OffsetPair, end: int, reader: LogReader, sending: Sending
         raise MirrorError(
             f"offsets {position.source} to {reader.log_start_offset - 1} of topic {sending.topic!r} were deleted, and "
             f"group {sending.group!r} has no commit that says they were sent: {way_out}. To prevent this, run "
-            f"jobs/retain.py with --keep-for-groups {sending.group}"
+            f"commitlog retain with --keep-for-groups {sending.group}"
         )
     return position._replace(source=reader.log_start_offset)
 

@@ -101,5 +101,5 @@ def check_options(options: ReadOptions) -> None:
 def refused_stream() -> InvalidConfigError:
     """Returns the error for a streaming query."""
     return InvalidConfigError(
-        "option layout=kafka-0.7 is for batch reads; for a stream, make a log of today of it (jobs/upgrade.py)"
+        "option layout=kafka-0.7 is for batch reads; for a stream, make a log of today of it (commitlog upgrade)"
     )

@@ -108,7 +108,7 @@ class LogDirectory:
             if is_of_0_7(self.filesystem, self.directory):
                 raise NotALogDirError(
                     f"{self.directory}: this is a log directory of Kafka 0.7: read it with layout kafka-0.7, or make "
-                    "one of today of it (jobs/upgrade.py)"
+                    "one of today of it (commitlog upgrade)"
                 )
             near = self._log_directories_below()
             raise NotALogDirError(

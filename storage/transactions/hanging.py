@@ -199,4 +199,4 @@ def _who_ends_it(manager: LogManager, transactional_id: str, value: TransactionL
     ends_ms = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
     is_waiting = value.transaction_status in UNDECIDED and manager.clock.now_ms() < ends_ms
     when = f"from {instant(ends_ms)} on, when its transaction.timeout.ms has passed" if is_waiting else "now"
-    return f"so start its query again, which ends it, or run jobs/retain.py, which does so {when}"
+    return f"so start its query again, which ends it, or run commitlog retain, which does so {when}"

@@ -6,8 +6,10 @@ else: no jobs/, no conf/, and no other packages than those that the extra brings
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from tests.support.pages import BASH, PAGES, ROOT, first_example, name_of, with_
 from tests.support.spark.delta_jars import delta_jars
 from tests.support.spark.spark_jvm import SMALL
 
+ROOMS = ("cli", "clients", "gateway", "pipeline", "protocol", "registry", "storage")
 NOTHING, ARROW, GATEWAY, SPARK = "nothing", "arrow", "gateway", "spark"
 SIZE_MAX = {NOTHING: 400, GATEWAY: 450}  # MB
 
@@ -119,6 +122,20 @@ def place(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 def test_each_page_with_an_example_says_which_extra_it_needs() -> None:
     assert {name_of(page) for page in PAGES if first_example(page)} == {*EXTRA, *NOT_ALONE}
+
+
+def test_no_message_names_a_program_of_the_clone_where_the_wheel_has_a_command() -> None:
+    named = re.compile(r"\bjobs/\w+\.py")
+    texts = {path: path.read_text(encoding="utf-8") for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    nodes = [(path, node) for path, text in texts.items() if named.search(text) for node in ast.walk(ast.parse(text))]
+    documents = {id(node.value) for _, node in nodes if isinstance(node, ast.Expr)}
+    found = [
+        f"{path}:{node.lineno}: {node.value}"
+        for path, node in nodes
+        if isinstance(node, ast.Constant) and id(node) not in documents
+        if isinstance(node.value, str) and named.search(node.value)
+    ]
+    assert not found
 
 
 @pytest.mark.only_all

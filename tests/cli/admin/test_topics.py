@@ -105,7 +105,7 @@ def test_creating_a_topic_creates_its_directory(tmp_path: Path) -> None:
     configs = ("--config", "cleanup.policy=compact,delete", "--config", "retention.ms=5")
     done = commitlog(*create, "--partitions", "2", *configs)
     assert (done.code, done.stdout) == (0, "Created topic clicks.\n")
-    assert "one copy of each partition; for another copy, use commitlog snapshot or jobs/mirror.py" in done.stderr
+    assert "one copy of each partition; for another copy, use commitlog snapshot or commitlog mirror" in done.stderr
     described = json.loads(commitlog("topics", "--log-dir", tmp_path / "new", "--describe", "--json").stdout)
     assert described["partitions"] == [0, 1]
     assert described["configs"] == {"cleanup.policy": "compact,delete", "retention.ms": "5"}

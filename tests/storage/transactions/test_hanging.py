@@ -115,7 +115,9 @@ def test_one_whose_query_has_ended_is_left_to_retention_and_the_time_is_reported
     coordinator = TransactionCoordinator.open(manager, "copy")
     write(manager, coordinator, 1)
     coordinator.close()
-    with pytest.raises(InvalidTxnStateError, match=r"start its query again, .* run jobs/retain.py, .* from 2023-11-14"):
+    with pytest.raises(
+        InvalidTxnStateError, match=r"start its query again, .* run commitlog retain, .* from 2023-11-14"
+    ):
         abort_transaction(manager, "t", 1, 0)
     clock = manager.clock
     assert isinstance(clock, ManualClock)
