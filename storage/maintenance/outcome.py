@@ -26,7 +26,8 @@ class OutcomeStatus(Enum):
     """How maintenance of a partition ended."""
 
     DONE = "done"  # or, by the rules, there was nothing to do
-    DAMAGED = "damaged"  # something in the log is wrong; it was not changed
+    REPAIRABLE = "repairable"  # no record is lost, but a file must be rebuilt; it was not changed
+    DAMAGED = "damaged"  # records of the log are wrong or missing; it was not changed
     FAILED = "failed"  # lock, disk or missing directory: the log is unchanged, or as after a crash
 
 
@@ -107,7 +108,7 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the program: 0 if all went well, 3 if a log is damaged, 1 for any other problem."""
+        """The exit code of the program: 0 if all went well, 3 if a log is damaged or must be repaired, 1 otherwise."""
         return max((_EXIT_CODES[status] for status in self._counts), default=0)
 
     def __str__(self) -> str:
@@ -132,7 +133,12 @@ class Tally:
         return f"; {done}" + ("" if soonest is None else f"; the next segment is due at {instant(soonest)}")
 
 
-_EXIT_CODES = {OutcomeStatus.DONE: 0, OutcomeStatus.FAILED: 1, OutcomeStatus.DAMAGED: EXIT_DAMAGED}
+_EXIT_CODES = {
+    OutcomeStatus.DONE: 0,
+    OutcomeStatus.FAILED: 1,
+    OutcomeStatus.REPAIRABLE: EXIT_DAMAGED,
+    OutcomeStatus.DAMAGED: EXIT_DAMAGED,
+}
 
 
 def outcome_of(partition: Partition, task: Callable[[], Report]) -> PartitionOutcome:

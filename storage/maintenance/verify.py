@@ -91,9 +91,11 @@ class Verified:
 
     @property
     def status(self) -> OutcomeStatus:
-        """DAMAGED if action is needed: records are lost, or a file must be rebuilt."""
-        is_damaged = any(finding.severity is not Severity.NOTE for finding in self.found.findings)
-        return OutcomeStatus.DAMAGED if is_damaged else OutcomeStatus.DONE
+        """The worst of the findings; notes need no action."""
+        found = {finding.severity for finding in self.found.findings}
+        if Severity.DAMAGE in found:
+            return OutcomeStatus.DAMAGED
+        return OutcomeStatus.REPAIRABLE if Severity.REPAIRABLE in found else OutcomeStatus.DONE
 
     @property
     def result(self) -> str:

@@ -72,6 +72,14 @@ def test_damage_exits_with_3_and_names_file_and_position(directory: Path) -> Non
     assert reports(directory, "verify", "--topics", "oth.*,other") == {"other": found["other"]}
 
 
+def test_a_log_without_an_index_is_repairable_and_not_called_damaged(directory: Path) -> None:
+    logs_of(directory, "orders")[0].with_suffix(".timeindex").unlink()
+    done = commitlog("verify", "--log-dir", directory)
+    assert (done.code, done.stdout.splitlines()[-1]) == (3, "verify: 2 partitions: 1 done, 1 repairable")
+    assert commitlog("rebuild-index", "--log-dir", directory).code == 0
+    assert commitlog("verify", "--log-dir", directory).code == 0
+
+
 def test_the_damage_in_a_brokers_directory_is_found() -> None:
     sound = broker_dirs.stage("plain/final") / "log"
     assert commitlog("verify", "--log-dir", sound, "--topic", "plain").code == 0

@@ -553,8 +553,8 @@ def test_every_damage_is_named_with_what_to_do(log_dir: Path) -> None:
     assert (checkpoint.topic, checkpoint.status) == ("", OutcomeStatus.DAMAGED)
     assert str(log_dir / file_names.RECOVERY_POINT_CHECKPOINT) in str(checkpoint)
     found = by_partition(rest)
-    stored = {name for name, each in found.items() if each.status is OutcomeStatus.DAMAGED}
-    assert stored == {"kept-1", "gone-0"}
+    wrong = {name: each.status for name, each in found.items() if each.status is not OutcomeStatus.DONE}
+    assert wrong == {"kept-1": OutcomeStatus.DAMAGED, "gone-0": OutcomeStatus.REPAIRABLE}
     assert f"damage: {path}, position {position}, offset 20: " in str(found["kept-1"])
     assert f"repairable: {index}" in str(found["gone-0"])
     (first, *_) = found["kept-1"].facts["findings"]
