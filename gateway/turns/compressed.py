@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ...storage import Found, FoundBatch, LongCheckError, ProduceTables, check_plain
 from .known import KnownPartitions
+
+MayWrite = Callable[[str, str], bool]  # whether a user may write to a topic
 
 TURN_BYTES = 8 << 20  # decompressed in one turn, in 5 to 30 ms, while the thread serves nobody else
 
@@ -14,44 +16,55 @@ class CompressedChecks:
     """The checks of one turn. As in the usual way, a request may decompress to ``quick_bytes`` in this thread."""
 
     def __init__(
-        self, tables: ProduceTables, known: KnownPartitions, found: Found, now_ms: int, quick_bytes: int
+        self,
+        tables: ProduceTables,
+        known: KnownPartitions,
+        found: Found,
+        now_ms: int,
+        quick_bytes: int,
+        may_write: MayWrite | None,
     ) -> None:
-        self._tables, self._known, self._found = tables, known, found
+        self._tables, self._known, self._found, self._may_write = tables, known, found, may_write
         self._now_ms, self._quick_bytes = now_ms, quick_bytes
         self._left_bytes = TURN_BYTES
 
-    def run(self) -> Mapping[int, bool]:
+    def run(self, principals: Iterable[str]) -> Mapping[int, bool]:
         """Returns the requests, at most one of each connection, that must go the usual way with all behind them.
 
-        True: such a request may be tried again, as it only came after too many others.
+        ``principals``: the user of each connection. True: such a request may be tried again, as it only came after
+        too many others.
         """
         if not any(each.codec for each in self._found.batches):
             return {}
         stops: dict[int, bool] = {}
-        for connection in self._found.connections:
+        for connection, principal in zip(self._found.connections, principals, strict=True):
             for number in range(connection.frame_first, connection.frame_stop):
                 if self._left_bytes <= 0:
                     stops[number] = True
-                elif not self._passes(number):
+                elif not self._passes(principal, number):
                     stops[number] = False
                 else:
                     continue
                 break
         return stops
 
-    def _passes(self, number: int) -> bool:
+    def _passes(self, principal: str, number: int) -> bool:
         """Whether the logs store the compressed batches of a request as they are, by the settings known here."""
         frame, left_bytes = self._found.frames[number], self._quick_bytes
         for each in self._found.batches[frame.first : frame.stop]:
-            if left_bytes <= 0:
+            if not each.codec:
+                continue
+            if left_bytes <= 0 or not self._is_allowed(principal, each):
                 return False
-            if each.codec:
-                size = self._size_of_plain(each, left_bytes)
-                if size is None:
-                    return False
-                left_bytes -= size
-        self._left_bytes -= self._quick_bytes - left_bytes
+            size = self._size_of_plain(each, left_bytes)
+            self._left_bytes -= left_bytes if size is None else size
+            if size is None:
+                return False
+            left_bytes -= size
         return True
+
+    def _is_allowed(self, principal: str, found: FoundBatch) -> bool:
+        return self._may_write is None or self._may_write(principal, self._known.topic(found.part))
 
     def _size_of_plain(self, found: FoundBatch, quick_bytes: int) -> int | None:
         """Returns to how many bytes a batch decompresses; None: it must go the usual way."""

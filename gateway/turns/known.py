@@ -61,6 +61,9 @@ class KnownPartitions:
         """Whether a partition was not at hand because appends of this process are on their way."""
         return self._known[row].led.is_appending
 
+    def topic(self, row: int) -> str:
+        return self._known[row].topic
+
     def config(self, row: int) -> LogConfig:
         """Returns the settings by which the batches of a partition are checked."""
         return self._known[row].config

@@ -86,24 +86,26 @@ class ProduceTurn:
             return
         now_ms = self._shared.now_ms()
         found = tables.find(now_ms)
-        stops = CompressedChecks(tables, self._known, found, now_ms, self._shared.quick_bytes).run()
+        shared = self._shared
+        checks = CompressedChecks(tables, self._known, found, now_ms, shared.quick_bytes, shared.may_write)
+        stops = checks.run(each.connection.session.principal for each in taken)
         quota = self._quota(taken[0].connection)
         places = quota.take_some(len(found.frames))
-        writes = TurnWrites(tables, self._known, found, stops, self._shared.may_write)
+        writes = TurnWrites(tables, self._known, found, stops, shared.may_write)
         served: list[Served] = []
         try:
             for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
                 served.append(writes.append(each.connection, at, places))
                 tables.set_frame_stop(number, at.frame_first + len(served[-1].frames))
-            writes.write(self._shared.appender)
+            writes.write(shared.appender)
         except BaseException:
             quota.give(places)
             raise
         finally:
-            writes.end(self._shared.appender)
+            writes.end(shared.appender)
         count = sum(len(each.frames) for each in served)
         quota.give(places - count)
-        self._shared.figures.together(count)
+        shared.figures.together(count)
         answers = self._answers(taken, served, writes, partial(self._done, quota, began_s))
         for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
             self._put_back(each, at, served[number])

@@ -265,7 +265,9 @@ topics = ["t"]
 """
 
 
-def test_a_client_that_has_logged_in_is_served_together_where_it_may_write(tmp_path: Path) -> None:
+def test_a_client_that_has_logged_in_is_served_together_where_it_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "rules.toml").write_text(RULES)
     users = UsersFile(str(tmp_path / "users.json"))
     for user in ("alice", "bob", "root"):
@@ -294,6 +296,9 @@ def test_a_client_that_has_logged_in_is_served_together_where_it_may_write(tmp_p
             assert together(gateway) == before + 3
             assert [bob.produce()[0] for _ in range(3)] == [TOPIC_DENIED] * 3
             assert together(gateway) == before + 3
+            monkeypatch.setattr(compressed, "check_plain", None)  # nothing is decompressed for who may not write
+            request = produce_fields("t", batch(bytes(1500), codec=Codec.LZ4).tobytes())
+            assert bob.result(bob.send(PRODUCE, VERSION, **request))[0] == TOPIC_DENIED
 
 
 def test_a_full_table_makes_place_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
