@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
+from pyspark_commitlog.pipeline.write import kept_writers
 from pyspark_commitlog.storage.bucket import open_root
 from tests.pipeline.read.kafka_sources import Sources
 from tests.support.kafka.broker import Broker
@@ -26,6 +27,15 @@ from tests.support.spark.settings import settings
 from tests.support.stores.seaweed import SeaweedFS, environment_of_spark, spark_port
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def closed_writers() -> Iterator[None]:
+    """Closes the writers in directories that sinks of the test kept: without a query, they would keep their files."""
+    yield
+    for directory, app_id in list(kept_writers._slots):
+        if "://" not in directory:
+            kept_writers.release(directory, app_id)
 
 
 @pytest.fixture(scope="session")
