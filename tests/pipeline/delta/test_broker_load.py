@@ -136,6 +136,7 @@ def test_a_topic_made_again_is_refused_unless_all_partitions_are_named(loads: Lo
     assert loads.run() == "loaded: nothing new"
 
 
+@pytest.mark.only_all
 def test_a_load_keeps_what_another_one_added_after_it_had_looked_for_the_end(
     spark: SparkSession, source: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def delta(spark: SparkSession, source: Place, tmp_path: Path) -> Load:
     return Load(spark, source, tmp_path, "delta")
 
 
+@pytest.mark.only_all
 @pytest.mark.parametrize(
     "is_there",
     [

@@ -123,6 +123,7 @@ def test_a_log_on_an_object_store_is_exported_once_whatever_failed_before(
     assert len(topic.offsets()) == 20
 
 
+@pytest.mark.only_all
 def test_changes_of_a_table_are_all_in_the_topic_though_the_first_micro_batch_failed(
     topic: Topic, tmp_path: Path
 ) -> None:
@@ -218,6 +219,7 @@ class TestBadRecords:
         found = rows(topic.spark, export.table, "_offset", "_timestamp")
         assert [(row._offset, row._timestamp is None) for row in found] == [(0, False), (1, True)]
 
+    @pytest.mark.only_all
     def test_export_begins_after_them_with_a_new_checkpoint(
         self, bad: Topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -89,6 +89,7 @@ def test_rows_below_the_point_and_of_other_partitions_stay_as_they_are(topic: To
     assert wrong == [(0, 1), (0, 4), (1, 1)]
 
 
+@pytest.mark.only_all
 def test_a_new_table_begins_at_the_point(topic: Topic, tmp_path: Path) -> None:
     export = Export(topic, tmp_path)
     for _ in range(2):
@@ -151,10 +152,10 @@ class TestRefused:
         ],
     )  # fmt: skip
     def test_flags_that_say_no_point(
-        self, export: Export, flags: tuple[str, ...], kind: type[LogStoreError], told: str
+        self, topic: Topic, tmp_path: Path, flags: tuple[str, ...], kind: type[LogStoreError], told: str
     ) -> None:
         with pytest.raises(kind, match=told):
-            export.run(*flags)
+            Export(topic, tmp_path).run(*flags)
 
     def test_offsets_that_the_log_has_no_more(self, topic: Topic, export: Export) -> None:
         with LogManager.open(topic.log_dir) as manager:
@@ -164,6 +165,7 @@ class TestRefused:
         export.run("--from-offsets", "earliest")
         assert len(export.offsets()) == 12
 
+    @pytest.mark.only_all
     def test_a_time_in_a_log_that_ends_below_the_rows(self, topic: Topic, tmp_path: Path, export: Export) -> None:
         with LogManager.open(topic.log_dir) as manager:
             delete_topic(manager, "t")

@@ -98,6 +98,7 @@ def test_a_folder_of_parquet_files_loaded_around_damage(
     assert capsys.readouterr().out.splitlines()[-1] == runs.DONE
 
 
+@pytest.mark.only_all
 def test_a_query_whose_micro_batches_end_inside_damage_counts_it_once(
     damaged: Damaged, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,6 +57,7 @@ def test_new_checkpoint_under_a_known_name_is_refused_with_both_queries_and_anot
     run(topic.stream(), table_sink(path=path, mode=mode, txnAppId="it's"), tmp_path / "first")  # with nothing to do
 
 
+@pytest.mark.only_all
 @MODES
 def test_table_without_a_noted_query_refuses_a_batch_below_its_last(
     topic: Topic, path: str, tmp_path: Path, mode: str
@@ -91,6 +92,7 @@ def test_batch_that_is_repeated_with_more_records_is_refused(topic: Topic, path:
         run(topic.stream(), table_sink(path=path), checkpoint)
 
 
+@pytest.mark.only_all
 def test_batch_that_is_repeated_with_more_records_is_merged(topic: Topic, path: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     run(topic.stream(), table_sink(path=path, mode="upsert"), checkpoint)
@@ -120,6 +122,7 @@ def lose(entry: Path) -> None:
     (entry.parent / f".{entry.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.only_all
 @MODES
 def test_two_calls_for_two_halves_of_a_batch_are_refused(topic: Topic, path: str, tmp_path: Path, mode: str) -> None:
     def in_halves(first: Callable[..., None], second: Callable[..., None]) -> Callable[[DataFrame, int], None]:

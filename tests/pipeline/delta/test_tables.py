@@ -248,6 +248,7 @@ class TestBack:
         frame = spark.read.format("commitlog").option("subscribe", name).option("includeHeaders", "true")
         return lambda: frame.load(log_dir)
 
+    @pytest.mark.only_all
     def test_changes_of_any_table_are_upserts_and_tombstones_in_the_order_of_its_versions(
         self, spark: SparkSession, log_dir: str, tmp_path: Path, path: str
     ) -> None:

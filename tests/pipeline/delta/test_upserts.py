@@ -71,6 +71,7 @@ def test_deleted_key_does_not_come_back_when_records_are_read_again(topic: Topic
     assert held(topic, path) == [(b"other", b"x", 0), (KEY, b"new", 0)]
 
 
+@pytest.mark.only_all
 def test_table_without_stored_tombstones_continues(topic: Topic, path: str, tmp_path: Path) -> None:
     topic.append([(KEY, b"old"), (b"other", b"x")])
     first = topic.read().selectExpr("key _key", "partition _partition", "offset _offset", "timestamp _timestamp",

@@ -85,6 +85,7 @@ def test_micro_batches_are_those_of_sparks_kafka_source(sources: Sources, option
         assert ends(mine) == ends(theirs)
 
 
+@pytest.mark.only_all
 def test_trigger_once_reads_all_whatever_the_limit(sources: Sources, tmp_path: Path) -> None:
     options = {"subscribe": "plain", **EARLIEST, "maxOffsetsPerTrigger": "5"}
     found = {name: Batches() for name in NAMES}
@@ -179,6 +180,7 @@ def lags_of(source: SourceProgress) -> list[int]:
     return [latest[partition] - end[partition] for partition in sorted(latest)]
 
 
+@pytest.mark.only_all
 def test_limit_in_bytes_gives_the_same_rows_in_parts_where_sparks_kafka_source_has_no_such_limit(
     sources: Sources, tmp_path: Path
 ) -> None:
@@ -275,7 +277,7 @@ class TestWhileTheTopicChanges:
         values = {name: [row.value for rows in batches.rows for row in rows] for name, batches in found.items()}
         assert values["commitlog"] == values["kafka"] == [b"8", b"9", b"10", b"11"]
 
-    @pytest.mark.parametrize("count", [3, 7])
+    @pytest.mark.parametrize("count", [3, pytest.param(7, marks=pytest.mark.only_all)])
     def test_topic_made_again_is_refused_or_read_from_its_start_though_spark_skips_records(
         self, sources: Sources, tmp_path: Path, count: int
     ) -> None:

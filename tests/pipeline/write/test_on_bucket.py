@@ -113,7 +113,7 @@ def run_two_batches(query: Query) -> None:
     query.feed(2)
 
 
-@pytest.mark.parametrize("how", ["foreachBatch", "format"])
+@pytest.mark.parametrize("how", ["foreachBatch", pytest.param("format", marks=pytest.mark.only_all)])
 def test_a_log_that_is_older_than_the_checkpoint_is_refused(query: Query, how: str) -> None:
     run_two_batches(query)
     before = objects(query.url)
@@ -128,7 +128,13 @@ def test_a_log_that_is_older_than_the_checkpoint_is_refused(query: Query, how: s
     assert values(query.url) == [0]
 
 
-@pytest.mark.parametrize("how", ["foreachBatch", "format", "format, without a name"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "foreachBatch",
+        *(pytest.param(each, marks=pytest.mark.only_all) for each in ("format", "format, without a name")),
+    ],
+)
 def test_a_missing_log_is_refused_and_none_is_made_in_its_place(query: Query, how: str) -> None:
     if how == "format, without a name":
         query.feed(0)
@@ -147,6 +153,7 @@ def test_a_missing_log_is_refused_and_none_is_made_in_its_place(query: Query, ho
     assert open_store(query.url).head("commitlog.json") is None
 
 
+@pytest.mark.only_all
 def test_a_log_that_was_copied_elsewhere_goes_on_there(query: Query) -> None:
     run_two_batches(query)
     elsewhere = open_store(f"{query.url}-elsewhere")
@@ -283,6 +290,7 @@ def test_a_query_by_format_with_a_new_checkpoint_and_an_old_name_is_refused(quer
     assert values(query.url) == [0]
 
 
+@pytest.mark.only_all
 def test_a_query_by_format_that_fails_at_its_commit_goes_on_when_started_again(query: Query) -> None:
     query.feed(0)
     run(query.by_format(txnAppId="app"))

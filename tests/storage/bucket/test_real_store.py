@@ -93,6 +93,7 @@ def values(log: CommitLog, partition: int) -> list[str]:
     return found
 
 
+@pytest.mark.only_all
 @pytest.mark.slow
 def test_writers_beside_each_other_and_a_killed_server_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -10,10 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 MODULES = "bounds canonical compaction_keys position_entries spaced streams twins vectors"
 
 
+@pytest.mark.only_all
 def test_without_the_jit_all_holds_too() -> None:
     modules = [*(HERE / f"test_{name}.py" for name in MODULES.split()), HERE / "produce" / "test_requests.py"]
     options = ["-q", "-x", "-p", "no:cacheprovider"]
