@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         process_id as process_id,
         this_process as this_process,
     )
-    from .open_files import OPEN_FILES as OPEN_FILES
+    from .open_files import OPEN_FILES as OPEN_FILES, raise_limit_to_highest as raise_limit_to_highest
     from .operations import (
         catch_up as catch_up,
         forget_read as forget_read,
@@ -57,7 +57,7 @@ else:
             "local_file": ["LocalFile"],
             "holders": ["lock_holders"],
             "locks": ["LocalLock", "environment", "process_id", "this_process"],
-            "open_files": ["OPEN_FILES"],
+            "open_files": ["OPEN_FILES", "raise_limit_to_highest"],
             "operations": [
                 "catch_up",
                 "forget_read",

@@ -82,6 +82,18 @@ def test_a_connection_that_ends_amid_a_large_request_is_freed_without_the_collec
     assert garbage(Connection, FrameReader) == []
 
 
+def test_a_process_that_was_prepared_may_have_as_many_open_files_as_its_user() -> None:
+    program = """
+import resource
+from pyspark_commitlog.gateway import prepare_process
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+prepare_process()
+assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_cycles_are_found_in_a_process_that_was_prepared() -> None:
     program = """
 from pyspark_commitlog.gateway import prepare_process

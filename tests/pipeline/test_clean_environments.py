@@ -58,21 +58,22 @@ NOT_ALONE = {
 
 # Runs programs in one session, each with a folder data of its own, and ends with 1 if one of them failed.
 SESSION = """
-import json, shutil, sys, traceback
+import json, os, shutil, sys, traceback
 from pyspark_commitlog import spark_session
 
 programs, settings, data = json.loads(sys.argv[1])
 spark = spark_session("pages", master="local[2]", settings=settings)
 spark.sparkContext.setLogLevel("ERROR")
 failed = False
-for page, program in programs.items():
-    shutil.rmtree("data", ignore_errors=True)
+shutil.rmtree("data")
+for number, (page, program) in enumerate(programs.items()):
     shutil.copytree(data, "data")
     try:
         exec(compile(program, page, "exec"), {"spark": spark})
     except Exception:
         print(page, traceback.format_exc(), file=sys.stderr)
         failed = True
+    os.rename("data", f"data {number}")  # a sink may still be writing a checkpoint
 sys.exit(failed)
 """
 
