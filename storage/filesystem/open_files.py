@@ -109,11 +109,12 @@ def limit() -> int:
 
 
 def _raise_limit(needed: int) -> bool:
-    """Set the soft limit of open files to ``needed``. Returns False if that exceeds the user's hard limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    """Raise the soft limit of open files to ``needed``. Returns False if that exceeds the user's hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         return False
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    if soft != resource.RLIM_INFINITY and soft < needed:  # another thread may have raised it further
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     return True
 
 

@@ -271,6 +271,8 @@ def test_the_limit_is_raised_as_far_as_the_user_may(monkeypatch: pytest.MonkeyPa
     assert limits == [1024, 1500]
     files.check_room_for_locks(1200, "it")
     assert limits == [1272, 1500]
+    assert open_files._raise_limit(100)
+    assert limits == [1272, 1500]  # never lowered
     said = "it needs 2,072 open files at a time; this process may have 1,272: raise that limit, with 'ulimit -n 2072'"
     with pytest.raises(StorageError, match=said):
         files.check_room_for_locks(2000, "it")
