@@ -15,9 +15,8 @@ OBJECTS_A_COLLECTION = 5_000
 def prepare_process() -> None:
     """Makes Python's cyclic garbage collector run seldom, and raises the limit of open files as far as the user may.
 
-    Call it once the server has started.
-    Threads of libraries that end with an error are reported from here on. The collector takes a tenth of the time
-    of small requests. Objects made before this call are never scanned again.
+    Call it once the server has started. Threads of libraries that end with an error are reported from here on. The
+    collector takes a tenth of the time of small requests. Objects made before this call are never scanned again.
     """
     watch_all_threads()
     raise_limit_to_highest()

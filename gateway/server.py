@@ -238,7 +238,7 @@ class Gateway:
             appender,
             self.figures,
             context.clock.now_ms,
-            None if rules is None else may_write,
+            may_write,
             min(QUICK_BYTES, config.commitlog_produce_max_decompressed_bytes),
         )
         for each in processors:

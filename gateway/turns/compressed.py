@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ...storage import Found, FoundBatch, LongCheckError, ProduceTables, check_plain
 from .known import KnownPartitions
-
-MayWrite = Callable[[str, str], bool]  # whether a user may write to a topic
 
 TURN_BYTES = 8 << 20  # decompressed in one turn, in 5 to 30 ms, while the thread serves nobody else
 
@@ -16,15 +14,9 @@ class CompressedChecks:
     """The checks of one turn. As in the usual way, a request may decompress to ``quick_bytes`` in this thread."""
 
     def __init__(
-        self,
-        tables: ProduceTables,
-        known: KnownPartitions,
-        found: Found,
-        now_ms: int,
-        quick_bytes: int,
-        may_write: MayWrite | None,
+        self, tables: ProduceTables, known: KnownPartitions, found: Found, now_ms: int, quick_bytes: int
     ) -> None:
-        self._tables, self._known, self._found, self._may_write = tables, known, found, may_write
+        self._tables, self._known, self._found = tables, known, found
         self._now_ms, self._quick_bytes = now_ms, quick_bytes
         self._left_bytes = TURN_BYTES
 
@@ -54,7 +46,7 @@ class CompressedChecks:
         for each in self._found.batches[frame.first : frame.stop]:
             if not each.codec:
                 continue
-            if left_bytes <= 0 or not self._is_allowed(principal, each):
+            if left_bytes <= 0 or not self._known.may_write(principal, each.part):
                 return False
             size = self._size_of_plain(each, left_bytes)
             self._left_bytes -= left_bytes if size is None else size
@@ -62,9 +54,6 @@ class CompressedChecks:
                 return False
             left_bytes -= size
         return True
-
-    def _is_allowed(self, principal: str, found: FoundBatch) -> bool:
-        return self._may_write is None or self._may_write(principal, self._known.topic(found.part))
 
     def _size_of_plain(self, found: FoundBatch, quick_bytes: int) -> int | None:
         """Returns to how many bytes a batch decompresses; None: it must go the usual way."""

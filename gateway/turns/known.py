@@ -11,6 +11,7 @@ from ..partitions import FilePartition, LedPartition
 FORGET_S = 60.0
 
 Look = Callable[[str, int], LedPartition | Exception]
+MayWrite = Callable[[str, str], bool]
 
 
 class _Known:
@@ -24,9 +25,12 @@ class _Known:
 class KnownPartitions:
     """Belongs to one thread. A partition is known once a request named it that went the usual way."""
 
-    def __init__(self, tables: ProduceTables, look: Look) -> None:
-        """``look`` returns a partition that this node leads and has open, or an error."""
-        self._tables, self._look = tables, look
+    def __init__(self, tables: ProduceTables, look: Look, may_write: MayWrite) -> None:
+        """``look`` returns a partition that this node leads and has open, or an error.
+
+        ``may_write``: whether a user may write to a topic.
+        """
+        self._tables, self._look, self._may_write = tables, look, may_write
         self._known: list[_Known] = []
         self._forgotten_s = 0.0
 
@@ -61,8 +65,9 @@ class KnownPartitions:
         """Whether a partition was not at hand because appends of this process are on their way."""
         return self._known[row].led.is_appending
 
-    def topic(self, row: int) -> str:
-        return self._known[row].topic
+    def may_write(self, principal: str, row: int) -> bool:
+        """Whether a user may write to a partition."""
+        return self._may_write(principal, self._known[row].topic)
 
     def config(self, row: int) -> LogConfig:
         """Returns the settings by which the batches of a partition are checked."""

@@ -22,7 +22,7 @@ from ..partitions import Appender, Call, FilePartition
 from ..security import Stage
 from .answers import TurnAnswer
 from .compressed import CompressedChecks
-from .known import KnownPartitions, Look
+from .known import KnownPartitions, Look, MayWrite
 from .loading import LOADING
 from .writing import Served, TurnWrites
 
@@ -38,7 +38,7 @@ class Shared(NamedTuple):
     appender: Appender
     figures: Figures
     now_ms: Callable[[], int]
-    may_write: Callable[[str, str], bool] | None  # whether a user may write to a topic; None: everyone may
+    may_write: MayWrite
     quick_bytes: int  # that the batches of one request may decompress to in the thread of its connection
 
 
@@ -80,18 +80,17 @@ class ProduceTurn:
         began_s = time.perf_counter()
         if self._tables is None or self._known is None:
             self._tables = ProduceTables()
-            self._known = KnownPartitions(self._tables, self._shared.look)
+            self._known = KnownPartitions(self._tables, self._shared.look, self._shared.may_write)
         tables, taken = self._tables, self._take(self._tables, connections, frames_max)
         if not taken:
             return
-        now_ms = self._shared.now_ms()
+        shared, now_ms = self._shared, self._shared.now_ms()
         found = tables.find(now_ms)
-        shared = self._shared
-        checks = CompressedChecks(tables, self._known, found, now_ms, shared.quick_bytes, shared.may_write)
+        checks = CompressedChecks(tables, self._known, found, now_ms, shared.quick_bytes)
         stops = checks.run(each.connection.session.principal for each in taken)
         quota = self._quota(taken[0].connection)
         places = quota.take_some(len(found.frames))
-        writes = TurnWrites(tables, self._known, found, stops, shared.may_write)
+        writes = TurnWrites(tables, self._known, found, stops)
         served: list[Served] = []
         try:
             for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -36,17 +36,9 @@ class Served(NamedTuple):
 class TurnWrites:
     """The partitions of one turn, which are held until :meth:`end`."""
 
-    def __init__(
-        self,
-        tables: ProduceTables,
-        known: KnownPartitions,
-        found: Found,
-        stops: Mapping[int, bool],
-        may_write: Callable[[str, str], bool] | None,
-    ) -> None:
+    def __init__(self, tables: ProduceTables, known: KnownPartitions, found: Found, stops: Mapping[int, bool]) -> None:
         """``stops``: requests that must go the usual way, by ``CompressedChecks``."""
-        self._tables, self._known, self._found, self._may_write = tables, known, found, may_write
-        self._stops = stops
+        self._tables, self._known, self._found, self._stops = tables, known, found, stops
         self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
         self._taken = 0  # requests
         self._is_busy = False  # whether the last request may be tried again
@@ -100,7 +92,7 @@ class TurnWrites:
         producer = found.producer_id
         if producer >= 0 and (is_of_driver(producer) or is_of_transactional_client(producer)):
             return None
-        if self._may_write is not None and not self._may_write(connection.session.principal, led.topic):
+        if not self._known.may_write(connection.session.principal, found.part):
             return None
         data = self._tables.memory[found.at : found.at + found.size]
         batch = PlainBatch(data, found.records, found.max_timestamp, producer, found.producer_epoch, found.sequence)

@@ -69,8 +69,8 @@ else:
                 "parent_of",
                 "pin",
                 "read_file",
-                "size_of",
                 "remove_tree",
+                "size_of",
                 "write_atomically",
             ],
             "port": [

@@ -22,8 +22,11 @@ def checks() -> compressed.CompressedChecks:
         frames=[SimpleNamespace(first=number, stop=number + 1) for number in range(CONNECTIONS)],
         connections=[SimpleNamespace(frame_first=number, frame_stop=number + 1) for number in range(CONNECTIONS)],
     )
-    tables, known = SimpleNamespace(memory=bytes(100)), SimpleNamespace(config=lambda _: None)
-    return compressed.CompressedChecks(cast(Any, tables), cast(Any, known), cast(Any, found), 0, QUICK_BYTES, None)
+    tables, known = (
+        SimpleNamespace(memory=bytes(100)),
+        SimpleNamespace(config=lambda _: None, may_write=lambda *_: True),
+    )
+    return compressed.CompressedChecks(cast(Any, tables), cast(Any, known), cast(Any, found), 0, QUICK_BYTES)
 
 
 def test_what_is_too_long_counts_by_what_was_decompressed_until_then(
