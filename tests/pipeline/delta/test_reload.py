@@ -151,11 +151,21 @@ class TestRefused:
             (("--from-offsets", "earliest", "--starting-offsets", "earliest"), InvalidConfigError, "be used with"),
         ],
     )  # fmt: skip
+    @pytest.mark.parametrize("has_rows", [False, pytest.param(True, marks=pytest.mark.only_all)])
     def test_flags_that_say_no_point(
-        self, topic: Topic, tmp_path: Path, flags: tuple[str, ...], kind: type[LogStoreError], told: str
+        self,
+        topic: Topic,
+        tmp_path: Path,
+        flags: tuple[str, ...],
+        kind: type[LogStoreError],
+        told: str,
+        has_rows: bool,
     ) -> None:
+        export = Export(topic, tmp_path)
+        if has_rows:
+            export.run()
         with pytest.raises(kind, match=told):
-            Export(topic, tmp_path).run(*flags)
+            export.run(*flags)
 
     def test_offsets_that_the_log_has_no_more(self, topic: Topic, export: Export) -> None:
         with LogManager.open(topic.log_dir) as manager:
