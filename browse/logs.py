@@ -1,0 +1,49 @@
+"""The log that pages show: opened a few times, and kept open, so that a page reads only what was appended since."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..storage import GroupLags, LogManager, TopicPartition
+
+AT_ONCE = 4  # pages that read at the same time; others wait
+
+
+class OpenLog:
+    """A log for one page at a time: the managers of logs belong to one thread."""
+
+    def __init__(self, log_dir: str) -> None:
+        self.manager = LogManager.open(log_dir)
+        self.lags = GroupLags(self.manager)
+        self.looks = self.lags.looks
+        self.opened = set[TopicPartition]()  # of which ``looks`` knows what pages read before
+
+
+class Logs:
+    """Lends a log to pages. What each page reads is as it was when the page was asked for."""
+
+    def __init__(self, log_dir: str, at_once: int = AT_ONCE) -> None:
+        self._log_dir = log_dir
+        self._slots = threading.Semaphore(at_once)
+        self._idle: list[OpenLog] = []  # the last one was used last, and knows the most
+
+    @contextmanager
+    def open(self) -> Iterator[OpenLog]:
+        """Yields the log as it is now, for the ``with`` block. Raises as :meth:`LogManager.open`."""
+        with self._slots:
+            try:
+                log = self._idle.pop()
+            except IndexError:
+                log = OpenLog(self._log_dir)
+            try:
+                log.manager.catch_up()
+                yield log
+            finally:
+                self._idle.append(log)
+
+    def close(self) -> None:
+        """Closes the logs that no page reads."""
+        while self._idle:
+            self._idle.pop().manager.close()

@@ -1,0 +1,191 @@
+"""A search in a thread of its own: a page takes what is found as it is found, and may stop it at any time.
+
+A search may follow the topic: when it has reached the end, it looks for new records, and adds them to what it found.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from typing import NamedTuple
+
+from ..storage import Bounds, Condition, Isolation, LogStoreError, Search, TopicPartition, counting_reads
+from .logs import Logs
+from .records import Record, to_record
+
+FOUND_MAX = 500  # records of one page; then the search stops, and the page says so
+WAITING_MAX = 100  # records that were found and not taken yet; then the search waits
+UNTAKEN_S = 60  # for which a search waits for a page that takes nothing
+FOLLOWED_S = 600  # for which a search looks for new records; then the page has a link to go on
+LOOK_EVERY_S = 1.0  # at most: a look takes at most a tenth of the time
+FOLLOWERS_MAX = 10  # of this process
+
+_followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a search is asked for."""
+
+    topic: str
+    condition: Condition
+    bounds: Bounds
+    all_partitions: bool = False
+    newest_first: bool = False
+    isolation: Isolation = Isolation.READ_COMMITTED
+    follows: bool = False  # new records too
+    only_new: bool = False  # no others
+
+
+class Hit(NamedTuple):
+    """A record that was found."""
+
+    partition: TopicPartition
+    record: Record
+
+
+class Progress(NamedTuple):
+    """How far a search has come, in bytes of logs."""
+
+    done: int
+    total: int
+    partitions: int  # that are searched
+    is_waiting: bool = False  # for new records
+
+
+class SearchEnd(NamedTuple):
+    """The end of a search: everything was searched unless something says otherwise."""
+
+    is_full: bool = False  # it stopped after FOUND_MAX
+    unsearched: tuple[str, ...] = ()
+    error: str = ""
+    followed_s: float | None = None  # it ended after following the topic for so long
+
+
+class _StoppedError(Exception):
+    """Ends the thread of a search, from within one of its reads."""
+
+
+class RunningSearch:
+    """Searches until the end, or until it is stopped. The caller stops it in any case."""
+
+    def __init__(self, logs: Logs, wanted: Wanted) -> None:
+        self._logs, self._wanted = logs, wanted
+        self._found: Queue[Hit | SearchEnd] = Queue(WAITING_MAX)
+        self._stopped = threading.Event()
+        self._done = self._total = self._partitions = self._count = 0
+        self._is_waiting = False
+        self._thread = threading.Thread(target=self._run, name="browse-search", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops the search at its next read of a log."""
+        self._stopped.set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread still reads."""
+        return self._thread.is_alive()
+
+    def take(self, timeout_s: float) -> Hit | SearchEnd | Progress:
+        """Returns the next record, or the end; how far the search has come if there is neither within ``timeout_s``."""
+        try:
+            return self._found.get(timeout=timeout_s)
+        except Empty:
+            return Progress(min(self._done, self._total), self._total, self._partitions, self._is_waiting)
+
+    def _run(self) -> None:
+        try:
+            self._put(self._search())
+        except _StoppedError:
+            pass
+        except LogStoreError as error:
+            self._put(SearchEnd(error=str(error)))
+        except Exception as error:  # its message may have parts of records
+            where = "".join(traceback.format_tb(error.__traceback__))
+            logger.error("%s in a search:\n%s", type(error).__name__, where)
+            self._put(SearchEnd(error=f"{type(error).__name__}; see the log"))
+
+    def _search(self) -> SearchEnd:
+        with self._counted():
+            return self._followed() if self._wanted.follows else self._once({}, {})
+
+    def _followed(self) -> SearchEnd:
+        """Searches what is there, and what is appended since: each time from where the last search ended."""
+        if not _followers.acquire(blocking=False):
+            return SearchEnd(error=f"{FOLLOWERS_MAX} pages follow topics already; close one of them")
+        try:
+            until, ends, unsearched = time.monotonic() + FOLLOWED_S, dict[TopicPartition, int](), dict[str, None]()
+            while True:
+                began = time.monotonic()
+                end = self._once(ends, unsearched)
+                self._is_waiting = True
+                if end.is_full or time.monotonic() > until:
+                    return end if end.is_full else end._replace(followed_s=FOLLOWED_S)
+                if self._stopped.wait(max(LOOK_EVERY_S, 9 * (time.monotonic() - began))):
+                    raise _StoppedError
+        finally:
+            _followers.release()
+
+    def _once(self, ends: dict[TopicPartition, int], unsearched: dict[str, None]) -> SearchEnd:
+        """Searches from ``ends`` on, which become those of this search; adds to ``unsearched``."""
+        wanted = self._wanted
+        with (
+            self._logs.open() as log,
+            Search(
+                log.manager,
+                wanted.topic,
+                wanted.condition,
+                wanted.bounds,
+                all_partitions=wanted.all_partitions,
+                newest_first=wanted.newest_first and not ends,
+                isolation=wanted.isolation,
+                report=lambda part: unsearched.setdefault(str(part)),
+                starts=ends,
+            ) as search,
+        ):
+            self._partitions = len(search.partitions)
+            is_first = not ends
+            ends |= search.ends
+            if is_first:
+                self._done, self._total = 0, search.log_bytes
+            if is_first and wanted.only_new:
+                return SearchEnd()
+            for found in search:
+                for row in range(len(found.records)):
+                    self._put(Hit(found.partition, to_record(found.records, row)))
+                    self._count += 1
+                    if self._count == FOUND_MAX:
+                        return SearchEnd(True, tuple(unsearched))
+        return SearchEnd(False, tuple(unsearched))
+
+    def _put(self, item: Hit | SearchEnd) -> None:
+        until = time.monotonic() + UNTAKEN_S
+        while time.monotonic() < until and not self._stopped.is_set():
+            try:
+                self._found.put(item, timeout=0.2)
+            except Full:
+                continue
+            return
+        raise _StoppedError
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        thread = threading.get_ident()
+
+        def count(size: int) -> None:
+            if threading.get_ident() == thread:
+                self._done += size
+                if self._stopped.is_set():
+                    raise _StoppedError
+
+        with counting_reads(count):
+            yield
