@@ -1,0 +1,1 @@
+"""The parts of Fetch and ListOffsets that ask a tier."""

@@ -1,0 +1,6 @@
+"""Writes tiers: copies closed segments of a log directory to one, and prepares a broker to serve what is there.
+
+:mod:`.contents` makes what a tier has of a segment, :mod:`.copying` is the job that copies and deletes,
+:mod:`.publishing` gives a topic's segments to a broker's tier, and :mod:`.broker_directory` prepares the broker's
+directory. :mod:`..tiers` has the layouts, :mod:`..remote_metadata` the records.
+"""

@@ -1,0 +1,190 @@
+"""Copies the closed segments of a log to a tier, and deletes from it what retention no longer keeps.
+
+A segment goes through the states of Kafka's ``__remote_log_metadata``, in this order; the next run goes on from each:
+
+========================================  =====================================================================
+Killed after                              What is there, and what the next run does
+========================================  =====================================================================
+COPY_SEGMENT_STARTED was synced           perhaps some objects: it deletes them, and copies the segment again
+the objects were written and compared     the same
+COPY_SEGMENT_FINISHED was synced          a copied segment; only now may the local one go (``retention``)
+the log start was raised                  segments below it, which it deletes
+DELETE_SEGMENT_STARTED was synced         perhaps some objects: it deletes them
+the objects were deleted                  the same, in vain
+DELETE_SEGMENT_FINISHED was synced        nothing of the segment
+========================================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from ..bucket import ObjectStore
+from ..clock import instant
+from ..directory.admin import topic_id
+from ..directory.manager import LogManager
+from ..errors import PolicyViolationError
+from ..format.files import checkpoints
+from ..format.files.file_names import TopicPartition
+from ..remote_metadata.topic import MetadataTopic, copied_below
+from ..tiers import (
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+    delete_segment,
+    put_segment,
+)
+from ..writing.log import Log
+from .contents import SegmentContent, contents_of
+
+BROKER_ID = 0  # in the records: this engine is no broker
+
+
+class TieredPartition(NamedTuple):
+    """What a run did to one partition."""
+
+    topic: str
+    partition: int
+    copied: int  # segments
+    copied_bytes: int  # of their .log
+    deleted: int  # segments of the tier
+    tier_start_offset: int
+    tier_end_offset: int  # the tier has all records below it
+
+
+def copy_to_tier(
+    manager: LogManager, store: ObjectStore, log: Log, partition: TopicPartition, metadata: MetadataTopic
+) -> TieredPartition:
+    """Brings the tier of one partition up to date; durable on return.
+
+    Copies every closed segment that is wholly below the last stable offset, unless ``remote.log.copy.disable`` is on.
+    Deletes segments of the tier that are wholly below the log start, after it was raised to what ``retention.ms`` and
+    ``retention.bytes`` keep. Raises LogDirLockedError while other maintenance of the partition runs, CorruptionError
+    for a damaged log, and the errors of the store.
+    """
+    config = log.context.config
+    if config.compact:
+        raise PolicyViolationError(f"{partition}: cleanup.policy=compact, and compacted topics have no tier")
+    with log.maintaining(f"copy to {store.url} since {instant(manager.clock.now_ms())}"):
+        return _Tiering(manager, store, partition, metadata, log).run(copies=not config.remote_log_copy_disable)
+
+
+def due_segments(manager: LogManager, partition: TopicPartition, metadata: MetadataTopic) -> TieredPartition:
+    """Returns what :func:`copy_to_tier` would copy. Changes nothing."""
+    with manager.open_reader(*partition, reports_remote=False) as reader:
+        start = reader.log_start_offset if reader.remote is None else reader.remote.start
+        end = copied_below(_finished(metadata, _place(manager, partition)), start)
+        stable = reader.last_stable_offset
+        closed = reader.describe_segments()[:-1]
+        due = [each for each in closed if each.base_offset >= end and each.next_offset <= stable]
+    return TieredPartition(*partition, len(due), sum(each.size for each in due), 0, start, end)
+
+
+class _Tiering:
+    """A run over one partition. The maintenance lock is held, so no other run changes its segments."""
+
+    def __init__(
+        self, manager: LogManager, store: ObjectStore, partition: TopicPartition, metadata: MetadataTopic, log: Log
+    ) -> None:
+        self._manager, self._store, self._metadata, self._log = manager, store, metadata, log
+        self._partition, self._place = partition, _place(manager, partition)
+
+    def run(self, *, copies: bool) -> TieredPartition:
+        self._finish_unfinished()
+        copied = [self._copy(content) for content in self._due()] if copies else []
+        deleted = self._delete_old()
+        there = self._finished()
+        start = there[0].start_offset if there else self._log.log_start_offset
+        end = copied_below(there, start)
+        size = sum(each.size for each in copied)
+        return TieredPartition(*self._partition, len(copied), size, deleted, start, end)
+
+    # Copying
+
+    def _due(self) -> Iterator[SegmentContent]:
+        log = self._log
+        first = log.segments.first.base_offset
+        start = max(first, copied_below(self._finished(), log.log_start_offset))
+        bounds = [base for base in log.segments.base_offsets if start < base <= log.last_stable_offset]
+        if not bounds:
+            return
+        with self._manager.open_reader(*self._partition, reports_remote=False) as reader:
+            yield from contents_of(reader, start, bounds[-1])
+
+    def _copy(self, content: SegmentContent) -> SegmentMetadata:
+        now_ms = self._manager.clock.now_ms()
+        segment = content.metadata(self._place, checkpoints.encode_id(uuid4()), BROKER_ID, now_ms)
+        self._metadata.append([segment])
+        put_segment(self._store, self._place, segment.start_offset, segment.segment_id, content.files)
+        self._note(segment, SegmentState.COPY_SEGMENT_FINISHED)
+        return segment
+
+    def _note(self, segment: SegmentMetadata, state: SegmentState) -> None:
+        now_ms = self._manager.clock.now_ms()
+        self._metadata.append([SegmentUpdate(self._place, segment.segment_id, BROKER_ID, now_ms, state)])
+
+    # Deleting
+
+    def _finish_unfinished(self) -> None:
+        """Deletes what runs that were killed have left: objects of unfinished copies, and of unfinished deletions."""
+        for segment in list(self._metadata.segments(self._place).values()):
+            if segment.state is not SegmentState.COPY_SEGMENT_FINISHED:
+                self._delete(segment)
+
+    def _delete(self, segment: SegmentMetadata) -> None:
+        if segment.state is not SegmentState.DELETE_SEGMENT_STARTED:
+            self._note(segment, SegmentState.DELETE_SEGMENT_STARTED)
+        delete_segment(self._store, self._place, segment.start_offset, segment.segment_id)
+        self._note(segment, SegmentState.DELETE_SEGMENT_FINISHED)
+
+    def _delete_old(self) -> int:
+        there = self._finished()
+        start = self._start_kept(there)
+        if start > self._log_start():
+            self._log.raise_start_in_tier(start)
+        old = [each for each in there if each.end_offset < start]
+        for segment in old:
+            self._delete(segment)
+        return len(old)
+
+    def _start_kept(self, there: Sequence[SegmentMetadata]) -> int:
+        """Returns the log start that ``retention.ms`` and ``retention.bytes`` leave; whole segments go."""
+        config, now_ms = self._log.context.config, self._manager.clock.now_ms()
+        start = self._log_start()
+        end = copied_below(there, start)
+        size = sum(each.size for each in there) + _bytes_from(self._log, end)
+        for segment in there:
+            is_old = 0 <= config.retention_ms < now_ms - segment.max_timestamp_ms and segment.max_timestamp_ms >= 0
+            is_much = 0 <= config.retention_bytes <= size - segment.size
+            if segment.end_offset >= start and not (config.delete and (is_old or is_much)):
+                break
+            size -= segment.size
+            start = max(start, segment.end_offset + 1)
+        return start
+
+    def _log_start(self) -> int:
+        return self._log.log_start_offset if self._log.remote is None else self._log.remote.start
+
+    def _finished(self) -> list[SegmentMetadata]:
+        return _finished(self._metadata, self._place)
+
+
+def _place(manager: LogManager, partition: TopicPartition) -> TopicIdPartition:
+    found = topic_id(manager, manager.topic(partition.topic))
+    if found is None:
+        raise PolicyViolationError(f"topic {partition.topic!r} has no id, which the names in a tier need")
+    return TopicIdPartition(partition.topic, found, partition.partition)
+
+
+def _finished(metadata: MetadataTopic, place: TopicIdPartition) -> list[SegmentMetadata]:
+    found = metadata.segments(place).values()
+    finished = [each for each in found if each.state is SegmentState.COPY_SEGMENT_FINISHED]
+    return sorted(finished, key=lambda each: (each.start_offset, each.end_offset))
+
+
+def _bytes_from(log: Log, offset: int) -> int:
+    """Returns the bytes of the local segments that the tier does not have."""
+    return sum(segment.size for segment in log.segments if segment.base_offset >= offset)

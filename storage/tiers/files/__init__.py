@@ -1,0 +1,1 @@
+"""Shows a tier, alone or below a log directory, as a log directory, for all code that reads one."""

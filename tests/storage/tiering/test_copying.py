@@ -1,0 +1,198 @@
+"""Closed segments go to a tier, local ones go by local retention, and the tier's by the topic's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from pyspark_commitlog.storage import (
+    LogConfig,
+    LogManager,
+    MaintenanceRun,
+    TopicPartition,
+    in_this_process,
+    select_partitions,
+)
+from pyspark_commitlog.storage.errors import LogStoreError, PolicyViolationError, StorageError
+from pyspark_commitlog.storage.format.files import file_names
+from pyspark_commitlog.storage.maintenance.partitions import retain_partitions
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
+from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
+from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier
+from pyspark_commitlog.storage.tiers import DirectoryObjects, SegmentState, TopicIdPartition
+from tests.support.clock import ManualClock
+from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.logs.building import NOW_MS, append, end_transaction, rows, write_transactional
+from tests.support.logs.plain_batches import records
+
+DAY_MS = 86_400_000
+PLACE = TopicPartition("t", 0)
+TIERED = {"remote.storage.enable": "true", "segment.index.bytes": "120", "retention.ms": "-1"}
+Rows = list[tuple[int, bytes | None]]
+
+
+def manager_of(disk: MemoryFileSystem, days_later: int = 0) -> LogManager:
+    return LogManager.open("/logs", clock=ManualClock(NOW_MS + days_later * DAY_MS), filesystem=disk, create=True)
+
+
+def disk_with(segments: int, **configs: str) -> MemoryFileSystem:
+    """A topic with a record in each of so many closed segments, and one in the active one; the oldest is the first."""
+    disk = MemoryFileSystem(ManualClock(NOW_MS))
+    with manager_of(disk) as manager:
+        manager.create_topic("__remote_log_metadata", partitions=1, configs=CONFIGS | {"segment.index.bytes": "120"})
+        given = {name.replace("_", "."): value for name, value in configs.items()}
+        manager.create_topic("t", partitions=1, configs=TIERED | given)
+        log = manager.open_log(*PLACE)
+        for n in range(segments + 1):
+            append(log, b"%d" % n, timestamps=NOW_MS - (segments - n) * DAY_MS)
+            if n < segments:
+                log.roll()
+    return disk.crash(0, unsynced="kept")
+
+
+@dataclass
+class Tier:
+    """The tier of a test, on the same disk as the log."""
+
+    disk: MemoryFileSystem
+
+    @property
+    def store(self) -> DirectoryObjects:
+        return DirectoryObjects("/tier", self.disk)
+
+    def copy(self, days_later: int = 0) -> TieredPartition:
+        with manager_of(self.disk, days_later) as manager:
+            return copy_to_tier(manager, self.store, manager.open_log(*PLACE), PLACE, MetadataTopic(manager))
+
+    def retain(self, days_later: int = 0) -> None:
+        run = MaintenanceRun("/logs", filesystem=self.disk, clock=ManualClock(NOW_MS + days_later * DAY_MS))
+        with run.manager() as manager:
+            selection = select_partitions(manager, ["t"], ConfigOverrides())
+        for outcome in retain_partitions(run, selection, in_this_process):
+            assert outcome.status.value == "done", str(outcome)
+
+    def states(self) -> dict[str, SegmentState]:
+        with manager_of(self.disk) as manager:
+            topic_id = manager.topic("t").topic_id or ""
+            found = MetadataTopic(manager).segments(TopicIdPartition("t", topic_id, 0))
+        return {name: each.state for name, each in found.items()}
+
+    def objects(self) -> list[str]:
+        return [each.key for each in self.store.list("")]
+
+    def rows(self) -> Rows:
+        """The records of finished segments, by offset."""
+        finished = [name for name, state in self.states().items() if state is SegmentState.COPY_SEGMENT_FINISHED]
+        logs = [key for key in self.objects() if key.endswith(".log") and any(name in key for name in finished)]
+        found = (self.store.get(key, limit=1 << 20) for key in logs)
+        return sorted((each.offset, each.value) for data in found for each in records(bytes(data)))
+
+    def local_rows(self) -> Rows:
+        with manager_of(self.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
+            return rows(reader)
+
+
+def test_closed_segments_are_copied_once_and_the_active_one_never() -> None:
+    tier = Tier(disk_with(3))
+    assert tier.copy() == TieredPartition("t", 0, 3, 3 * 69, 0, 0, 3)
+    assert tier.rows() == [(0, b"0"), (1, b"1"), (2, b"2")]
+    assert [*tier.states().values()] == [SegmentState.COPY_SEGMENT_FINISHED] * 3
+    before = tier.objects()
+    assert tier.copy().copied == 0
+    assert tier.objects() == before
+
+
+def test_a_segment_above_the_last_stable_offset_waits_for_the_end_of_the_transaction() -> None:
+    tier = Tier(disk_with(1))
+    with manager_of(tier.disk) as manager:
+        log = manager.open_log(*PLACE)
+        write_transactional(log, 7, 0, b"open")
+        log.roll()
+        append(log, b"later")
+        log.roll()
+        append(log, b"active")
+    assert tier.copy().tier_end_offset == 1
+    with manager_of(tier.disk) as manager:
+        end_transaction(manager.open_log(*PLACE), 7, commit=False)
+        manager.open_log(*PLACE).roll()
+    assert tier.copy().tier_end_offset == 6
+    indexes = [each.key for each in tier.store.list("") if each.key.endswith(".txnindex")]
+    assert len(indexes) == 1
+    assert indexes[0].rpartition("/")[2].startswith(f"{4:020d}-")
+
+
+def test_local_retention_deletes_what_the_tier_has_and_nothing_else() -> None:
+    tier = Tier(disk_with(4, local_retention_ms="1"))
+    tier.retain()
+    assert len(tier.local_rows()) == 5
+    tier.copy()
+    tier.retain()
+    assert tier.local_rows() == [(4, b"4")]
+    assert tier.rows() == [(n, b"%d" % n) for n in range(4)]
+    with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
+        assert reader.remote == range(4)
+
+
+def test_the_log_goes_on_after_local_retention_and_its_new_segments_follow() -> None:
+    tier = Tier(disk_with(2, local_retention_ms="1"))
+    tier.copy()
+    tier.retain()
+    with manager_of(tier.disk) as manager:
+        log = manager.open_log(*PLACE)
+        log.roll()
+        append(log, b"3")
+    assert tier.copy().copied == 1
+    tier.retain(days_later=1)
+    assert tier.rows() == [(n, b"%d" % n) for n in range(3)]
+    assert tier.local_rows() == [(3, b"3")]
+
+
+@pytest.mark.parametrize(
+    "configs", [{"retention_ms": str(5 * DAY_MS // 2)}, {"retention_bytes": str(3 * 69)}], ids=["time", "size"]
+)
+def test_the_tier_loses_what_the_retention_of_the_topic_releases(configs: dict[str, str]) -> None:
+    tier = Tier(disk_with(4, local_retention_ms="1", **configs))
+    tier.copy()
+    done = tier.copy()
+    assert (done.tier_start_offset, done.tier_end_offset) == (2, 4)
+    assert tier.rows() == [(2, b"2"), (3, b"3")]
+    assert len(tier.objects()) == 10
+    tier.retain()
+    with manager_of(tier.disk) as manager, manager.open_reader(*PLACE, reports_remote=False) as reader:
+        assert reader.remote == range(2, 4)
+
+
+def test_a_compacted_topic_is_refused() -> None:
+    tier = Tier(disk_with(1))
+    compacted = LogConfig.from_mapping({"cleanup.policy": "compact"})
+    with manager_of(tier.disk) as manager, pytest.raises(PolicyViolationError, match="compacted topics have no tier"):
+        copy_to_tier(manager, tier.store, manager.open_log(*PLACE, compacted), PLACE, MetadataTopic(manager))
+    assert tier.objects() == []
+
+
+class Changing(DirectoryObjects):
+    """A store that keeps other bytes of one object than it was given."""
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data[:-1] + b"\1" if key.endswith(file_names.LOG) else data)
+
+
+def test_a_store_that_keeps_other_bytes_is_found_before_the_segment_counts_as_copied() -> None:
+    tier = Tier(disk_with(2, local_retention_ms="1"))
+    with manager_of(tier.disk) as manager, pytest.raises(StorageError, match="not what was written"):
+        copy_to_tier(manager, Changing("/tier", tier.disk), manager.open_log(*PLACE), PLACE, MetadataTopic(manager))
+    assert [*tier.states().values()] == [SegmentState.COPY_SEGMENT_STARTED]
+    tier.retain()
+    assert len(tier.local_rows()) == 3
+    assert tier.copy().copied == 2
+    assert len(tier.objects()) == 10
+
+
+def test_damage_in_a_segment_is_reported_and_not_copied() -> None:
+    tier = Tier(disk_with(2))
+    with tier.disk.open("/logs/t-0/" + file_names.segment_file(1, file_names.LOG), "write") as file:
+        file.write(66, b"\xff")
+    with pytest.raises(LogStoreError, match=r"00000000000000000001\.log"):
+        tier.copy()
+    assert all("1-" not in key.rpartition("/")[2][19:22] for key in tier.objects())
