@@ -1,0 +1,124 @@
+"""Reads a whole log again, every byte decompressed, and searches it for keys, or for records at erased offsets.
+
+Compares the bytes of keys (or their salted hashes) in Python sets, and shares neither hashes nor kernels of the search
+with what erased the records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..format.tables import Decoded, Records
+from ..prefetch import in_order
+from ..reading.reader import LogReader
+from ..segment.reader import SegmentReader
+from ..segment.walk import Window
+
+WINDOW_BYTES = 8 * 1024 * 1024
+
+
+class Sought(Protocol):
+    """What to search for."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of records that it needs, besides offsets."""
+        ...
+
+    @property
+    def fact(self) -> str:
+        """What a certificate calls the number of records that are found."""
+        ...
+
+    @property
+    def says(self) -> tuple[str, str]:
+        """What a report says after "5 records" that are found, and if none is."""
+        ...
+
+    def count_in(self, records: Records) -> int:
+        """Returns how many of ``records`` are sought."""
+        ...
+
+
+class Keys(Protocol):
+    """Keys, by their bytes or otherwise."""
+
+    def among(self, keys: Collection[bytes | None]) -> set[bytes]: ...
+
+
+@dataclass(frozen=True)
+class ErasedKeys:
+    """Keys that no record may have any more."""
+
+    keys: Keys
+
+    columns = ("key",)
+    fact = "records_with_keys"
+    says = ("have one of the keys", "none has one of the keys")
+
+    def count_in(self, records: Records) -> int:
+        assert records.keys is not None
+        keys = records.keys.to_list()
+        there = self.keys.among(set(keys))
+        return sum(key in there for key in keys) if there else 0
+
+
+class SegmentContent(NamedTuple):
+    """What a segment has now."""
+
+    base_offset: int
+    bytes: int
+    sha256: str  # of the .log
+    records: int  # without those of transactions' markers
+    found: int  # records that were sought
+
+
+class LogContent(NamedTuple):
+    """What a log has now."""
+
+    end_offset: int
+    segments: Sequence[SegmentContent]
+    sought: Sought
+
+    @property
+    def found(self) -> int:
+        return sum(each.found for each in self.segments)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "up_to_offset": self.end_offset,
+            "segments": [each._asdict() for each in self.segments],
+            "records": sum(each.records for each in self.segments),
+            "bytes": sum(each.bytes for each in self.segments),
+            self.sought.fact: self.found,
+        }
+
+
+def search(log: LogReader, sought: Sought) -> LogContent:
+    """Reads all records of a log, below its start offset and of open transactions too. Takes no lock.
+
+    Raises CorruptionError, with path and position, for damage.
+    """
+    return LogContent(log.log_end_offset, [_search_segment(each, sought) for each in log.segments], sought)
+
+
+def _search_segment(segment: SegmentReader, sought: Sought) -> SegmentContent:
+    digest, size, records, found = hashlib.sha256(), 0, 0, 0
+
+    def decode(window: Window) -> tuple[Window, Decoded]:
+        rows = np.flatnonzero(~window.headers.is_control)
+        return window, segment.decode(window, rows, sought.columns)
+
+    with closing(segment), closing(in_order(decode, segment.batches(window_bytes=WINDOW_BYTES))) as decoded:
+        for window, (rows, _) in decoded:
+            digest.update(window.buffer)
+            size += len(window.buffer)
+            records += len(rows)
+            found += sought.count_in(rows)
+    return SegmentContent(segment.base_offset, size, digest.hexdigest(), records, found)

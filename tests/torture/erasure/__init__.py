@@ -1,0 +1,1 @@
+"""Erasures: random ones of all kinds of logs, and processes that are killed while they erase."""
