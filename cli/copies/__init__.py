@@ -1,0 +1,1 @@
+"""Commands that copy logs: ``snapshot``, ``backup``, ``restore`` and ``copy``."""

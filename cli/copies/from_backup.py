@@ -1,0 +1,88 @@
+"""Restoring from a backup: a whole log directory, or topics into a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from ... import storage
+from ..arguments import settings_given
+from ..maintenance.bars import bar
+from ..output import print_json
+from .backup import to_json
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a backup to restore, as it was given."""
+
+    at: str | None
+    topics: Sequence[str] | None
+    rename: Sequence[str] = ()
+    prefix: str = ""
+
+    @property
+    def moment(self) -> str | int | None:
+        """A time in ms, or the beginning of a backup's name; None: the newest."""
+        if self.at is None:
+            return None
+        try:
+            return storage.parse_instant(self.at)
+        except ValueError:
+            return self.at
+
+    @property
+    def new_names(self) -> storage.NewNames:
+        """Raises InvalidConfigError."""
+        pairs = [text.partition("=") for text in self.rename]
+        wrong = [old + equals + new for old, equals, new in pairs if not (old and new)]
+        if wrong:
+            raise storage.InvalidConfigError(f"--rename {wrong[0]!r}: must be OLD=NEW, both names of topics")
+        return storage.NewNames(self.prefix, {old: new for old, _, new in pairs})
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """The topics to copy; None: all of the backup."""
+        renamed = [*self.new_names.names]
+        if self.topics:
+            return [*dict.fromkeys([*storage.parse_names("--topics", self.topics), *renamed])]
+        return renamed if renamed and not self.prefix else None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether topics are copied into a log, in the place of a whole log directory."""
+        return bool(self.topics or self.rename or self.prefix)
+
+
+def from_backup(place: storage.BackupPlace, log_dir: str, wanted: Wanted, *, dry_run: bool, as_json: bool) -> None:
+    """Restores the backup of a time or name, and prints what was restored."""
+    cut = storage.find_cut(place, wanted.moment)
+    with settings_given():
+        names, new_names = wanted.names, wanted.new_names
+    copied = [] if dry_run else _restore(place, cut, log_dir, wanted)
+    if as_json:
+        row = {"log_dir": log_dir, "backup": to_json(cut), "topics": names, "restored": not dry_run}
+        print_json([row | ({"copied": [each._asdict() for each in copied]} if wanted.is_copy else {})])
+        return
+    did = "would restore" if dry_run else "restored"
+    listed = [each if new_names.of(each) == each else f"{each} as {new_names.of(each)}" for each in names or ()]
+    what = f"topics {', '.join(listed)}" if names else f"{len(cut.partitions):,} partitions, {len(cut.files):,} files"
+    added = f", with {wanted.prefix} before their names" if wanted.prefix and not names else ""
+    typer.echo(f"{did} {what}{added}, as they were in {cut.source} at {storage.instant(cut.taken_at_ms)}")
+
+
+def _restore(
+    place: storage.BackupPlace, cut: storage.Cut, log_dir: str, wanted: Wanted
+) -> list[storage.CopiedPartition]:
+    if not wanted.is_copy and not storage.is_store_url(log_dir):
+        with bar("restore", cut.size):
+            storage.restore_backup(place, cut, log_dir)
+        return []
+    names, new_names = wanted.names, wanted.new_names
+    if storage.is_store_url(log_dir):
+        target = storage.open_root(log_dir, create=True)
+        return list(storage.restore_topics(place, cut, target, names, new_names=new_names))
+    with storage.LogManager.open(log_dir, create=True) as manager:
+        return list(storage.restore_topics(place, cut, manager, names, new_names=new_names))

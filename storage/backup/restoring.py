@@ -1,0 +1,120 @@
+"""Makes a log directory of a backup, byte for byte as the log directory was at its moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from dataclasses import replace
+from tempfile import TemporaryDirectory
+
+from ..bucket import CommitLog
+from ..directory.manager import LogManager
+from ..directory.protected_topics import is_protected
+from ..directory.snapshot import fill_log_directory
+from ..errors import CorruptionError, SnapshotError
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import parent_of
+from ..filesystem.port import Buffer, FileSystem
+from ..format.files import file_names
+from ..prefetch import in_order
+from ..transfer.choosing import SAME_NAMES, NewNames
+from ..transfer.groups import copy_groups
+from ..transfer.pieces import CopiedPartition
+from ..transfer.to_bucket import copy_to_bucket
+from ..transfer.to_directory import copy_to_directory
+from .cuts import Cut, CutFile, Piece
+from .places import BackupPlace, write_in_parts
+
+READ_AHEAD = 2  # pieces of at most 8 MiB
+
+
+def restore_backup(place: BackupPlace, cut: Cut, target: str) -> None:
+    """Makes the log directory ``target``, which must be missing or empty; durable on return.
+
+    Every piece is compared with its checksum. Raises CorruptionError, with the damaged object and the file that needs
+    it, and SnapshotError if ``target`` is not empty; then there is no log directory.
+    """
+
+    def fill(folder: str) -> Collection[str]:
+        for path, file in cut.files.items():
+            write_file(place, path, file, file_names.join(folder, path), LocalFileSystem())
+        return cut.files
+
+    _check_paths(place, cut)
+    fill_log_directory(target, fill)
+
+
+def restore_topics(
+    place: BackupPlace,
+    cut: Cut,
+    target: LogManager | CommitLog,
+    topics: Collection[str] | None,
+    staging: str | None = None,
+    new_names: NewNames = SAME_NAMES,
+) -> Iterator[CopiedPartition]:
+    """Copies topics of a backup, by default all but Kafka's own, into a log that does not have them.
+
+    They get the names that ``new_names`` gives them, and so do the offsets of groups for them, which are copied too;
+    offsets in ``target`` only go forward. First restores these topics to a folder in ``staging``, by default in the
+    folder for temporary files (``TMPDIR``). Yields each partition when it is durable. Raises as :func:`restore_backup`,
+    ``NewNames.check`` and ``copy_to_directory``.
+    """
+    new_names.check(_topics_of(cut) if topics is None else topics)
+    with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+        restored = file_names.join(folder, "log")
+        restore_backup(place, cut if topics is None else _with_topics(cut, {*topics}), restored)
+        with LogManager.open(restored) as source:
+            if isinstance(target, CommitLog):
+                yield from copy_to_bucket(source, target, topics, new_names=new_names)
+            else:
+                yield from copy_to_directory(source, target, topics, new_names=new_names)
+            copy_groups(source, target, topics, new_names)
+
+
+def _topics_of(cut: Cut) -> set[str]:
+    found = map(file_names.parse_partition_directory, cut.partitions)
+    return {each.topic for each in found if each is not None}
+
+
+def _with_topics(cut: Cut, topics: set[str]) -> Cut:
+    """Returns the cut without the partitions of other topics, except internal ones, which have groups' offsets."""
+    found = {path: file_names.parse_partition_directory(path.partition("/")[0]) for path in cut.files if "/" in path}
+    kept = {path for path, each in found.items() if each and (each.topic in topics or is_protected(each.topic))}
+    return replace(cut, files={path: file for path, file in cut.files.items() if "/" not in path or path in kept})
+
+
+def write_file(place: BackupPlace, path: str, file: CutFile, target: str, filesystem: FileSystem) -> None:
+    """Writes a file of a cut; syncs nothing."""
+    filesystem.make_directory(parent_of(target))
+    with filesystem.open(target, "create") as writing:
+        position = 0
+        for data in pieces_of(place, path, file):
+            write_in_parts(writing, position, data)
+            position += len(data)
+        writing.truncate(file.size)
+    filesystem.set_modified(target, file.modified_ms)
+
+
+def pieces_of(place: BackupPlace, path: str, file: CutFile) -> Iterator[Buffer]:
+    """Yields the pieces of a file. Raises CorruptionError, with the object and ``path``, for one that is damaged."""
+    with closing(in_order(lambda piece: read_piece(place, piece), file.pieces, READ_AHEAD)) as pieces:
+        try:
+            yield from pieces
+        except CorruptionError as error:
+            raise CorruptionError(f"{error.reason}; {path} of the backup needs it", path=error.path) from error
+
+
+def read_piece(place: BackupPlace, piece: Piece) -> Buffer:
+    """Returns a piece. Raises CorruptionError, with its object, if it is missing or is not what was stored."""
+    data = place.get(piece.name, piece.size)
+    if len(data) != piece.size or place.digest(data) != piece.digest:
+        raise CorruptionError(
+            "the piece is not what was stored: its checksum is another one", path=f"{place.path}/{piece.name}"
+        )
+    return data
+
+
+def _check_paths(place: BackupPlace, cut: Cut) -> None:
+    outside = [path for path in cut.files if path.startswith("/") or ".." in path.split("/")]
+    if outside:
+        raise SnapshotError(f"{place.path}, {cut.name}: names {outside[0]!r}, which lies outside of a log directory")

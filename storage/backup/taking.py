@@ -1,0 +1,195 @@
+"""Adds the present state of a log directory to a backup.
+
+The moment is that of a snapshot: under the locks of all partitions, every ``.log`` gets a hard link in a folder beside
+the log directory, and small files are copied, so that retention, compaction and the deletion of topics take nothing
+away while pieces are stored. A transaction is in all its partitions or in none, and no committed offset of a group is
+above the log's end.
+
+========================================  ====================================================================
+Killed while                              What is there
+========================================  ====================================================================
+links are made, or pieces are stored      the earlier backups; the folder of links, which the next run removes;
+                                          pieces that no list names, which the next run stores again or prunes
+the list is written                       the same, or the new backup
+========================================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from ..directory.manager import LogManager
+from ..directory.snapshot import LOG_FOLDER, SnapshotFile, take_cut
+from ..errors import CorruptionError, SnapshotError, StorageError
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import is_zero, parent_of, remove_tree
+from ..filesystem.port import File, FileSystem
+from ..format.files import file_names
+from ..paths import local_path
+from ..prefetch import in_order
+from ..read_counts import counted
+from ..transfer.snapshots import take_bucket_snapshot
+from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
+from .places import BackupPlace
+
+PIECE_BYTES = 8 * 1024 * 1024
+SMALL_PIECE_BYTES = 64 * 1024  # the last piece of an earlier backup is stored again with what follows, if it is smaller
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TakenBackup:
+    """What was added to a backup."""
+
+    cut: Cut
+    stored_bytes: int  # of pieces that no earlier backup has
+    stored_pieces: int
+
+
+def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None = None) -> TakenBackup:
+    """Adds the state of a log directory to a backup; durable on return. Call it within ``place.locked()``.
+
+    ``staging``: where to make the folder for links; by default beside the log directory. It should be on the same disk:
+    elsewhere, everything is copied to it while writers wait. A log on an object store is copied there as it is after
+    one commit. Raises as ``take_snapshot``, StorageError if a file was cut off, and ObjectStoreError.
+    """
+    earlier = _readable(place)
+    sizes = {each.name: each.size for each in place.list_files(OBJECTS)}
+    trusted = {piece for cut in earlier for piece in cut.pieces if sizes.get(piece.name) == piece.size}
+    before = earlier[-1].files if earlier else {}
+    with _staged(_staging_of(manager, place, staging)) as staged:
+        folder, taken_at_ms, found = _moment(manager, staged)
+        storing = _Storing(place, LocalFileSystem(), folder, before, trusted)
+        files = dict(storing.store(found))
+        place.sync()
+        cut = Cut(manager.directory, taken_at_ms, files)
+        name = write_cut(place, cut)
+    return TakenBackup(Cut(cut.source, taken_at_ms, files, name), storing.stored_bytes, storing.stored_pieces)
+
+
+def _readable(place: BackupPlace) -> list[Cut]:
+    """Returns the earlier backups, oldest first, whose lists are sound; logs a warning for each other one."""
+    found: list[Cut] = []
+    for each in list_cuts(place):
+        try:
+            found.append(read_cut(place, each.name))
+        except CorruptionError as error:
+            logger.warning("%s; nothing of that backup is used for this one", error)
+    return found
+
+
+def _moment(manager: LogManager, folder: str) -> tuple[str, int, Mapping[str, SnapshotFile]]:
+    """Puts what a log is at one moment into a folder; returns the folder of its files, the moment, and the files."""
+    if manager.bucket is None:
+        return folder, *take_cut(manager, folder)
+    taken = take_bucket_snapshot(manager, folder)
+    return file_names.join(folder, LOG_FOLDER), taken.taken_at_ms, taken.files
+
+
+def _staging_of(manager: LogManager, place: BackupPlace, staging: str | None) -> str:
+    """Returns a path that only backups of this log to this place have."""
+    unique = hashlib.sha256(f"{manager.directory}\n{place.path}".encode()).hexdigest()[:12]
+    if staging is None and manager.bucket is not None:
+        raise SnapshotError(f"{manager.directory}: give --staging, a folder with room for all of this log")
+    parent = staging or parent_of(manager.directory)
+    return file_names.join(local_path(parent), f"commitlog-backup-{unique}{file_names.UNFINISHED}")
+
+
+@contextmanager
+def _staged(folder: str) -> Iterator[str]:
+    """Yields the path of a folder that is missing, and removes what was made there; also what a killed run has left."""
+    filesystem = LocalFileSystem()
+    remove_tree(filesystem, folder)
+    filesystem.make_directory(parent_of(folder))
+    try:
+        yield folder
+    finally:
+        remove_tree(filesystem, folder)
+
+
+class _Storing:
+    """Stores the pieces of files that no earlier backup has."""
+
+    def __init__(
+        self,
+        place: BackupPlace,
+        filesystem: FileSystem,
+        folder: str,
+        before: Mapping[str, CutFile],
+        trusted: set[Piece],
+    ) -> None:
+        self._place, self._filesystem, self._folder, self._before = place, filesystem, folder, before
+        self._trusted = trusted
+        self.stored_bytes = self.stored_pieces = 0
+
+    def store(self, found: Mapping[str, SnapshotFile]) -> Iterator[tuple[str, CutFile]]:
+        for path, wanted in found.items():
+            yield path, self._file(path, wanted)
+
+    def _file(self, path: str, wanted: SnapshotFile) -> CutFile:
+        staged = file_names.join(self._folder, path)
+        status = self._filesystem.status(staged)
+        inode = 0 if status is None or not wanted.linked else status.inode
+        before = self._before.get(path)
+        is_same = before is not None and inode and before[:3] == (wanted.size, wanted.modified_ms, inode)
+        if before is not None and is_same and self._trusted.issuperset(before.pieces):
+            return before
+        with self._filesystem.open(staged, "read") as file:
+            if file.size() < wanted.size:
+                raise StorageError(f"{path}: was cut from {wanted.size:,} to {file.size():,} bytes; run this again")
+            bounds = _bounds(file, wanted.size, before.pieces if before is not None else ())
+            read = partial(self._read, file)
+            with closing(in_order(read, bounds)) as pieces:
+                return CutFile(wanted.size, wanted.modified_ms, inode, tuple(map(self._counted, pieces)))
+
+    def _read(self, file: File, span: tuple[int, int]) -> tuple[Piece, bool]:
+        """Stores one piece of a file, unless it is there; returns it, and whether it was stored."""
+        start, size = span
+        data = counted(file.read(start, size))
+        if len(data) != size:
+            raise StorageError(f"{file.path}: ends before position {start + size}; run this again")
+        piece = Piece(self._place.digest(data), size)
+        if piece in self._trusted:
+            return piece, False
+        self._place.put(piece.name, data)
+        return piece, True
+
+    def _counted(self, stored: tuple[Piece, bool]) -> Piece:
+        piece, is_new = stored
+        if is_new and piece not in self._trusted:
+            self._trusted.add(piece)
+            self.stored_bytes += piece.size
+            self.stored_pieces += 1
+        return piece
+
+
+def _bounds(file: File, size: int, before: tuple[Piece, ...]) -> Iterator[tuple[int, int]]:
+    """Yields position and size of the pieces of a file: those of an earlier backup, so that only its new end is stored.
+
+    Zeros at the end, as in the index of an active segment, belong to no piece.
+    """
+    kept = before[:-1] if before and before[-1].size < SMALL_PIECE_BYTES else before
+    at = 0
+    for piece in kept:
+        if at + piece.size > size:
+            break
+        yield at, piece.size
+        at += piece.size
+    end = _end_of_data(file, at, size)
+    for start in range(at, end, PIECE_BYTES):
+        yield start, min(PIECE_BYTES, end - start)
+
+
+def _end_of_data(file: File, start: int, size: int) -> int:
+    """Returns where the zeros at the end of a file begin, but not below ``start``."""
+    step = 64 * 1024
+    while size > start and is_zero(file, max(start, size - step), size):
+        size = max(start, size - step)
+    last = bytes(file.read(max(start, size - step), min(step, size - start)))
+    return size - (len(last) - len(last.rstrip(b"\0")))

@@ -1,0 +1,65 @@
+"""Topics of a backup under other names: in a directory and on an object store, with the offsets of groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TopicPartition
+from pyspark_commitlog.storage.backup.cuts import find_cut
+from pyspark_commitlog.storage.backup.restoring import restore_topics
+from pyspark_commitlog.storage.bucket import BucketFileSystem
+from pyspark_commitlog.storage.errors import CorruptionError
+from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
+from pyspark_commitlog.storage.transfer.choosing import NewNames
+from tests.storage.backup.logs import ORDERS, PRICES, back_up, folder, made
+from tests.support.logs.building import rows
+from tests.support.stores.commits import commit_log
+from tests.support.stores.memory_store import MemoryStore
+
+
+def progress(topic: str) -> TopicPartition:
+    return TopicPartition(SINK_PREFIX + topic, 0)
+
+
+@pytest.mark.parametrize("kind", ["directory", "object store"])
+def test_records_groups_and_the_progress_of_writers_follow_the_name(kind: str, tmp_path: Path) -> None:
+    directory, place = made(tmp_path / "log"), folder(tmp_path / "backup")
+    with LogManager.open(str(directory)) as manager:
+        GroupOffsets(manager).commit("a sink", {progress("prices"): CommittedOffset(7)})
+        wanted = [rows(manager.open_reader(*each)) for each in (ORDERS, PRICES)]
+    back_up(directory, place)
+    names = NewNames("old-", {"prices": "costs"})
+    target = commit_log(MemoryStore()) if kind == "object store" else None
+    if target is not None:
+        copied = list(restore_topics(place, find_cut(place), target, None, new_names=names))
+        opened = LogManager.open(target.store.url, filesystem=BucketFileSystem(target))
+    else:
+        with LogManager.open(str(directory)) as manager:
+            copied = list(restore_topics(place, find_cut(place), manager, None, new_names=names))
+        opened = LogManager.open(str(directory))
+    assert [each[:2] for each in copied] == [("old-orders", 0), ("old-orders", 1), ("costs", 0)]
+    with opened as manager:
+        there = [rows(manager.open_reader(name, 0)) for name in ("old-orders", "costs")]
+        assert there[1] == wanted[1]
+        assert there[0] == wanted[0][: len(there[0])]
+        readers = {each: one.offset for each, one in GroupOffsets(manager).fetch("readers").items()}
+        renamed = {TopicPartition("old-orders", 0): 4, TopicPartition("costs", 0): 2}
+        assert readers == (renamed if target is not None else {ORDERS: 4, PRICES: 2, **renamed})
+        assert GroupOffsets(manager).fetch("a sink")[progress("costs")].offset == 7
+
+
+def test_a_restore_that_met_damage_goes_on_when_the_piece_is_back(tmp_path: Path) -> None:
+    directory, place = made(tmp_path / "log"), folder(tmp_path / "backup")
+    cut = back_up(directory, place).cut
+    piece = tmp_path / "backup" / cut.files["prices-0/00000000000000000000.log"].pieces[0].name
+    aside = piece.rename(tmp_path / "aside")
+    names = NewNames(names={"prices": "costs"})
+    with LogManager.open(str(directory)) as manager:
+        with pytest.raises(CorruptionError, match="missing"):
+            list(restore_topics(place, cut, manager, ["prices"], new_names=names))
+        assert manager.find_topic("costs") is None
+        aside.rename(piece)
+        list(restore_topics(place, cut, manager, ["prices"], new_names=names))
+        assert rows(manager.open_reader("costs", 0)) == rows(manager.open_reader("prices", 0))
