@@ -1,0 +1,76 @@
+"""Tables on a local file system and what they record, without Spark: for commands that compare them with a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, local_path, topic_ids
+from ...rows.topic_ids import KnownOffsets, made_again
+from ..parquet_folder import ParquetFolder
+from .commits import local_commits, local_version, newest_recorded
+from .plan import other_log
+
+
+class KnownTable(NamedTuple):
+    """A table as it is now: what it is, for people, and the next offset of each partition."""
+
+    description: str
+    known: KnownOffsets
+
+
+def known_table(path: str) -> KnownTable:
+    """Returns the Delta table or the folder of Parquet files at ``path``, which the export job writes.
+
+    Raises InvalidConfigError if there is neither, and for a Delta table that records no next offsets.
+    """
+    folder = _folder(path)
+    version = local_version(folder)
+    if version is None:
+        current = ParquetFolder(path).current()
+        if current is None:
+            raise InvalidConfigError(
+                f"{path} has no Delta table, and no Parquet files of the export job: name what --table named there"
+            )
+        return KnownTable(f"Parquet, load {current.name}", ParquetFolder(path).next_offsets())
+    recorded = newest_recorded(local_commits(folder, version))
+    if recorded is None or not recorded.known.offsets:
+        raise InvalidConfigError(
+            f"table {path} does not record up to which offsets it goes: its newest rows are by an older version, by a "
+            "program without a checkpoint, or by a load. Let the export job add to it once"
+        )
+    return KnownTable(f"Delta, version {version}", recorded.known)
+
+
+def _folder(path: str) -> Path:
+    try:
+        return Path(local_path(path))
+    except InvalidConfigError:
+        raise InvalidConfigError(
+            f"table {path}: only tables on a local file system can be compared with their log without Spark; "
+            "topic_table reads others"
+        ) from None
+
+
+def tables_kept(paths: Sequence[str]) -> TablesKept:
+    """Returns what ``retain_partitions`` calls to learn what ``paths`` do not have yet."""
+
+    def read(manager: LogManager) -> dict[str, NextOffsets]:
+        return {path: _next_offsets(manager, path) for path in paths}
+
+    return read
+
+
+def _next_offsets(manager: LogManager, path: str) -> NextOffsets:
+    """Raises InvalidConfigError for a table of no topic of this log, ProgressMismatchError for a topic of the name."""
+    known, topics = known_table(path).known, manager.topics()
+    if missing := {each.topic for each in known.offsets} - topics.keys():
+        raise InvalidConfigError(
+            f"--keep-for-tables {path} has rows of topic {', '.join(sorted(missing))}, which "
+            f"{manager.directory} does not have"
+        )
+    there = [each for topic in {each.topic for each in known.offsets} for each in topics[topic].topic_partitions]
+    for text in made_again(known.ids, topic_ids(manager, there)).values():
+        raise other_log(f"--keep-for-tables {path}: {text} in {manager.directory}")
+    return known.offsets

@@ -1,0 +1,234 @@
+"""One version of an exported table, and the next offset of each partition, which that version says.
+
+A commit of a Delta table that adds rows records the offsets (``next_offsets``). A commit that only moves, edits or
+deletes rows keeps those of the commits before it. After any other commit, as one by an older version of this package or
+by another program, the offsets after the last row of each partition count. Offsets without a row may follow them, which
+are then read again. A load of Parquet files has the offsets in a file of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Protocol
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
+
+from ....storage import InvalidConfigError, LogManager, TopicPartition, local_path
+from ...job.delta_jars import check_delta
+from ...rows.topic_ids import KnownOffsets
+from ..command.words import BAD_RECORDS_PROPERTY, LOADED_PROPERTY, MODE_PROPERTY, SERDE_PROPERTY, TableMode
+from ..parquet_folder import ParquetFolder
+from ..table_ends import check_same_log, last_rows
+from ..table_progress import properties_of
+from ..upserts import deleted_keys, has_deleted_keys
+from .commits import Commit, local_commits, local_version, newest_recorded
+from .next_offsets import NextOffsets
+from .plan import Seam
+
+_ASKED_FIRST = 10  # commits of a table that is not local; the newest one with rows is nearly always among them
+
+
+class PinnedTable(Protocol):
+    """One version of a table; what others add to it later is not in it."""
+
+    @property
+    def name(self) -> str:
+        """The kind and path of the table, for errors."""
+
+    @property
+    def mode(self) -> TableMode: ...
+
+    @property
+    def serde(self) -> str | None:
+        """What decoded the values, as text; None if it is not recorded."""
+
+    @property
+    def keeps_bad_apart(self) -> bool:
+        """Whether bad records are written to another table, rather than that they end the export."""
+
+    @property
+    def rows(self) -> DataFrame: ...
+
+    def tombstones(self) -> DataFrame | None:
+        """Returns the newest tombstone of each key that ever had one; None for a table without tombstones."""
+
+    def seam(self, manager: LogManager, topic: str) -> Seam:
+        """Returns the next offset of each partition that the table knows.
+
+        Raises ProgressMismatchError if the table's last rows did not come from this log.
+        """
+
+
+def pinned(session: SparkSession, path: str) -> PinnedTable:
+    """Returns the newest version of the Delta table, or of the folder of Parquet files, at ``path``.
+
+    Raises InvalidConfigError if there is neither.
+    """
+    found = PinnedDelta.of(session, path)
+    folder = _folder(path)
+    current = ParquetFolder(path).current() if found is None and folder is not None else None
+    if current is not None:
+        return PinnedParquet(session, path, current)
+    if found is None:
+        raise InvalidConfigError(
+            f"{path} is neither a Delta table nor a folder of Parquet files that the export job writes: name what its "
+            "--table named"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class PinnedParquet:
+    """One load of a folder of Parquet files. A later load removes its files, at the next but one."""
+
+    session: SparkSession
+    path: str
+    load: Path
+
+    mode = TableMode.APPEND
+    keeps_bad_apart = False
+
+    @property
+    def name(self) -> str:
+        return f"folder {self.path}"
+
+    @property
+    def serde(self) -> str | None:
+        return ParquetFolder(self.path).serde_of(self.load)
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        return self.session.read.parquet(f"file:{self.load}")
+
+    def tombstones(self) -> None:
+        return None
+
+    def seam(self, manager: LogManager, topic: str) -> Seam:
+        return Seam(ParquetFolder(self.path).next_offsets_of(self.load), is_complete=True)
+
+
+@dataclass(frozen=True)
+class PinnedDelta:
+    """The version of the Delta table at ``path`` that was the newest when the object was made."""
+
+    session: SparkSession
+    path: str
+    version: int
+    rows: DataFrame
+    properties: dict[str, str]
+
+    @classmethod
+    def of(cls, session: SparkSession, path: str) -> PinnedDelta | None:
+        """Returns None if there is no Delta table."""
+        newest = _newest_version(session, path)
+        version = newest()
+        if version is not None:
+            check_delta(session)
+        while version is not None:
+            rows = session.read.format("delta").option("versionAsOf", version).load(path)
+            # Without a job of Spark, if the newest version that Delta knows by now is this one.
+            if (properties := _known_properties(session, path, version)) is not None:
+                return cls(session, path, version, rows, properties)
+            properties, again = properties_of(session, path), newest()
+            if version == again:  # properties have no version: they are those of what was the newest before and after
+                return cls(session, path, version, rows, properties)
+            version = again
+        return None
+
+    @property
+    def name(self) -> str:
+        return f"table {self.path}"
+
+    @property
+    def serde(self) -> str | None:
+        return self.properties.get(SERDE_PROPERTY)
+
+    @property
+    def keeps_bad_apart(self) -> bool:
+        return bool(self.properties.get(BAD_RECORDS_PROPERTY))
+
+    @property
+    def mode(self) -> TableMode:
+        return TableMode(self.properties.get(MODE_PROPERTY, TableMode.APPEND.value))
+
+    def tombstones(self) -> DataFrame | None:
+        path, reader = deleted_keys(self.path), self.session.read.format("delta")
+        if self._recorded is None:
+            return reader.load(path) if has_deleted_keys(self.properties) else None
+        if self._recorded.tombstones is None:
+            return None
+        return reader.option("versionAsOf", self._same_as(path, self._recorded.tombstones)).load(path)
+
+    def _same_as(self, path: str, version: int) -> int:
+        """Returns the newest version with the rows of ``version``, whose files VACUUM may have removed since."""
+        newest = _newest_version(self.session, path)()
+        for commit in _commits(self.session, path, version if newest is None else newest):
+            if commit.version <= version:
+                return newest or version
+            if not commit.keeps_rows:
+                break
+        return version
+
+    @cached_property
+    def _recorded(self) -> NextOffsets | None:
+        return newest_recorded(_commits(self.session, self.path, self.version))
+
+    def seam(self, manager: LogManager, topic: str) -> Seam:
+        """With recorded offsets, no row is read: ``plan`` compares the topic's id and the log's end."""
+        if self._recorded is not None:
+            return Seam(self._recorded.known, is_complete=True)
+        tombstones, loaded = self.tombstones(), self.properties.get(LOADED_PROPERTY)
+        known = KnownOffsets({}, {}) if loaded is None else KnownOffsets.from_json(loaded, LOADED_PROPERTY)
+        found = dict(known.offsets)
+        for rows in [self.rows] if tombstones is None else [self.rows, tombstones]:
+            for last in last_rows(rows):
+                check_same_log(manager, topic, last, self.path)
+                partition = TopicPartition(topic, last.partition)
+                found[partition] = max(found.get(partition, 0), last.offset + 1)
+        return Seam(KnownOffsets(found, known.ids), is_complete=False)
+
+
+def _folder(path: str) -> Path | None:
+    """Returns the local folder of a table; None for one on another file system, or of a server of Spark Connect."""
+    if is_remote():
+        return None
+    try:
+        return Path(local_path(path))
+    except InvalidConfigError:
+        return None
+
+
+def _known_properties(session: SparkSession, path: str, version: int) -> dict[str, str] | None:
+    if is_remote():
+        return None
+    from ...write.classic_session import properties_at  # noqa: PLC0415  needs py4j, which Connect's clients lack
+
+    return properties_at(session, path, version)
+
+
+def _newest_version(session: SparkSession, path: str) -> Callable[[], int | None]:
+    folder = _folder(path)
+    if folder is not None:
+        return partial(local_version, folder)
+    if not DeltaTable.isDeltaTable(session, path):
+        return lambda: None
+    table = DeltaTable.forPath(session, path)
+    return lambda: int(table.history(1).collect()[0].version)
+
+
+def _commits(session: SparkSession, path: str, newest: int) -> Iterator[Commit]:
+    folder = _folder(path)
+    if folder is not None:
+        yield from local_commits(folder, newest)
+        return
+    table, below = DeltaTable.forPath(session, path), newest + 1
+    for history in (table.history(_ASKED_FIRST), table.history()):
+        rows = history.where(f"version < {below}").orderBy("version", ascending=False).collect()
+        for row in rows:
+            below = int(row.version)
+            yield Commit.of(below, row.asDict())

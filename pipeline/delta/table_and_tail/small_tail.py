@@ -1,0 +1,65 @@
+"""A short tail, read and decoded by the program itself, as rows in the plan of the query.
+
+A query then needs no Python process for it, and Spark applies filters to the rows before it runs anything: one that
+keeps none of them reads only the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ....storage import LogManager
+from ...read.options import ReadOptions
+from ...read.task import batches_of
+from ...read.task_ranges import OffsetRange
+from ...values.serde import Serde, SerializationError
+from ..table_stream.tail_rows import TailRows
+from .plan import Span
+
+OFFSETS_MAX = 250_000  # of a short tail
+_BYTES_MAX = 32 * 1024 * 1024  # of its rows in memory, which are in the plan of each query
+
+
+def small_tail(
+    session: SparkSession,
+    log_dir: str,
+    spans: list[Span],
+    options: Mapping[str, str],
+    schema: StructType,
+    serde: Serde | None,
+    *,
+    drops_bad: bool,
+) -> DataFrame | None:
+    """Returns the rows of ``spans`` with ``schema``; None if they are many, or if a value does not decode.
+
+    A query that does not ask for the value then still has an answer, and others fail when they run.
+    """
+    if sum(each.offset_count for each in spans) > OFFSETS_MAX:
+        return None
+    rows = TailRows(to_arrow_schema(schema, timezone="UTC"), serde, drops_bad)
+    try:
+        found = _read(log_dir, spans, options, rows)
+    except SerializationError:
+        return None
+    return None if found is None else session.createDataFrame(found, schema)
+
+
+def _read(log_dir: str, spans: list[Span], options: Mapping[str, str], rows: TailRows) -> pa.Table | None:
+    batches, size = list[pa.RecordBatch](), 0
+    with LogManager.open(log_dir) as manager:
+        for partition, start, end in spans:
+            given = {"path": log_dir, "assign": json.dumps({partition.topic: [partition.partition]}), **options}
+            part, parsed = OffsetRange(partition, start, end), ReadOptions.parse(given)
+            with manager.open_reader(*partition, reports_remote=False) as reader:
+                for records in batches_of(reader, part, parsed, rows.record_schema) if start < end else ():
+                    batches.append(rows.rows(records, partition))
+                    size += batches[-1].nbytes
+                    if size > _BYTES_MAX:
+                        return None
+    return pa.Table.from_batches(batches, rows.columns)

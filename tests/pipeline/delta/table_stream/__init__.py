@@ -1,0 +1,1 @@
+"""Tests of streams that begin in a table."""
