@@ -1,0 +1,1 @@
+"""TLS of the server, and the users that certificates of clients name."""
