@@ -1,0 +1,84 @@
+"""What a request changes: of single configs, or of all that a resource has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
+from ....storage import LIST, InvalidConfigError, Key, LogConfig, keys_of
+
+Changes = Mapping[str, str | None]  # None: back to the default
+
+
+class Operation(IntEnum):
+    """How a config is changed (``AlterConfigOp.OpType``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def replacing(replaced: Iterable[str], configs: Sequence[Any]) -> Changes:
+    """Returns the changes of AlterConfigs: those ``replaced`` that it does not name are reset. Raises RequestError."""
+    _check_once(configs)
+    for each in configs:
+        if each.value is None:
+            raise _no_value(each.name)
+    return {**dict.fromkeys(replaced), **{each.name: each.value for each in configs}}
+
+
+def incremental(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
+    """Returns the changes of IncrementalAlterConfigs. Raises RequestError and InvalidConfigError."""
+    _check_once(configs)
+    changes: dict[str, str | None] = {}
+    for each in configs:
+        if each.config_operation == Operation.DELETE:
+            if each.name in own:
+                changes[each.name] = None
+        elif each.value is None:
+            raise _no_value(each.name)
+        elif each.config_operation == Operation.SET:
+            changes[each.name] = each.value
+        elif each.config_operation in (Operation.APPEND, Operation.SUBTRACT):
+            changes[each.name] = _changed_list(own, each)
+        else:
+            raise RequestError(ErrorCode.invalid_request, f"there is no operation {each.config_operation}")
+    return changes
+
+
+def _changed_list(own: Mapping[str, str], change: Any) -> str:
+    key = _lists().get(change.name)
+    if key is None:
+        raise InvalidConfigError(
+            f"{change.name} is not a list: set it instead of appending to it or subtracting from it"
+        )
+    before = dict.fromkeys(own.get(change.name, key.kind.render(key.default)).split(","))
+    given = dict.fromkeys(change.value.split(","))
+    if change.config_operation == Operation.APPEND:
+        kept = [*before, *(each for each in given if each not in before)]
+    else:
+        kept = [each for each in before if each not in given]
+    return ",".join(filter(None, kept))
+
+
+@cache
+def _lists() -> Mapping[str, Key]:
+    """Returns the keys whose values are lists, by the names of topics and of nodes."""
+    keys = [key for key in keys_of(LogConfig).values() if key.kind is LIST]
+    return {name: key for key in keys for name in (key.name, *(each.name for each in key.synonyms))}
+
+
+def _no_value(name: str) -> RequestError:
+    return RequestError(ErrorCode.invalid_request, f"{name} has no value")
+
+
+def _check_once(configs: Sequence[Any]) -> None:
+    twice = [name for name, times in Counter(each.name for each in configs).items() if times > 1]
+    if twice:
+        raise RequestError(ErrorCode.invalid_request, f"the request has {', '.join(twice)} more than once")

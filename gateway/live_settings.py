@@ -1,0 +1,142 @@
+"""LiveSettings: the settings that clients may change while the gateway runs, as ``topics.json`` keeps them.
+
+They rank as on a broker: those of this node, then those of all nodes, then those that the gateway was started with. A
+change by another node, or by ``commitlog configs``, is in force within a second. On an object store there are none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event, Lock
+from typing import Any, NamedTuple
+
+from ..storage import NODE_KEYS, TOPICS_FILE, InvalidConfigError, LogManager, LogStoreError, Owner, TopicsFile
+from .config import GatewayConfig, keys_of_gateway
+from .listeners import Listener, parse_address_limits
+from .security.listener import own_tls_settings
+from .threads.kept import KeptThread
+
+LOOK_S = 0.5
+_FIELDS = {key.name: field for field, key in keys_of_gateway().items()}
+
+logger = logging.getLogger(__name__)
+
+
+class Change(NamedTuple):
+    """What is new since the last look."""
+
+    config: GatewayConfig  # with what is in force now
+    own: Mapping[str, str]  # settings of this node alone
+    topics: Collection[str]  # those with other settings
+
+
+class LiveSettings:
+    """The settings in force. For any thread."""
+
+    def __init__(self, config: GatewayConfig, manager: LogManager) -> None:
+        """``config``: what the gateway was started with. ``manager``: used only here, and closed by :meth:`stop`."""
+        self._started_with, self._manager = config, manager
+        self._lock, self._stopped = Lock(), Event()
+        self._on_change: Callable[[Change], None] = lambda _: None
+        self._seen = self._stamp()
+        self._file = self._read()
+        self.config = self._config_of(self._file, config)
+        self._thread = KeptThread("gateway-settings", self._run)
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """The settings of this node alone."""
+        return self._file.owned_by(Owner.NODE, str(self._started_with.node_id))
+
+    def of_group(self, name: str) -> Mapping[str, str]:
+        """Returns the settings of a group of consumers."""
+        return self._file.owned_by(Owner.GROUP, name)
+
+    def listen(self, on_change: Callable[[Change], None]) -> None:
+        """Has ``on_change`` called with what is in force, and then with each change, in the thread that found it."""
+        with self._lock:
+            self._on_change = on_change
+            on_change(Change(self.config, self.own, ()))
+
+    def start(self) -> None:
+        """Starts the thread that looks for changes."""
+        if self._manager.bucket is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stopped.set()
+        self._thread.join()
+        self._manager.close()
+
+    def look(self) -> None:
+        """Puts in force what the file has; on return that is done, and others may have done it."""
+        with self._lock:
+            seen = self._stamp()
+            if seen == self._seen:
+                return
+            before, self._file = self._file, self._read()
+            self._seen = seen
+            self.config = self._config_of(self._file, self.config)
+            self._on_change(Change(self.config, self.own, _changed(before, self._file)))
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LOOK_S):
+            try:
+                self.look()
+            except (LogStoreError, OSError) as error:
+                logger.error("settings cannot be read, so the old ones stay: %s", error)
+
+    def _stamp(self) -> object:
+        return None if self._manager.bucket is not None else self._manager.filesystem.status(self._path)
+
+    @property
+    def _path(self) -> str:
+        return self._manager.path(TOPICS_FILE)
+
+    def _read(self) -> TopicsFile:
+        return TopicsFile({}, {}) if self._manager.bucket is not None else self._manager.topics_file()
+
+    def _config_of(self, file: TopicsFile, otherwise: GatewayConfig) -> GatewayConfig:
+        """Returns the config with what a file has; ``otherwise`` if that is wrong, which is logged."""
+        own = file.owned_by(Owner.NODE, str(self._started_with.node_id))
+        try:
+            return with_live(self._started_with, file.broker, own)
+        except InvalidConfigError as error:
+            logger.error("%s: the settings of nodes are not used, the old ones stay: %s", self._path, error)
+            return otherwise
+
+
+def with_live(config: GatewayConfig, broker: Mapping[str, str], own: Mapping[str, str]) -> GatewayConfig:
+    """Returns a config with the settings of all nodes, and of this one. Raises InvalidConfigError for a wrong one."""
+    given = {name: value for name, value in {**broker, **own}.items() if name in NODE_KEYS}
+    made = _with(config, given)
+    parse_address_limits("max.connections.per.ip.overrides", made.max_connections_per_ip_overrides)
+    return made
+
+
+def for_listener(config: GatewayConfig, own: Mapping[str, str], listener: Listener) -> GatewayConfig:
+    """Returns a config with what a listener has of its own. Raises InvalidConfigError for a wrong one."""
+    given = own_tls_settings(own, listener.name)
+    return _with(config, given) if given else config
+
+
+def _with(config: GatewayConfig, given: Mapping[str, str]) -> GatewayConfig:
+    fields: dict[str, Any] = {_FIELDS[name]: value for name, value in given.items()}
+    return replace(config, **fields)
+
+
+def _changed(before: TopicsFile, after: TopicsFile) -> Collection[str]:
+    """Returns the topics that have other settings; a change of those for all topics may concern each."""
+    shared = [{name: each for name, each in file.broker.items() if name not in NODE_KEYS} for file in (before, after)]
+    if shared[0] != shared[1]:
+        return after.topics
+    found = set()
+    for name, topic in after.topics.items():
+        with suppress(KeyError):  # a new topic
+            if before.topics[name].configs != topic.configs:
+                found.add(name)
+    return found
