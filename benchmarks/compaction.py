@@ -23,7 +23,7 @@ from benchmarks.comparison import Comparison, Setting
 from benchmarks.logs import log_bytes
 from benchmarks.rows import KEY_BYTES, VALUE_BYTES, records
 from benchmarks.timing import Timing, alternate_told
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec

@@ -11,7 +11,8 @@ import multiprocessing
 import time
 from typing import Any
 
-from pyspark_commitlog.protocol import read_answer, request_header, write_request
+from pyspark_commitlog.protocol.bodies import read_answer, write_request
+from pyspark_commitlog.protocol.headers import request_header
 
 GROUPS, MEMBERS = 100, 10
 HEARTBEAT_S = 0.1

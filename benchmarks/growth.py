@@ -19,7 +19,7 @@ from benchmarks import logs, topics
 from benchmarks.comparison import Point, Series, Setting
 from benchmarks.timing import Timing, alternate_told, time_call
 from pyspark_commitlog import spark_session
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 
 ROUNDS = 3

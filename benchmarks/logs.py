@@ -8,10 +8,10 @@ from benchmarks.rows import records
 from pyspark_commitlog.storage import LogReader
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import Int64s
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.verify.log import verify_log
 from pyspark_commitlog.storage.writing.log import Log
 
 APPENDED_AT_ONCE = 100_000

@@ -21,9 +21,10 @@ from benchmarks import logs, topics
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing
 from pyspark_commitlog import spark_session
-from pyspark_commitlog.storage.compaction import Cleaner
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
-from pyspark_commitlog.storage.index_rebuild import rebuild_log
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
+from pyspark_commitlog.storage.index_rebuild.log import rebuild_log
 
 RECORDS = 20_000_000  # a tenth of them is more than any operation holds at once
 TENTH = 10

@@ -18,7 +18,7 @@ from benchmarks.comparison import Comparison, Point, Ratio, Series, Setting
 from benchmarks.rows import records
 from benchmarks.timing import Timing, alternate_told
 from pyspark_commitlog.storage import LocalFileSystem, Log, LogManager
-from pyspark_commitlog.storage.filesystem import LocalFile
+from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 
 SEGMENTS = (10, 100, 1_000, 10_000)
 COLD_S_A_SEGMENT = 20e-6

@@ -20,8 +20,8 @@ from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.rows import records
 from benchmarks.timing import alternate_told
 from pyspark_commitlog.storage import BatchFields, LocalFileSystem, LogManager, LogReader, encode_batches
-from pyspark_commitlog.storage.filesystem import LocalFile
-from pyspark_commitlog.storage.writing import Producer
+from pyspark_commitlog.storage.filesystem.local_file import LocalFile
+from pyspark_commitlog.storage.writing.checked_appends import Producer
 
 SEGMENTS, OF_A_SEGMENT = 10_000, 256  # records: two batches of 16 KiB, and a marker
 FIRST_MS = 1_400_000_000_000

@@ -18,10 +18,10 @@ from benchmarks.comparison import Comparison, Setting
 from benchmarks.timing import Timing, alternate
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Records
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.verify.log import verify_log
 from pyspark_commitlog.storage.writing.log import Log
 
 LOG_BYTES = 256_000_000

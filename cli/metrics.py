@@ -34,7 +34,7 @@ def metrics(
     """
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server  # noqa: PLC0415  late, like pipeline
 
-    from ..pipeline.metrics import DirectoryMetrics  # noqa: PLC0415
+    from ..pipeline.metrics.directory import DirectoryMetrics  # noqa: PLC0415
 
     storage.LogManager.open(log_dir).close()  # reports a mistyped path now instead of in a metric
     registry = CollectorRegistry()

@@ -13,7 +13,7 @@ import typer
 from .. import storage
 from .flags import TOPIC, LogDir, complete_topic
 from .output import fail, print_json
-from .reading import escaped
+from .reading.record_text import escaped
 
 READ_BYTES = 1024 * 1024  # the most that is appended and synced at once
 LINE_BYTES_MAX = 1024 * 1024 * 1024  # the limit of a column of records; more than a topic accepts

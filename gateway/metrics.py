@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from ..protocol import ApiKey
+from ..protocol.apis import ApiKey
 from .figures import Figures, OfTopic
-from .threads import thread_failures, unwell_threads
+from .threads.kept import thread_failures, unwell_threads
 
 _TOPICS = "kafka_server_brokertopicmetrics"
 _OF_TOPIC = {  # the fields of OfTopic

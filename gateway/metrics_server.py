@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from .figures import Figures
 from .metrics import GatewayMetrics
-from .threads import KeptThread, unwell_threads
+from .threads.kept import KeptThread, unwell_threads
 
 HEALTH = "/healthz"
 

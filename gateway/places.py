@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..protocol import ApiKey
-from .network import Connection, Quota
+from ..protocol.apis import ApiKey
+from .network.connection import Connection
+from .network.quota import Quota
 
 _SORTS = (
     (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),

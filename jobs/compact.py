@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_commitlog.pipeline.job import arguments, errors_apart
-from pyspark_commitlog.pipeline.maintenance import maintain
+from pyspark_commitlog.pipeline.job.command_line import arguments
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
+from pyspark_commitlog.pipeline.maintenance.run import maintain
 from pyspark_commitlog.storage import compact_partitions
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pyspark_commitlog.pipeline.demo import (
+from pyspark_commitlog.pipeline.demo import flights
+from pyspark_commitlog.pipeline.demo.steps import (
     JAVA_OPTIONS,
     NEXT,
-    flights,
     show_comparison,
     show_partitions,
     stderr_to,
     submit,
 )
-from pyspark_commitlog.pipeline.job import Settings, spark_session
+from pyspark_commitlog.pipeline.job.session import Settings, spark_session
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "conf/local.toml"

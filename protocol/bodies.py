@@ -20,7 +20,7 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16
 
 from .decoding import decode, decode_whole, shape_of
-from .old import OLD
+from .old.table import OLD
 from .reading import ENTRIES_MAX, Entries, Frame
 
 __all__ = ["Body", "ErrorCode", "made", "read_answer", "read_request", "write_answer", "write_request"]

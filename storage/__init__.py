@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from .backup.checking import verify_backup as verify_backup
+    from .backup.cuts import Cut as Cut, find_cut as find_cut, is_backup as is_backup, list_cuts as list_cuts
+    from .backup.encryption import BackupKey as BackupKey, unlock_backup as unlock_backup
+    from .backup.keeping import KeepRule as KeepRule, prune_backup as prune_backup
+    from .backup.places import BackupPlace as BackupPlace, open_backup as open_backup
+    from .backup.restoring import restore_backup as restore_backup, restore_topics as restore_topics
+    from .backup.taking import take_backup as take_backup
     from .bucket import (
         STAGED_BYTES_MAX as STAGED_BYTES_MAX,
         Claim as Claim,
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
         CommitLog as CommitLog,
         DataChange as DataChange,
         GroupOffset as GroupOffset,
+        ObjectStore as ObjectStore,
         Staged as Staged,
         StagedTopic as StagedTopic,
         StagedWrite as StagedWrite,
@@ -54,41 +62,58 @@ if TYPE_CHECKING:
         OneOf as OneOf,
         keys_of as keys_of,
     )
-    from .directory import (
-        BROKER_KEYS as BROKER_KEYS,
-        COORDINATOR_TOPICS as COORDINATOR_TOPICS,
-        INTERNAL_TOPICS as INTERNAL_TOPICS,
-        LOG_FOLDER as LOG_FOLDER,
-        ROOT_LOCK_FILE as ROOT_LOCK_FILE,
-        TOPICS_FILE as TOPICS_FILE,
+    from .directory.admin import (
         DeletedRecords as DeletedRecords,
-        LogManager as LogManager,
-        PositionTopics as PositionTopics,
-        Snapshot as Snapshot,
-        TopicDescription as TopicDescription,
         add_partitions as add_partitions,
-        alter_broker_settings as alter_broker_settings,
         alter_configs as alter_configs,
         check_deletable as check_deletable,
-        check_filesystem as check_filesystem,
-        check_takes_records as check_takes_records,
         check_whole as check_whole,
         delete_records as delete_records,
         delete_topic as delete_topic,
         partition_topic_id as partition_topic_id,
-        read_snapshot as read_snapshot,
-        remote_offsets as remote_offsets,
-        restore_snapshot as restore_snapshot,
-        take_snapshot as take_snapshot,
         topic_id as topic_id,
         topic_ids as topic_ids,
         topic_size as topic_size,
     )
-    from .dump import (
-        DumpFindings as DumpFindings,
-        DumpOptions as DumpOptions,
-        PayloadDecoder as PayloadDecoder,
-        dump_file as dump_file,
+    from .directory.directory_settings import (
+        BROKER_KEYS as BROKER_KEYS,
+        alter_broker_settings as alter_broker_settings,
+        alter_own_settings as alter_own_settings,
+    )
+    from .directory.fs_check import check_filesystem as check_filesystem
+    from .directory.log_directory import ROOT_LOCK_FILE as ROOT_LOCK_FILE, TOPICS_FILE as TOPICS_FILE
+    from .directory.manager import LogManager as LogManager
+    from .directory.position_topics import PositionTopics as PositionTopics
+    from .directory.protected_topics import (
+        COORDINATOR_TOPICS as COORDINATOR_TOPICS,
+        INTERNAL_TOPICS as INTERNAL_TOPICS,
+        check_takes_records as check_takes_records,
+    )
+    from .directory.remote_tier import remote_offsets as remote_offsets
+    from .directory.setting_descriptions import (
+        DescribedSetting as DescribedSetting,
+        described_settings as described_settings,
+    )
+    from .directory.snapshot import (
+        LOG_FOLDER as LOG_FOLDER,
+        Snapshot as Snapshot,
+        read_snapshot as read_snapshot,
+        restore_snapshot as restore_snapshot,
+        take_snapshot as take_snapshot,
+    )
+    from .directory.topics_file import Owner as Owner, TopicDescription as TopicDescription, TopicsFile as TopicsFile
+    from .dump.one_file import dump_file as dump_file
+    from .dump.options import DumpFindings as DumpFindings, DumpOptions as DumpOptions, PayloadDecoder as PayloadDecoder
+    from .erasure.certificate import (
+        Erasure as Erasure,
+        ErasureClaim as ErasureClaim,
+        certificate_name as certificate_name,
+    )
+    from .erasure.choosing import Chooser as Chooser, RecordChoice as RecordChoice
+    from .erasure.keys import KEY_FORMS as KEY_FORMS, AskedKeys as AskedKeys
+    from .erasure.operation import (
+        check_erased_partitions as check_erased_partitions,
+        erase_partitions as erase_partitions,
     )
     from .errors import (
         EXIT_DAMAGED as EXIT_DAMAGED,
@@ -97,6 +122,7 @@ if TYPE_CHECKING:
         CorruptRecordError as CorruptRecordError,
         DecompressedSizeError as DecompressedSizeError,
         GroupChangedError as GroupChangedError,
+        IncompleteSearchError as IncompleteSearchError,
         InvalidConfigError as InvalidConfigError,
         InvalidOffsetError as InvalidOffsetError,
         InvalidProducerEpochError as InvalidProducerEpochError,
@@ -133,18 +159,22 @@ if TYPE_CHECKING:
         did_you_mean as did_you_mean,
     )
     from .extras import MissingExtraError as MissingExtraError, needs_extra as needs_extra
-    from .filesystem import (
-        File as File,
-        FileSystem as FileSystem,
-        LocalFileSystem as LocalFileSystem,
-        Lock as Lock,
-        lock_holders as lock_holders,
+    from .filesystem.holders import lock_holders as lock_holders
+    from .filesystem.local import LocalFileSystem as LocalFileSystem
+    from .filesystem.locks import this_process as this_process
+    from .filesystem.open_files import raise_limit_to_highest as raise_limit_to_highest
+    from .filesystem.operations import (
         parent_of as parent_of,
-        raise_limit_to_highest as raise_limit_to_highest,
         read_file as read_file,
-        this_process as this_process,
         write_atomically as write_atomically,
     )
+    from .filesystem.port import File as File, FileSystem as FileSystem, Lock as Lock
+    from .filtering.partitions import filter_partitions as filter_partitions
+    from .finding.bounds import Bounds as Bounds
+    from .finding.conditions import Condition as Condition
+    from .finding.keys import KeyChoice as KeyChoice, partitions_of_keys as partitions_of_keys
+    from .finding.partition_search import Unsearched as Unsearched
+    from .finding.search import FoundRecords as FoundRecords, Search as Search
     from .format.batch_sets import BatchSet as BatchSet
     from .format.constants import Codec as Codec, TimestampType as TimestampType
     from .format.down_conversion import (
@@ -159,9 +189,16 @@ if TYPE_CHECKING:
         TopicPartition as TopicPartition,
         check_topic_name as check_topic_name,
     )
+    from .format.internal.group_records import (
+        GroupRecordKey as GroupRecordKey,
+        GroupRecordKind as GroupRecordKind,
+        decode_record as decode_record,
+        encode_record as encode_record,
+    )
     from .format.internal.internal_topics import (
         CONSUMER as CONSUMER,
         GROUP_METADATA_TOPIC as GROUP_METADATA_TOPIC,
+        REMOTE_LOG_METADATA_TOPIC as REMOTE_LOG_METADATA_TOPIC,
         TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC,
         GroupMetadataKey as GroupMetadataKey,
         GroupMetadataValue as GroupMetadataValue,
@@ -191,39 +228,37 @@ if TYPE_CHECKING:
     )
     from .format.varints import unsigned_varint as unsigned_varint
     from .format.warm_up import load_kernels as load_kernels, load_kernels_beside as load_kernels_beside
-    from .groups import (
-        BucketGroups as BucketGroups,
-        CommittedOffset as CommittedOffset,
-        CoordinatedGroups as CoordinatedGroups,
+    from .groups.bucket_groups import BucketGroups as BucketGroups
+    from .groups.coordinated import CoordinatedGroups as CoordinatedGroups
+    from .groups.coordinator_port import (
         GroupChange as GroupChange,
-        GroupDescription as GroupDescription,
         GroupFence as GroupFence,
-        GroupKey as GroupKey,
-        GroupLags as GroupLags,
-        GroupMember as GroupMember,
-        GroupOffsets as GroupOffsets,
         GroupRecords as GroupRecords,
-        GroupsInUse as GroupsInUse,
-        GroupValue as GroupValue,
+        TransactionalOffsets as TransactionalOffsets,
+    )
+    from .groups.in_use import GroupsInUse as GroupsInUse
+    from .groups.lag import (
+        GroupLags as GroupLags,
         LogFigures as LogFigures,
         LogLooks as LogLooks,
         PartitionLag as PartitionLag,
         ShareLag as ShareLag,
-        TransactionalOffsets as TransactionalOffsets,
         lag_ms as lag_ms,
         log_figures as log_figures,
     )
-    from .kafka_0_7 import (
-        Entries as Entries,
-        PositionLog as PositionLog,
-        PositionLogDirectory as PositionLogDirectory,
-        PositionLogReader as PositionLogReader,
-        PositionLogSettings as PositionLogSettings,
-        encode_set as encode_set,
-        messages_in as messages_in,
-        offsets_before as offsets_before,
-        offsets_without_log as offsets_without_log,
+    from .groups.offsets import (
+        CommittedOffset as CommittedOffset,
+        GroupKey as GroupKey,
+        GroupOffsets as GroupOffsets,
+        GroupValue as GroupValue,
     )
+    from .groups.states import GroupDescription as GroupDescription, GroupMember as GroupMember
+    from .kafka_0_7.directory import PositionLogDirectory as PositionLogDirectory
+    from .kafka_0_7.entries import Entries as Entries, encode_set as encode_set, messages_in as messages_in
+    from .kafka_0_7.log import PositionLog as PositionLog
+    from .kafka_0_7.offsets import offsets_before as offsets_before, offsets_without_log as offsets_without_log
+    from .kafka_0_7.reader import PositionLogReader as PositionLogReader
+    from .kafka_0_7.settings import PositionLogSettings as PositionLogSettings
     from .kernels import are_being_compiled as are_being_compiled
     from .kernels.murmur2 import partitions_of as partitions_of
     from .kernels.produce.tables import (
@@ -235,75 +270,100 @@ if TYPE_CHECKING:
         ProduceTables as ProduceTables,
     )
     from .log_lines import LineFormatter as LineFormatter, log_to_stderr as log_to_stderr
-    from .maintenance import (
-        ConfigOverrides as ConfigOverrides,
-        MaintenanceRun as MaintenanceRun,
-        Operation as Operation,
-        OutcomeStatus as OutcomeStatus,
+    from .maintenance.describe import (
         PartitionDescription as PartitionDescription,
-        PartitionOutcome as PartitionOutcome,
-        ReadsLog as ReadsLog,
-        Runner as Runner,
-        Selection as Selection,
-        Tally as Tally,
         TopicSummary as TopicSummary,
-        compact_partitions as compact_partitions,
-        describe_holder as describe_holder,
         describe_partition as describe_partition,
         describe_topics as describe_topics,
+    )
+    from .maintenance.outcome import (
+        OutcomeStatus as OutcomeStatus,
+        PartitionOutcome as PartitionOutcome,
+        Tally as Tally,
+    )
+    from .maintenance.partitions import (
+        Operation as Operation,
+        ReadsLog as ReadsLog,
+        compact_partitions as compact_partitions,
         in_this_process as in_this_process,
         rebuild_partitions as rebuild_partitions,
         recover_partitions as recover_partitions,
         retain_partitions as retain_partitions,
-        select_partitions as select_partitions,
         verify_partitions as verify_partitions,
     )
+    from .maintenance.retain import NextOffsets as NextOffsets, TablesKept as TablesKept, no_tables as no_tables
+    from .maintenance.run import (
+        ConfigOverrides as ConfigOverrides,
+        MaintenanceRun as MaintenanceRun,
+        Runner as Runner,
+        describe_holder as describe_holder,
+    )
+    from .maintenance.selecting import Selection as Selection, select_partitions as select_partitions
+    from .node_config import GROUP_KEYS as GROUP_KEYS, NODE_KEYS as NODE_KEYS
     from .paths import local_path as local_path
     from .prefetch import gathered as gathered, one_ahead as one_ahead
     from .read_counts import counting_reads as counting_reads
-    from .reading import (
-        ALL_TIMES as ALL_TIMES,
-        FetchData as FetchData,
-        FileSlice as FileSlice,
-        Isolation as Isolation,
-        LogReader as LogReader,
-        LogWatcher as LogWatcher,
-        Marks as Marks,
-        SegmentDescription as SegmentDescription,
-        Skipped as Skipped,
-        Timespan as Timespan,
-        remote_text as remote_text,
-        salvaged_records as salvaged_records,
-        skipped_parts as skipped_parts,
+    from .reading.aborted import Isolation as Isolation
+    from .reading.damaged import salvaged_records as salvaged_records
+    from .reading.fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
+    from .reading.marks import Marks as Marks, remote_text as remote_text
+    from .reading.reader import LogReader as LogReader
+    from .reading.skipped import Skipped as Skipped, skipped_parts as skipped_parts
+    from .reading.slices import FileSlice as FileSlice
+    from .reading.view import SegmentDescription as SegmentDescription
+    from .reading.watcher import LogWatcher as LogWatcher
+    from .recovery.producer_state import Origin as Origin, ProducerState as ProducerState
+    from .remote_metadata.topic import MetadataTopic as MetadataTopic
+    from .retention.apply import preview_retention as preview_retention, retain as retain
+    from .retention.loading import load_policy as load_policy
+    from .retention.plan import RetentionOptions as RetentionOptions, SegmentFate as SegmentFate
+    from .retention.policies import (
+        RetentionPolicy as RetentionPolicy,
+        RetentionVerdict as RetentionVerdict,
+        Situation as Situation,
+        policies_with as policies_with,
     )
-    from .recovery import Origin as Origin, ProducerState as ProducerState
-    from .retention import (
+    from .retention.ready_policies import (
         LastGigabytesRetention as LastGigabytesRetention,
         ModificationTimeRetention as ModificationTimeRetention,
         NewestSegmentsRetention as NewestSegmentsRetention,
-        RetentionOptions as RetentionOptions,
-        RetentionPolicy as RetentionPolicy,
-        RetentionReport as RetentionReport,
-        RetentionVerdict as RetentionVerdict,
-        SegmentFacts as SegmentFacts,
-        SegmentFate as SegmentFate,
-        Situation as Situation,
-        load_policy as load_policy,
-        policies_with as policies_with,
-        preview_retention as preview_retention,
-        retain as retain,
     )
-    from .segment import OffsetAndTimestamp as OffsetAndTimestamp
+    from .retention.report import RetentionReport as RetentionReport
+    from .retention.survey import SegmentFacts as SegmentFacts
+    from .segment.reader import OffsetAndTimestamp as OffsetAndTimestamp
     from .text import (
         TIME_FORMS as TIME_FORMS,
+        Address as Address,
+        counted as counted,
+        is_loopback as is_loopback,
         is_secret as is_secret,
         masked as masked,
         ms_of as ms_of,
+        parse_address as parse_address,
         parse_duration_ms as parse_duration_ms,
         parse_instant as parse_instant,
         parse_names as parse_names,
         parse_pairs as parse_pairs,
         printable as printable,
+    )
+    from .tiering.broker_directory import PreparedPartition as PreparedPartition, prepare_directory as prepare_directory
+    from .tiering.partitions import tier_partitions as tier_partitions
+    from .tiering.publishing import PublishedPartition as PublishedPartition, plan_publishing as plan_publishing
+    from .tiers import (
+        PinnedTier as PinnedTier,
+        RemoteRecord as RemoteRecord,
+        SegmentMetadata as SegmentMetadata,
+        SegmentState as SegmentState,
+        SegmentUpdate as SegmentUpdate,
+        TierAddress as TierAddress,
+        TieredFiles as TieredFiles,
+        TopicIdPartition as TopicIdPartition,
+        is_tier_address as is_tier_address,
+        open_objects as open_objects,
+        parse_remote_record as parse_remote_record,
+        parse_tier_address as parse_tier_address,
+        segments_of as segments_of,
+        tier_address as tier_address,
     )
     from .topic_rules import (
         SINK_PREFIX as SINK_PREFIX,
@@ -311,110 +371,132 @@ if TYPE_CHECKING:
         check_not_reserved as check_not_reserved,
         is_reserved as is_reserved,
     )
-    from .transactions import (
-        PREPARED as PREPARED,
-        TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
-        UNDECIDED as UNDECIDED,
-        HangingTransaction as HangingTransaction,
-        HoldingTransaction as HoldingTransaction,
-        IdempotentProducer as IdempotentProducer,
+    from .transactions.abandoned import (
         OpenPartition as OpenPartition,
         OpenTransaction as OpenTransaction,
         Resolution as Resolution,
         ResolvedTransaction as ResolvedTransaction,
-        StateChange as StateChange,
-        Transaction as Transaction,
-        TransactionalIdLock as TransactionalIdLock,
-        TransactionalWriter as TransactionalWriter,
-        TransactionCoordinator as TransactionCoordinator,
-        TransactionPart as TransactionPart,
-        TransactionStates as TransactionStates,
-        abort_transaction as abort_transaction,
-        allot_producer_id as allot_producer_id,
-        check_transactional_id as check_transactional_id,
-        client_producer_id as client_producer_id,
-        completed_state as completed_state,
-        empty_state as empty_state,
         expire_transactional_ids as expire_transactional_ids,
-        extended_state as extended_state,
+        open_transactions as open_transactions,
+        resolve_dead_transactions as resolve_dead_transactions,
+    )
+    from .transactions.coordinator import (
+        TRANSACTION_TIMEOUT_MS as TRANSACTION_TIMEOUT_MS,
+        TransactionCoordinator as TransactionCoordinator,
+    )
+    from .transactions.ending import write_marker as write_marker
+    from .transactions.hanging import (
+        HangingTransaction as HangingTransaction,
+        HoldingTransaction as HoldingTransaction,
+        abort_transaction as abort_transaction,
         find_hanging as find_hanging,
         hanging_transactions as hanging_transactions,
         holding_transaction as holding_transaction,
+    )
+    from .transactions.idempotent import IdempotentProducer as IdempotentProducer
+    from .transactions.producer_ids import (
+        allot_producer_id as allot_producer_id,
+        client_producer_id as client_producer_id,
         idempotent_producer_id as idempotent_producer_id,
         is_of_driver as is_of_driver,
         is_of_transactional_client as is_of_transactional_client,
-        open_transactions as open_transactions,
+    )
+    from .transactions.states import (
+        PREPARED as PREPARED,
+        UNDECIDED as UNDECIDED,
+        AtOnce as AtOnce,
+        StateChange as StateChange,
+        TransactionStates as TransactionStates,
+    )
+    from .transactions.transaction import (
+        Transaction as Transaction,
+        TransactionPart as TransactionPart,
+        completed_state as completed_state,
+        empty_state as empty_state,
+        extended_state as extended_state,
         prepared_state as prepared_state,
-        resolve_dead_transactions as resolve_dead_transactions,
         ungrouped as ungrouped,
-        write_marker as write_marker,
     )
-    from .transfer import (
-        CopiedPartition as CopiedPartition,
-        copy_groups as copy_groups,
-        copy_to_bucket as copy_to_bucket,
-        copy_to_directory as copy_to_directory,
-        restore_to_bucket as restore_to_bucket,
-        take_bucket_snapshot as take_bucket_snapshot,
-        topics_to_copy as topics_to_copy,
+    from .transactions.transactional_id import (
+        TransactionalIdLock as TransactionalIdLock,
+        check_transactional_id as check_transactional_id,
     )
-    from .upgrade import (
-        PositionAnswer as PositionAnswer,
-        PositionTable as PositionTable,
-        UpgradeRun as UpgradeRun,
-        forwarded_messages as forwarded_messages,
-        upgrade_partitions as upgrade_partitions,
-    )
+    from .transactions.writer import TransactionalWriter as TransactionalWriter
+    from .transfer.choosing import NewNames as NewNames, topics_to_copy as topics_to_copy
+    from .transfer.groups import copy_groups as copy_groups
+    from .transfer.pieces import CopiedPartition as CopiedPartition
+    from .transfer.snapshots import restore_to_bucket as restore_to_bucket, take_bucket_snapshot as take_bucket_snapshot
+    from .transfer.to_bucket import copy_to_bucket as copy_to_bucket
+    from .transfer.to_directory import copy_to_directory as copy_to_directory
+    from .upgrade.forwarding import PositionAnswer as PositionAnswer, forwarded_messages as forwarded_messages
+    from .upgrade.position_table import PositionTable as PositionTable
+    from .upgrade.run import UpgradeRun as UpgradeRun, upgrade_partitions as upgrade_partitions
     from .verdicts import Finding as Finding, Verdict as Verdict
-    from .writing import (
-        APPEND_LOCK_FILE as APPEND_LOCK_FILE,
+    from .writing.checked_appends import (
         AppendInfo as AppendInfo,
-        CheckedBatch as CheckedBatch,
-        CheckLimits as CheckLimits,
-        Compression as Compression,
-        FetchAnswer as FetchAnswer,
-        Forwarded as Forwarded,
-        Log as Log,
-        LongCheckError as LongCheckError,
         PlainAppends as PlainAppends,
         PlainBatch as PlainBatch,
         Producer as Producer,
-        Refused as Refused,
-        append_fetched as append_fetched,
-        begin_at as begin_at,
         begin_plain as begin_plain,
-        bytes_in_batch as bytes_in_batch,
+    )
+    from .writing.checked_batch import (
+        CheckedBatch as CheckedBatch,
+        CheckLimits as CheckLimits,
+        LongCheckError as LongCheckError,
         check_batch as check_batch,
-        check_forwarded as check_forwarded,
         check_plain as check_plain,
-        fetched_records as fetched_records,
-        find_refused as find_refused,
+        keeps_codec as keeps_codec,
+    )
+    from .writing.forwarding import (
+        FetchAnswer as FetchAnswer,
+        Forwarded as Forwarded,
+        check_forwarded as check_forwarded,
         forwarded as forwarded,
         forwarded_by as forwarded_by,
         joined_batches as joined_batches,
-        keeps_codec as keeps_codec,
         produced_batches as produced_batches,
-        producer_batches as producer_batches,
-        target_compression as target_compression,
         to_message_sets as to_message_sets,
-        validate_columns as validate_columns,
         visible_records as visible_records,
+    )
+    from .writing.locks import APPEND_LOCK_FILE as APPEND_LOCK_FILE
+    from .writing.log import Log as Log
+    from .writing.record_checks import (
+        Compression as Compression,
+        Refused as Refused,
+        bytes_in_batch as bytes_in_batch,
+        find_refused as find_refused,
+        target_compression as target_compression,
+        validate_columns as validate_columns,
+    )
+    from .writing.replica import (
+        append_fetched as append_fetched,
+        begin_at as begin_at,
+        fetched_records as fetched_records,
+        producer_batches as producer_batches,
     )
 else:
     __getattr__, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "backup.checking": ["verify_backup"],
+            "backup.cuts": ["Cut", "find_cut", "is_backup", "list_cuts"],
+            "backup.encryption": ["BackupKey", "unlock_backup"],
+            "backup.keeping": ["KeepRule", "prune_backup"],
+            "backup.places": ["BackupPlace", "open_backup"],
+            "backup.restoring": ["restore_backup", "restore_topics"],
+            "backup.taking": ["take_backup"],
             "bucket": [
-                "STAGED_BYTES_MAX",
                 "Claim",
                 "ClientBatch",
+                "ClientTransaction",
+                "ClientTransactions",
                 "CommitLog",
                 "DataChange",
                 "GroupOffset",
+                "ObjectStore",
+                "STAGED_BYTES_MAX",
                 "Staged",
                 "StagedTopic",
-                "ClientTransaction",
-                "ClientTransactions",
                 "StagedWrite",
                 "Stager",
                 "append_batches",
@@ -423,11 +505,11 @@ else:
                 "combined",
                 "commit_write",
                 "ensure_topic",
+                "give_up",
                 "is_store_url",
                 "open_files",
                 "open_root",
                 "open_store",
-                "give_up",
                 "raise_log_start",
                 "store_url",
             ],
@@ -447,38 +529,35 @@ else:
                 "STRING",
                 "keys_of",
             ],
-            "directory": [
-                "BROKER_KEYS",
+            "directory.admin": [
                 "DeletedRecords",
-                "COORDINATOR_TOPICS",
-                "INTERNAL_TOPICS",
-                "LOG_FOLDER",
-                "LogManager",
-                "PositionTopics",
-                "Snapshot",
-                "ROOT_LOCK_FILE",
-                "TOPICS_FILE",
-                "TopicDescription",
                 "add_partitions",
-                "alter_broker_settings",
                 "alter_configs",
                 "check_deletable",
-                "check_filesystem",
-                "check_takes_records",
                 "check_whole",
                 "delete_records",
                 "delete_topic",
                 "partition_topic_id",
-                "read_snapshot",
-                "remote_offsets",
-                "restore_snapshot",
-                "take_snapshot",
                 "topic_id",
                 "topic_ids",
                 "topic_size",
             ],
-            "dump": ["DumpFindings", "DumpOptions", "PayloadDecoder", "dump_file"],
-            "extras": ["MissingExtraError", "needs_extra"],
+            "directory.directory_settings": ["BROKER_KEYS", "alter_broker_settings", "alter_own_settings"],
+            "directory.fs_check": ["check_filesystem"],
+            "directory.log_directory": ["ROOT_LOCK_FILE", "TOPICS_FILE"],
+            "directory.manager": ["LogManager"],
+            "directory.position_topics": ["PositionTopics"],
+            "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
+            "directory.remote_tier": ["remote_offsets"],
+            "directory.setting_descriptions": ["DescribedSetting", "described_settings"],
+            "directory.snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
+            "directory.topics_file": ["Owner", "TopicDescription", "TopicsFile"],
+            "dump.one_file": ["dump_file"],
+            "dump.options": ["DumpFindings", "DumpOptions", "PayloadDecoder"],
+            "erasure.certificate": ["Erasure", "ErasureClaim", "certificate_name"],
+            "erasure.choosing": ["Chooser", "RecordChoice"],
+            "erasure.keys": ["AskedKeys", "KEY_FORMS"],
+            "erasure.operation": ["check_erased_partitions", "erase_partitions"],
             "errors": [
                 "AppendError",
                 "CorruptRecordError",
@@ -486,6 +565,7 @@ else:
                 "DecompressedSizeError",
                 "EXIT_DAMAGED",
                 "GroupChangedError",
+                "IncompleteSearchError",
                 "InvalidConfigError",
                 "InvalidOffsetError",
                 "InvalidProducerEpochError",
@@ -521,18 +601,19 @@ else:
                 "UnsupportedForMessageFormatError",
                 "did_you_mean",
             ],
-            "filesystem": [
-                "File",
-                "FileSystem",
-                "LocalFileSystem",
-                "Lock",
-                "parent_of",
-                "raise_limit_to_highest",
-                "read_file",
-                "lock_holders",
-                "this_process",
-                "write_atomically",
-            ],
+            "extras": ["MissingExtraError", "needs_extra"],
+            "filesystem.holders": ["lock_holders"],
+            "filesystem.local": ["LocalFileSystem"],
+            "filesystem.locks": ["this_process"],
+            "filesystem.open_files": ["raise_limit_to_highest"],
+            "filesystem.operations": ["parent_of", "read_file", "write_atomically"],
+            "filesystem.port": ["File", "FileSystem", "Lock"],
+            "filtering.partitions": ["filter_partitions"],
+            "finding.bounds": ["Bounds"],
+            "finding.conditions": ["Condition"],
+            "finding.keys": ["KeyChoice", "partitions_of_keys"],
+            "finding.partition_search": ["Unsearched"],
+            "finding.search": ["FoundRecords", "Search"],
             "format.batch_sets": ["BatchSet"],
             "format.constants": ["Codec", "TimestampType"],
             "format.down_conversion": ["begins_whole", "to_message_set", "to_older_format"],
@@ -543,6 +624,7 @@ else:
                 "TopicPartition",
                 "check_topic_name",
             ],
+            "format.internal.group_records": ["GroupRecordKey", "GroupRecordKind", "decode_record", "encode_record"],
             "format.internal.internal_topics": [
                 "CONSUMER",
                 "GROUP_METADATA_TOPIC",
@@ -551,6 +633,7 @@ else:
                 "MemberMetadata",
                 "OffsetCommitKey",
                 "OffsetCommitValue",
+                "REMOTE_LOG_METADATA_TOPIC",
                 "TRANSACTION_STATE_TOPIC",
                 "TransactionLogValue",
                 "TransactionState",
@@ -564,172 +647,166 @@ else:
             "format.v2": ["BatchFields", "Divided", "EncodedBatches", "ShareEncoder", "encode_batches"],
             "format.varints": ["unsigned_varint"],
             "format.warm_up": ["load_kernels", "load_kernels_beside"],
+            "groups.bucket_groups": ["BucketGroups"],
+            "groups.coordinated": ["CoordinatedGroups"],
+            "groups.coordinator_port": ["GroupChange", "GroupFence", "GroupRecords", "TransactionalOffsets"],
+            "groups.in_use": ["GroupsInUse"],
+            "groups.lag": ["GroupLags", "LogFigures", "LogLooks", "PartitionLag", "ShareLag", "lag_ms", "log_figures"],
+            "groups.offsets": ["CommittedOffset", "GroupKey", "GroupOffsets", "GroupValue"],
+            "groups.states": ["GroupDescription", "GroupMember"],
+            "kafka_0_7.directory": ["PositionLogDirectory"],
+            "kafka_0_7.entries": ["Entries", "encode_set", "messages_in"],
+            "kafka_0_7.log": ["PositionLog"],
+            "kafka_0_7.offsets": ["offsets_before", "offsets_without_log"],
+            "kafka_0_7.reader": ["PositionLogReader"],
+            "kafka_0_7.settings": ["PositionLogSettings"],
             "kernels": ["are_being_compiled"],
-            "groups": [
-                "BucketGroups",
-                "CommittedOffset",
-                "CoordinatedGroups",
-                "GroupChange",
-                "GroupFence",
-                "GroupDescription",
-                "GroupKey",
-                "GroupLags",
-                "GroupMember",
-                "GroupOffsets",
-                "GroupRecords",
-                "TransactionalOffsets",
-                "GroupValue",
-                "LogFigures",
-                "LogLooks",
-                "PartitionLag",
-                "ShareLag",
-                "lag_ms",
-                "log_figures",
-                "GroupsInUse",
-            ],
-            "kafka_0_7": [
-                "Entries",
-                "PositionLog",
-                "PositionLogDirectory",
-                "PositionLogReader",
-                "PositionLogSettings",
-                "encode_set",
-                "messages_in",
-                "offsets_before",
-                "offsets_without_log",
-            ],
             "kernels.murmur2": ["partitions_of"],
             "kernels.produce.tables": [
-                "ROOM_BYTES",
                 "Found",
                 "FoundBatch",
                 "FoundConnection",
                 "FoundFrame",
                 "ProduceTables",
+                "ROOM_BYTES",
             ],
             "log_lines": ["LineFormatter", "log_to_stderr"],
-            "maintenance": [
-                "ConfigOverrides",
-                "MaintenanceRun",
+            "maintenance.describe": ["PartitionDescription", "TopicSummary", "describe_partition", "describe_topics"],
+            "maintenance.outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
+            "maintenance.partitions": [
                 "Operation",
-                "OutcomeStatus",
-                "PartitionDescription",
-                "PartitionOutcome",
                 "ReadsLog",
-                "Runner",
-                "Selection",
-                "Tally",
-                "TopicSummary",
                 "compact_partitions",
-                "describe_holder",
-                "describe_partition",
-                "describe_topics",
                 "in_this_process",
                 "rebuild_partitions",
                 "recover_partitions",
                 "retain_partitions",
-                "select_partitions",
                 "verify_partitions",
             ],
+            "maintenance.retain": ["NextOffsets", "TablesKept", "no_tables"],
+            "maintenance.run": ["ConfigOverrides", "MaintenanceRun", "Runner", "describe_holder"],
+            "maintenance.selecting": ["Selection", "select_partitions"],
+            "node_config": ["GROUP_KEYS", "NODE_KEYS"],
             "paths": ["local_path"],
             "prefetch": ["gathered", "one_ahead"],
             "read_counts": ["counting_reads"],
-            "reading": [
-                "ALL_TIMES",
-                "FetchData",
-                "FileSlice",
-                "Isolation",
-                "LogReader",
-                "LogWatcher",
-                "Marks",
-                "SegmentDescription",
-                "Skipped",
-                "Timespan",
-                "remote_text",
-                "salvaged_records",
-                "skipped_parts",
-            ],
-            "recovery": ["Origin", "ProducerState"],
-            "retention": [
+            "reading.aborted": ["Isolation"],
+            "reading.damaged": ["salvaged_records"],
+            "reading.fetch": ["ALL_TIMES", "FetchData", "Timespan"],
+            "reading.marks": ["Marks", "remote_text"],
+            "reading.reader": ["LogReader"],
+            "reading.skipped": ["Skipped", "skipped_parts"],
+            "reading.slices": ["FileSlice"],
+            "reading.view": ["SegmentDescription"],
+            "reading.watcher": ["LogWatcher"],
+            "recovery.producer_state": ["Origin", "ProducerState"],
+            "remote_metadata.topic": ["MetadataTopic"],
+            "retention.apply": ["preview_retention", "retain"],
+            "retention.loading": ["load_policy"],
+            "retention.plan": ["RetentionOptions", "SegmentFate"],
+            "retention.policies": ["RetentionPolicy", "RetentionVerdict", "Situation", "policies_with"],
+            "retention.ready_policies": [
                 "LastGigabytesRetention",
                 "ModificationTimeRetention",
                 "NewestSegmentsRetention",
-                "RetentionOptions",
-                "RetentionPolicy",
-                "RetentionReport",
-                "RetentionVerdict",
-                "SegmentFacts",
-                "SegmentFate",
-                "Situation",
-                "load_policy",
-                "policies_with",
-                "preview_retention",
-                "retain",
             ],
-            "segment": ["OffsetAndTimestamp"],
+            "retention.report": ["RetentionReport"],
+            "retention.survey": ["SegmentFacts"],
+            "segment.reader": ["OffsetAndTimestamp"],
             "text": [
+                "Address",
                 "TIME_FORMS",
+                "counted",
+                "is_loopback",
                 "is_secret",
                 "masked",
                 "ms_of",
+                "parse_address",
                 "parse_duration_ms",
                 "parse_instant",
                 "parse_names",
                 "parse_pairs",
                 "printable",
             ],
+            "tiering.broker_directory": ["PreparedPartition", "prepare_directory"],
+            "tiering.partitions": ["tier_partitions"],
+            "tiering.publishing": ["PublishedPartition", "plan_publishing"],
+            "tiers": [
+                "PinnedTier",
+                "RemoteRecord",
+                "SegmentMetadata",
+                "SegmentState",
+                "SegmentUpdate",
+                "TierAddress",
+                "TieredFiles",
+                "TopicIdPartition",
+                "is_tier_address",
+                "open_objects",
+                "parse_remote_record",
+                "parse_tier_address",
+                "segments_of",
+                "tier_address",
+            ],
             "topic_rules": ["SINK_PREFIX", "check_new_name", "check_not_reserved", "is_reserved"],
-            "transactions": [
-                "HoldingTransaction",
-                "IdempotentProducer",
+            "transactions.abandoned": [
                 "OpenPartition",
                 "OpenTransaction",
-                "PREPARED",
                 "Resolution",
                 "ResolvedTransaction",
-                "StateChange",
-                "TRANSACTION_TIMEOUT_MS",
-                "Transaction",
-                "TransactionCoordinator",
-                "TransactionPart",
-                "TransactionStates",
-                "TransactionalIdLock",
-                "TransactionalWriter",
-                "abort_transaction",
-                "allot_producer_id",
-                "check_transactional_id",
-                "client_producer_id",
-                "completed_state",
-                "empty_state",
                 "expire_transactional_ids",
-                "extended_state",
+                "open_transactions",
+                "resolve_dead_transactions",
+            ],
+            "transactions.coordinator": ["TRANSACTION_TIMEOUT_MS", "TransactionCoordinator"],
+            "transactions.ending": ["write_marker"],
+            "transactions.hanging": [
                 "HangingTransaction",
+                "HoldingTransaction",
+                "abort_transaction",
                 "find_hanging",
                 "hanging_transactions",
                 "holding_transaction",
+            ],
+            "transactions.idempotent": ["IdempotentProducer"],
+            "transactions.producer_ids": [
+                "allot_producer_id",
+                "client_producer_id",
                 "idempotent_producer_id",
                 "is_of_driver",
                 "is_of_transactional_client",
-                "open_transactions",
+            ],
+            "transactions.states": ["AtOnce", "PREPARED", "StateChange", "TransactionStates", "UNDECIDED"],
+            "transactions.transaction": [
+                "Transaction",
+                "TransactionPart",
+                "completed_state",
+                "empty_state",
+                "extended_state",
                 "prepared_state",
-                "resolve_dead_transactions",
                 "ungrouped",
-                "write_marker",
-                "UNDECIDED",
             ],
-            "transfer": [
-                "CopiedPartition",
-                "copy_groups",
-                "copy_to_bucket",
-                "copy_to_directory",
-                "restore_to_bucket",
-                "take_bucket_snapshot",
-                "topics_to_copy",
-            ],
-            "upgrade": ["PositionAnswer", "PositionTable", "UpgradeRun", "forwarded_messages", "upgrade_partitions"],
+            "transactions.transactional_id": ["TransactionalIdLock", "check_transactional_id"],
+            "transactions.writer": ["TransactionalWriter"],
+            "transfer.choosing": ["NewNames", "topics_to_copy"],
+            "transfer.groups": ["copy_groups"],
+            "transfer.pieces": ["CopiedPartition"],
+            "transfer.snapshots": ["restore_to_bucket", "take_bucket_snapshot"],
+            "transfer.to_bucket": ["copy_to_bucket"],
+            "transfer.to_directory": ["copy_to_directory"],
+            "upgrade.forwarding": ["PositionAnswer", "forwarded_messages"],
+            "upgrade.position_table": ["PositionTable"],
+            "upgrade.run": ["UpgradeRun", "upgrade_partitions"],
             "verdicts": ["Finding", "Verdict"],
-            "writing": [
-                "APPEND_LOCK_FILE",
+            "writing.checked_appends": ["AppendInfo", "PlainAppends", "PlainBatch", "Producer", "begin_plain"],
+            "writing.checked_batch": [
+                "CheckLimits",
+                "CheckedBatch",
+                "LongCheckError",
+                "check_batch",
+                "check_plain",
+                "keeps_codec",
+            ],
+            "writing.forwarding": [
                 "FetchAnswer",
                 "Forwarded",
                 "check_forwarded",
@@ -737,30 +814,19 @@ else:
                 "forwarded_by",
                 "joined_batches",
                 "produced_batches",
-                "visible_records",
-                "AppendInfo",
-                "CheckedBatch",
-                "Compression",
-                "Log",
-                "PlainAppends",
-                "PlainBatch",
-                "Producer",
-                "Refused",
-                "append_fetched",
-                "begin_at",
-                "begin_plain",
-                "bytes_in_batch",
-                "CheckLimits",
-                "LongCheckError",
-                "check_batch",
-                "check_plain",
-                "fetched_records",
-                "find_refused",
-                "keeps_codec",
-                "producer_batches",
-                "target_compression",
                 "to_message_sets",
+                "visible_records",
+            ],
+            "writing.locks": ["APPEND_LOCK_FILE"],
+            "writing.log": ["Log"],
+            "writing.record_checks": [
+                "Compression",
+                "Refused",
+                "bytes_in_batch",
+                "find_refused",
+                "target_compression",
                 "validate_columns",
             ],
+            "writing.replica": ["append_fetched", "begin_at", "fetched_records", "producer_batches"],
         },
     )

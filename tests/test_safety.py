@@ -14,22 +14,22 @@ import pytest
 from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidTopicError, LogStoreError, NotALogDirError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.v2 import BatchFields
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    OutcomeStatus,
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus
+from pyspark_commitlog.storage.maintenance.partitions import (
     compact_partitions,
     in_this_process,
     rebuild_partitions,
     retain_partitions,
-    select_partitions,
     verify_partitions,
 )
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from tests.support.logs.building import append, records, rows
 from tests.torture.damage.damaging import damage, sign_batches

@@ -35,7 +35,7 @@ def users(
 
     The file has what SCRAM-SHA-256 and SCRAM-SHA-512 need to know (RFC 5802): salted hashes, never a password.
     """
-    from ...gateway import UsersFile  # noqa: PLC0415
+    from ...gateway.security.users import UsersFile  # noqa: PLC0415
 
     only(add=add is not None, remove=remove is not None, list=show)
     kept = UsersFile(str(file))

@@ -31,13 +31,6 @@ else:
             "message_sets": ["MessageSet"],
             "messages": ["Message"],
             "position_sets": ["PositionEntry", "PositionMessageSet"],
-            "simple_consumer": [
-                "EARLIEST_TIME",
-                "FetchRequest",
-                "LATEST_TIME",
-                "SimpleConsumer",
-                "Storage",
-                "Wire",
-            ],
+            "simple_consumer": ["EARLIEST_TIME", "FetchRequest", "LATEST_TIME", "SimpleConsumer", "Storage", "Wire"],
         },
     )

@@ -9,10 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
-from ...protocol import ApiKey, kafka_0_7
+from ...protocol import kafka_0_7
+from ...protocol.apis import ApiKey
 from ...storage import InvalidConfigError, TopicPartition
 from ..errors import ClientError
-from ..wire import Address, Broker, Connection, FetchFrom, PositionBroker, PositionSet, Terms, calls
+from ..wire import calls
+from ..wire.broker import Broker
+from ..wire.calls import FetchFrom
+from ..wire.connection import Address, Connection, Terms
+from ..wire.kafka_0_7 import PositionBroker, PositionSet
 from .batch_sets import BatchMessageSet
 from .message_sets import MessageSet
 from .position_sets import PositionMessageSet

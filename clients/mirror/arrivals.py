@@ -7,7 +7,7 @@ from threading import Condition
 from typing import NamedTuple
 
 from ...storage import Forwarded
-from ..sources import SourcePartition
+from ..sources.port import SourcePartition
 
 PIECES_MAX = 2  # for each stream, without a queue.size
 

@@ -8,9 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...storage import LogConfig, TopicPartition, visible_records
-from ..brokers import EARLIEST, LATEST, Admin, Cluster, Connections, Fetcher, FetchLimits, TransactionalProducer
+from ..brokers.admin import Admin
+from ..brokers.cluster import Cluster
+from ..brokers.connections import Connections
+from ..brokers.fetcher import Fetcher, FetchLimits
+from ..brokers.leader import EARLIEST, LATEST
+from ..brokers.transactions import TransactionalProducer
 from ..errors import RetriableError, TopicThereError
-from ..sources import SourcePartition
+from ..sources.port import SourcePartition
 from .progress import CONFIGS, decoded, encoded, progress_topic
 from .targets import Batches, Progress, Taking, TargetWriter
 

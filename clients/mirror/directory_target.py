@@ -19,7 +19,7 @@ from ...storage import (
     check_forwarded,
     target_compression,
 )
-from ..sources import SourcePartition
+from ..sources.port import SourcePartition
 from .progress import CONFIGS, decoded, encoded, progress_topic
 from .targets import Batches, Progress, Taking, TargetWriter
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...protocol import ApiKey, ErrorCode
+from ...protocol.apis import ApiKey
+from ...protocol.bodies import ErrorCode
 from ...storage import LogStoreError, TopicPartition, to_message_sets
 from ..errors import (
     BrokerError,
@@ -20,10 +21,14 @@ from ..errors import (
     MirrorError,
     RetriableError,
 )
-from ..sources import BrokerPartition, Leaders, SourcePartition
+from ..sources.leaders_0_8 import Leaders
+from ..sources.port import BrokerPartition, SourcePartition
 from ..streams import KafkaOffsets
-from ..wire import Address, Broker, Connection, Terms, cluster, error_of, first_answer, produce
-from ..zookeeper_groups import Partition
+from ..wire.broker import Broker
+from ..wire.calls import cluster, error_of, produce
+from ..wire.connection import Address, Connection, Terms
+from ..wire.finding import first_answer
+from ..zookeeper_groups.assignment import Partition
 from .targets import Batches, Progress, Taking, TargetWriter
 
 _ALL_REPLICAS = -1

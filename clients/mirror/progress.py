@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 
 from ...storage import BatchFields, EncodedBatches, Records, TopicPartition, encode_batches
-from ..sources import BrokerPartition, SourcePartition
+from ..sources.port import BrokerPartition, SourcePartition
 
 PREFIX = "mirror-progress-"
 CONFIGS = {"cleanup.policy": "compact"}

@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 from ...storage import InvalidConfigError, LogStoreError, TransactionAbortedError
 from ..errors import MirrorError, RetriableError
-from ..sources import SourcePartition
+from ..sources.port import SourcePartition
 from .session import Mirrored, Session, Work
 from .settings import SourceSettings, TargetSettings
 from .topics import TopicChoice

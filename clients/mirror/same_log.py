@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ...storage import InvalidConfigError, local_path
-from ..brokers import Cluster, Connections
-from ..sources import AnySources, ClusterSources, DirectorySources
+from ..brokers.cluster import Cluster
+from ..brokers.connections import Connections
+from ..sources.log_directory import DirectorySources
+from ..sources.port import AnySources
+from ..sources.todays_wire import ClusterSources
 from .cluster_target import ClusterTargets
 from .directory_target import DirectoryTargets
 from .targets import Targets

@@ -10,9 +10,10 @@ from typing import Any
 from zlib import crc32
 
 from ...storage import EncodedBatches, TopicPartition, joined_batches
-from ..brokers import EARLIEST, LATEST, ListedTopic
+from ..brokers.connections import ListedTopic
+from ..brokers.leader import EARLIEST, LATEST
 from ..errors import MirrorError, RetriableError
-from ..sources import AnySource, SourcePartition
+from ..sources.port import AnySource, SourcePartition
 from .arrivals import Arrivals, Piece
 from .same_log import check_not_same_log
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings

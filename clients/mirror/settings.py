@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ...storage import InvalidConfigError, InvalidTopicError, check_topic_name, did_you_mean
-from ..brokers import Cluster
-from ..sources import AnySources, all_sources_of, number_of, required
-from ..wire import Address
+from ..brokers.cluster import Cluster
+from ..sources.port import AnySources
+from ..sources.settings import all_sources_of, number_of, required
+from ..wire.connection import Address
 from .cluster_target import ClusterTargets
 from .directory_target import DirectoryTargets
 from .old_target import OldTargets

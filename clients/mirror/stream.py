@@ -8,9 +8,9 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from ...storage import FetchAnswer, Forwarded, PositionAnswer
-from ..brokers import EARLIEST, LATEST
+from ..brokers.leader import EARLIEST, LATEST
 from ..errors import MirrorError, RetriableError
-from ..sources import AnySource, SourcePartition
+from ..sources.port import AnySource, SourcePartition
 from .arrivals import Arrivals, Piece
 from .settings import EARLIEST as RESET_TO_EARLIEST, NONE, SourceSettings
 from .topics import TargetTopic

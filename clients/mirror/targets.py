@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from ...storage import Codec, EncodedBatches, TopicPartition
-from ..sources import SourcePartition
+from ..sources.port import SourcePartition
 
 Batches = Mapping[TopicPartition, EncodedBatches]
 Progress = Mapping[SourcePartition, int]  # the next offset in each partition of the source

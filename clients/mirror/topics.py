@@ -20,7 +20,7 @@ from ...storage import (
     forwarded_messages,
     partitions_of,
 )
-from ..sources import BrokerPartition, SourcePartition
+from ..sources.port import BrokerPartition, SourcePartition
 from ..topic_filters import TopicFilter
 from .progress import PREFIX
 from .targets import Taking

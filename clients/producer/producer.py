@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Self, cast
 
-from ...registry import Registry
+from ...registry.port import Registry
 from ...storage import Clock, InvalidConfigError, SystemClock, create_by_name
 from ..errors import QueueClosedError
 from .async_producer import AsyncProducer
@@ -17,7 +17,7 @@ from .messages import ProducerData, QueueItem, items_of
 from .partitioners import DefaultPartitioner, Murmur2Partitioner, Partitioner
 from .settings import ProducerConfig, Wire
 from .sync_producer import SyncProducer
-from .targets import open_target
+from .targets.opening import open_target
 
 _LOG = logging.getLogger(__name__)
 _ENCODERS: Mapping[str, type] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import cast
 
-from ...registry import RegistryError
+from ...registry.errors import RegistryError
 from ...storage import Clock, UnknownTopicOrPartitionError
 from ..errors import (
     BrokerError,
@@ -23,7 +23,7 @@ from .lost import Lost
 from .messages import Message, QueueItem, Record
 from .partitioners import Partitioner
 from .settings import ProducerConfig
-from .targets import ANY, BrokerPartition, RecordSet, Target
+from .targets.port import ANY, BrokerPartition, RecordSet, Target
 
 _PASSING_ON = DefaultEncoder()
 _ANYWHERE = BrokerPartition(ANY, ANY)

@@ -14,11 +14,19 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from ...protocol.kafka_0_7 import Code, Fetch, Offsets
-from ...registry import Registry, RegistryError, children_if_any, kafka_nodes, open_registry
+from ...registry import kafka_nodes
+from ...registry.errors import RegistryError
+from ...registry.opening import open_registry
+from ...registry.operations import children_if_any
+from ...registry.port import Registry
 from ...storage import PositionAnswer
-from ..brokers import LATEST, Failing, ListedTopic
+from ..brokers.connections import ListedTopic
+from ..brokers.failing import Failing
+from ..brokers.leader import LATEST
 from ..errors import BrokerError, BrokerUnreachableError, MalformedAnswerError, MirrorError, RetriableError
-from ..wire import Address, Connection, PositionBroker, PositionSet, Terms, addresses
+from ..wire.connection import Address, Connection, Terms
+from ..wire.finding import addresses
+from ..wire.kafka_0_7 import PositionBroker, PositionSet
 from .port import BrokerPartition
 
 _FETCH_BYTES = 300 << 10

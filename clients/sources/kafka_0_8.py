@@ -11,11 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...registry import open_registry
+from ...registry.opening import open_registry
 from ...storage import FetchAnswer, TopicPartition, UnknownTopicOrPartitionError
-from ..brokers import EARLIEST, Failing, ListedTopic
+from ..brokers.connections import ListedTopic
+from ..brokers.failing import Failing
+from ..brokers.leader import EARLIEST
 from ..errors import BrokerError, BrokerUnreachableError, MalformedAnswerError, MirrorError
-from ..wire import Address, Broker, Fetched, FetchFrom, addresses, error_of, fetch, offsets_before
+from ..wire.broker import Broker
+from ..wire.calls import Fetched, FetchFrom, error_of, fetch, offsets_before
+from ..wire.connection import Address
+from ..wire.finding import addresses
 from .leaders_0_8 import PAUSE_S, Leaders
 from .port import numbered
 

@@ -6,10 +6,12 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...registry import RegistryError
+from ...registry.errors import RegistryError
 from ...storage import TopicPartition
 from ..errors import BrokerUnreachableError, RetriableError
-from ..wire import Address, Broker, Cluster, Connection, cluster
+from ..wire.broker import Broker
+from ..wire.calls import Cluster, cluster
+from ..wire.connection import Address, Connection
 
 PAUSE_S = 0.2  # between two questions for a leader
 _REGISTRY_PAUSE_S = 1.0  # between two looks for the brokers that leaders are on

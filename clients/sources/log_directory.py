@@ -20,7 +20,8 @@ from ...storage import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from ..brokers import EARLIEST, LATEST, ListedTopic
+from ..brokers.connections import ListedTopic
+from ..brokers.leader import EARLIEST, LATEST
 from ..errors import RetriableError
 
 _COMMITTED = Isolation.READ_COMMITTED

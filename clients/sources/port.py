@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from ...storage import FetchAnswer, TopicPartition
-from ..brokers import ListedTopic
+from ..brokers.connections import ListedTopic
 
 
 class BrokerPartition(NamedTuple):

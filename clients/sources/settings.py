@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...storage import InvalidConfigError, did_you_mean, parse_names
-from ..brokers import Cluster, FetchLimits
-from ..wire import Address
+from ..brokers.cluster import Cluster
+from ..brokers.fetcher import FetchLimits
+from ..wire.connection import Address
 from .kafka_0_7 import BrokerSources, Finder, Listed, Registered
 from .kafka_0_8 import ZooKeeperSources
 from .log_directory import DirectorySources

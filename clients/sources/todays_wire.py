@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...storage import FetchAnswer, TopicPartition
-from ..brokers import Admin, Cluster, Connections, Fetcher, FetchLimits, ListedTopic
+from ..brokers.admin import Admin
+from ..brokers.cluster import Cluster
+from ..brokers.connections import Connections, ListedTopic
+from ..brokers.fetcher import Fetcher, FetchLimits
 from .port import Source, numbered
 
 

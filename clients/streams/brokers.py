@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from ...registry import Registry
+from ...registry.port import Registry
 from ..consumer import SimpleConsumer, Wire
-from ..wire import Address, Terms, addresses, cluster, first_answer
-from ..zookeeper_groups import Partition
+from ..wire.calls import cluster
+from ..wire.connection import Address, Terms
+from ..wire.finding import addresses, first_answer
+from ..zookeeper_groups.assignment import Partition
 from .config import ConsumerConfig
 
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 from .port import Chunk
 
 

@@ -11,7 +11,7 @@ from typing import Self
 from ...storage import ANYTHING, BOOLEAN, INT, STRING, Between, InvalidConfigError, OneOf
 from ..consumer import Storage
 from ..named_settings import check_settings, fields_given, fill_defaults, only_given, setting
-from ..zookeeper_groups import Strategy
+from ..zookeeper_groups.assignment import Strategy
 
 
 class Cluster(Enum):

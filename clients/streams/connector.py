@@ -6,11 +6,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
-from ...registry import Registry
+from ...registry.port import Registry
 from ...storage import InvalidConfigError
 from ..errors import ClientError
 from ..topic_filters import TopicFilter
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 from .config import Cluster, ConsumerConfig
 from .kafka_stream import Decoder, KafkaStream, as_bytes
 from .old_wires import OldWireConnector

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import LogStoreError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ..consumer import EARLIEST_TIME, LATEST_TIME, FetchRequest, MessageSet, SimpleConsumer, Wire
 from ..errors import BrokerError
-from ..wire import Address
-from ..zookeeper_groups import Partition
+from ..wire.connection import Address
+from ..zookeeper_groups.assignment import Partition
 from .brokers import Brokers, consumer_of
 from .chunks import ChunkQueue
 from .config import ConsumerConfig

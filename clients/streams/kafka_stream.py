@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Self, TypeVar
 
 from ..errors import ConsumerTimeoutError
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 from .port import AnyMessage, Chunk, StreamQueue
 
 K = TypeVar("K")

@@ -11,12 +11,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from ...protocol import ErrorCode
-from ...registry import Registry, kafka_nodes, put
+from ...protocol.bodies import ErrorCode
+from ...registry import kafka_nodes
+from ...registry.operations import put
+from ...registry.port import Registry
 from ...storage import LogStoreError, TopicPartition
 from ..errors import BrokerError, ClientError
-from ..wire import Address, Broker, Connection, Terms, calls, first_answer
-from ..zookeeper_groups import Partition
+from ..wire import calls
+from ..wire.broker import Broker
+from ..wire.connection import Address, Connection, Terms
+from ..wire.finding import first_answer
+from ..zookeeper_groups.assignment import Partition
 
 Offsets = dict[Partition, int]
 Done = Callable[[Offsets], None]

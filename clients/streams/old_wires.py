@@ -9,14 +9,18 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 
-from ...registry import Registry, open_registry
 from ...registry.kafka_nodes import KafkaVersion
+from ...registry.opening import open_registry
+from ...registry.port import Registry
 from ...storage import LogStoreError
 from ..consumer import Storage
 from ..errors import ClientError
 from ..topic_filters import TopicFilter
-from ..wire import addresses
-from ..zookeeper_groups import GroupMember, GroupSettings, Partition, Stream, Subscription, consumer_id
+from ..wire.finding import addresses
+from ..zookeeper_groups.assignment import Partition, Stream
+from ..zookeeper_groups.member import GroupMember, GroupSettings
+from ..zookeeper_groups.registered import consumer_id
+from ..zookeeper_groups.subscription import Subscription
 from .brokers import Brokers, LeadingBrokers, NamedBrokers
 from .chunks import ChunkQueue
 from .config import Cluster, ConsumerConfig

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ..topic_filters import TopicFilter
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 from .progress import PartitionProgress
 
 StartOffsets = Mapping[Any, int] | Callable[[Collection[Partition]], Mapping[Any, int]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 
 
 class PartitionProgress:

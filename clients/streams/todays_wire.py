@@ -24,7 +24,7 @@ from confluent_kafka import (
 from ...storage import InvalidConfigError, LogStoreError, OffsetOutOfRangeError
 from ..errors import BrokerError, BrokerUnreachableError, ClientError
 from ..topic_filters import TopicFilter
-from ..zookeeper_groups import Partition
+from ..zookeeper_groups.assignment import Partition
 from .chunks import ChunkQueue
 from .config import ConsumerConfig
 from .port import Chunk, StartOffsets, given_offsets

@@ -7,15 +7,10 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from ...protocol import (
-    APIS,
-    ApiKey,
-    MalformedRequestError,
-    answer_header_bytes,
-    read_answer,
-    request_header,
-    write_request,
-)
+from ...protocol.apis import APIS, ApiKey
+from ...protocol.bodies import read_answer, write_request
+from ...protocol.headers import answer_header_bytes, request_header
+from ...protocol.reading import MalformedRequestError
 from ..errors import ClientError, MalformedAnswerError
 from .connection import Connection
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ...protocol import ApiKey, ErrorCode
+from ...protocol.apis import ApiKey
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     CorruptRecordError,
     LogStoreError,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ...registry import Registry, children_if_any, kafka_nodes
+from ...registry import kafka_nodes
+from ...registry.operations import children_if_any
+from ...registry.port import Registry
 from ...storage import LogStoreError
 from ..errors import BrokerUnreachableError
 from .broker import Broker

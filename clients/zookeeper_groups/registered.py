@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from uuid import uuid4
 
-from ...registry import Change, Registry, children_if_any, kafka_nodes
+from ...registry import kafka_nodes
 from ...registry.kafka_nodes import BROKER_IDS, BROKER_TOPICS, OLD, KafkaVersion
+from ...registry.operations import children_if_any
+from ...registry.port import Change, Registry
 from .assignment import Partition, Stream
 from .subscription import Subscription
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from ...storage import ProduceTables, load_kernels, load_kernels_beside
-from ..threads import KeptThread
+from ..threads.kept import KeptThread
 from .lifetime import end_with_parent, start_child
 
 _TURNS = "turns"  # an argument of the child

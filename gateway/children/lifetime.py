@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..threads import KeptThread
+from ..threads.kept import KeptThread
 
 
 def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:

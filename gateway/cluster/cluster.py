@@ -16,24 +16,14 @@ from functools import partial
 from threading import Event
 from typing import TypeVar
 
-from ...registry import (
-    BadVersionError,
-    Change,
-    Node,
-    NodeExistsError,
-    NoNodeError,
-    Registry,
-    RegistryError,
-    SessionState,
-    Watch,
-    discard,
-    kafka_nodes,
-)
+from ...registry import kafka_nodes
+from ...registry.errors import BadVersionError, NodeExistsError, NoNodeError, RegistryError
 from ...registry.kafka_nodes import BROKER_IDS, CONTROLLER, CONTROLLER_EPOCH, Endpoint
-from ...storage import Clock, LogStoreError
+from ...registry.operations import discard
+from ...registry.port import Change, Node, Registry, SessionState, Watch
+from ...storage import Address, Clock, LogStoreError
 from ..config import GatewayConfig
-from ..listeners import Address
-from ..threads import Worker
+from ..threads.worker import Worker
 from .presence import Presence
 from .registration import Registration
 from .view import NOBODY, VIEW, Leader, View

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import UUID, uuid4
 
-from ...registry import NodeExistsError, Registry, RegistryError
+from ...registry.errors import NodeExistsError, RegistryError
 from ...registry.kafka_nodes import CLUSTER_ID, decode_cluster_id, encode_cluster_id
+from ...registry.port import Registry
 from ...storage import (
     META_PROPERTIES_FILE,
     LogManager,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from ...registry import NodeExistsError, Registry, register
+from ...registry.errors import NodeExistsError
+from ...registry.operations import register
+from ...registry.port import Registry
 from ...storage import LogStoreError
 
 MAINTAINER = "/commitlog/maintainer"

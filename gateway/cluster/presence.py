@@ -13,8 +13,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from ...registry import Registry, discard
 from ...registry.kafka_nodes import CONTROLLER, broker_path
+from ...registry.operations import discard
+from ...registry.port import Registry
 from ...storage import FileSystem, Lock, lock_holders, read_file, this_process
 from .maintainer import MAINTAINER
 from .registration import GATEWAYS, NodeIdInUseError

@@ -11,17 +11,11 @@ import json
 import time
 from collections.abc import Collection, Sequence
 
-from ...registry import (
-    Node,
-    NodeExistsError,
-    Registry,
-    RegistryError,
-    children_if_any,
-    discard,
-    kafka_nodes,
-    register,
-)
+from ...registry import kafka_nodes
+from ...registry.errors import NodeExistsError, RegistryError
 from ...registry.kafka_nodes import BROKER_IDS, Endpoint, KafkaVersion, RegisteredBroker
+from ...registry.operations import children_if_any, discard, register
+from ...registry.port import Node, Registry
 from ...storage import this_process
 
 GATEWAYS = "/commitlog/nodes"

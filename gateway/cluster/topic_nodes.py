@@ -14,10 +14,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ...registry import Change, NoNodeError, Registry, delete_tree, discard, kafka_nodes, put, register
+from ...registry import kafka_nodes
+from ...registry.errors import NoNodeError
 from ...registry.kafka_nodes import BROKER_TOPICS, CONSUMERS, KafkaVersion, PartitionState
+from ...registry.operations import delete_tree, discard, put, register
+from ...registry.port import Change, Registry
 from ...storage import INTERNAL_TOPICS, LogManager, LogStoreError, TopicDescription, delete_topic
-from ..threads import DiskWorker
+from ..threads.disk import DiskWorker
 from .cluster import Cluster
 
 LOOK_S = 1.0

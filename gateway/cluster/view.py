@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...registry import RegistryError
+from ...registry.errors import RegistryError
 
 VIEW = "/commitlog/view"
 HISTORY_MAX = 50  # views that are remembered, for the epochs of leaders

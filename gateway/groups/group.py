@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     CONSUMER,
     Clock,
@@ -21,7 +21,7 @@ from ...storage import (
     MemberMetadata,
     decode_subscription,
 )
-from ..threads import Timer
+from ..threads.worker import Timer
 from .member import JoinResult, Member, Protocols, SyncResult
 
 NO_TIMESTAMP = -1

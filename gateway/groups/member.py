@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from ...protocol import ErrorCode
-from ..threads import Timer
+from ...protocol.bodies import ErrorCode
+from ..threads.worker import Timer
 
 Protocols = Sequence[tuple[str, bytes]]  # names of protocols in the order of preference, with the member's metadata
 

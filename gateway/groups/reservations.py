@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ..threads import Home, Timer
+from ..threads.disk import Home
+from ..threads.worker import Timer
 from .group import Group
 from .store import run_later
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import Codec, is_of_driver, is_of_transactional_client
 
 _SIZE_AT, _MAGIC_AT = 8, 16

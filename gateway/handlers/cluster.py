@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol import APIS, ErrorCode
+from ...protocol.apis import APIS
+from ...protocol.bodies import ErrorCode
 from ...storage import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, LogManager, LogStoreError
 from ..context import Context
 from ..request import Request
-from ..security import Resource
-from .access import authorized_operations
+from ..security.rules import Resource
+from .access.operations import authorized_operations
 
 UNKNOWN_BYTES = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # names and versions of clients

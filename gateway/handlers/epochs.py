@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ..context import Context
-from ..partitions import LedPartition
+from ..partitions.led_partition import LedPartition
 
 UNKNOWN_EPOCH = -1
 

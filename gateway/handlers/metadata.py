@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...protocol import ErrorCode, code_of
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import code_of
 from ...storage import InvalidTopicError, LogManager, LogStoreError, TopicExistsError, check_topic_name
-from ..cluster import NOBODY
+from ..cluster.view import NOBODY
 from ..context import Context
-from ..partitions import TopicInfo
+from ..partitions.topics import TopicInfo
 from ..request import Request
-from ..security import Resource
-from .access import NOT_ASKED, authorized_operations
+from ..security.rules import Resource
+from .access.operations import NOT_ASKED, authorized_operations
 from .cluster import nodes
 from .epochs import leader_epoch
 

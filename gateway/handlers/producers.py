@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...protocol import ErrorCode, code_of, message_of
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import code_of, message_of
 from ...storage import LogManager, LogStoreError, Producer, ProducerState, TopicPartition, idempotent_producer_id
 from ..context import Context
-from ..partitions import LedPartition
+from ..partitions.led_partition import LedPartition
 from ..request import Request
-from .transactions import NO_PRODUCER, init_transactions, initialised
+from .transactions.producers import NO_PRODUCER, init_transactions, initialised
 
 _PRODUCER_BYTES = 41  # of an active producer in an answer
 

@@ -21,7 +21,7 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     offsets_without_log,
 )
-from ..network import FileSlice, Part, release
+from ..network.file_slice import FileSlice, Part, release
 
 logger = logging.getLogger(__name__)
 

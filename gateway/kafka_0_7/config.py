@@ -12,14 +12,15 @@ from ...storage import (
     BOOLEAN,
     INT,
     STRING,
+    Address,
     Between,
     InvalidConfigError,
     Key,
     PositionLogSettings,
     did_you_mean,
+    is_loopback,
     keys_of,
 )
-from ..listeners import Address, is_loopback
 
 PORT = 6667
 

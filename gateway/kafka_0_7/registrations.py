@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...registry import Registry, kafka_nodes, register
+from ...registry import kafka_nodes
 from ...registry.kafka_nodes import Endpoint
-from ...storage import Clock, PositionLogDirectory
-from ..cluster import OF_0_7, Registration
-from ..listeners import Address
+from ...registry.operations import register
+from ...registry.port import Registry
+from ...storage import Address, Clock, PositionLogDirectory
+from ..cluster.registration import OF_0_7, Registration
 
 KAFKA = (0, 7)
 LOOK_S = 0.5

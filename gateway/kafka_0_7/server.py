@@ -8,23 +8,17 @@ from types import TracebackType
 from typing import Self
 
 from ...protocol.kafka_0_7 import MalformedFrameError
-from ...registry import Registry, open_registry
-from ...storage import Clock, LogStoreError, PositionLogDirectory
-from ..listeners import Address
-from ..network import (
-    Acceptor,
-    Admission,
-    AdmissionLimits,
-    Exchange,
-    LeastRate,
-    Limits,
-    Processor,
-    Quota,
-    RequestMemory,
-    Terms,
-    listening,
-)
-from ..threads import Worker
+from ...registry.opening import open_registry
+from ...registry.port import Registry
+from ...storage import Address, Clock, LogStoreError, PositionLogDirectory
+from ..network.acceptor import Acceptor, listening
+from ..network.admission import Admission, AdmissionLimits
+from ..network.exchange import Exchange
+from ..network.memory import RequestMemory
+from ..network.pace import LeastRate
+from ..network.processor import Limits, Processor, Terms
+from ..network.quota import Quota
+from ..threads.worker import Worker
 from .answers import Answers
 from .config import PositionGatewayConfig
 from .registrations import LOOK_S, Registrations

@@ -9,9 +9,10 @@ from functools import partial
 from threading import Condition, Lock
 from typing import NamedTuple
 
-from ...protocol import RequestError
+from ...protocol.errors import RequestError
 from ...storage import LogStoreError
-from ..threads import DiskFaults, KeptThread
+from ..threads.disk_faults import DiskFaults
+from ..threads.kept import KeptThread
 from .appending import Soon
 from .file_partition import FilePartition
 from .pace import Pace

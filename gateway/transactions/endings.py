@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     PREPARED,
     LogStoreError,
@@ -18,7 +18,7 @@ from ...storage import (
     prepared_state,
     ungrouped,
 )
-from ..partitions import BeingDeletedError
+from ..partitions.open_partitions import BeingDeletedError
 from .held import HeldId
 from .ids import HeldIds
 from .markers import Ends

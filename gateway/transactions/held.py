@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import PREPARED, UNDECIDED, Producer, TransactionLogValue, TransactionState, is_of_driver
 
 EPOCH_MAX = 32766  # of a producer that begins; then another producer id follows (``isEpochExhausted``)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
-from ...protocol import ErrorCode, code_of
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import code_of
 from ...storage import Clock, Producer, ProducerFencedError, TransactionLogValue
-from ..cluster import Homes
-from ..threads import Home
+from ..cluster.homes import Homes
+from ..threads.disk import Home
 from .gate import Gate
 from .held import HeldId, Opened
 from .store import TransactionStore

@@ -7,13 +7,17 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol import ApiKey, ErrorCode, Produced, RequestHeader, answer_header, code_of, encode_produced, message_of
+from ...protocol.apis import ApiKey
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import code_of, message_of
+from ...protocol.headers import RequestHeader, answer_header
+from ...protocol.produce import Produced, encode_produced
 from ...storage import FoundFrame
-from ..network import Part
-from ..partitions import FilePartition
+from ..network.file_slice import Part
+from ..partitions.file_partition import FilePartition
 
 if TYPE_CHECKING:
-    from ..network import Connection
+    from ..network.connection import Connection
 
 _LENGTH = struct.Struct(">i")
 _NO_OFFSET = -1

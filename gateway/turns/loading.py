@@ -9,8 +9,8 @@ import logging
 from threading import Lock
 
 from ...storage import ProduceTables, are_being_compiled
-from ..children import compile_turns
-from ..threads import run_apart
+from ..children.kernels import compile_turns
+from ..threads.kept import run_apart
 
 logger = logging.getLogger(__name__)
 

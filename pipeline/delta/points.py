@@ -17,7 +17,7 @@ from ...storage import (
     TopicPartition,
     parse_instant,
 )
-from ..rows import EARLIEST, LATEST, AtEnd, AtOffsets, bound_at_offsets
+from ..rows.offsets import EARLIEST, LATEST, AtEnd, AtOffsets, bound_at_offsets
 from .command.words import FROM_OFFSETS, FROM_TIME
 
 Points = Mapping[int, int]  # the first offset to load again, by partition

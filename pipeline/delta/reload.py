@@ -13,7 +13,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from ...storage import InvalidConfigError, Isolation, LogManager, TopicPartition
-from ..rows import offsets_to_nested
+from ..rows.offsets import offsets_to_nested
 from .command.words import TableMode
 from .points import Points, Wanted, at_or_above, check_log_reaches, find_points, sql_at_or_above
 from .table_ends import check_same_log, last_rows

@@ -27,7 +27,8 @@ from ...storage import (
     select_partitions,
     when_due,
 )
-from ..job import exit_code, is_submitted, to_run
+from ..job.command_line import exit_code, to_run
+from ..job.stderr import is_submitted
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -90,7 +91,7 @@ def _prepare(name: str, options: argparse.Namespace) -> tuple[MaintenanceRun, Se
 
 def _repeat(name: str, options: argparse.Namespace, operation: Operation, context: SparkContext) -> int:
     """Runs the operation whenever it is due, until a signal stops it, which lets the current run finish."""
-    from ..job import on_jvm_shutdown  # noqa: PLC0415  imports Spark
+    from ..job.run_query import on_jvm_shutdown  # noqa: PLC0415  imports Spark
 
     over, code = threading.Event(), 0
     for number in (signal.SIGINT, signal.SIGTERM):

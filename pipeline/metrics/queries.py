@@ -25,8 +25,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from ...storage import InvalidConfigError, TopicPartition
-from ..rows import offsets_from_json
-from ..write import SinkBatch, newest_batches
+from ..rows.offsets import offsets_from_json
+from ..write.kept_writers import SinkBatch, newest_batches
 from .directory import NOBODY, PORT, Consumer, DirectoryMetrics, Gauge, Gauges, GroupPartition, add_groups
 
 CLUSTER_NAME = "spark"

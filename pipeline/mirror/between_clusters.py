@@ -11,10 +11,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ...storage import InvalidConfigError, parse_pairs
-from ..job import properties
+from ..job.settings_files import properties
 
 if TYPE_CHECKING:
-    from ...clients.mirror import Mirror, TopicChoice
+    from ...clients.mirror.run import Mirror
+    from ...clients.mirror.topics import TopicChoice
 
 BETWEEN_CLUSTERS = "between-clusters"
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -79,7 +80,8 @@ def run_between_clusters(options: argparse.Namespace) -> None:
 
 
 def _mirror(options: argparse.Namespace) -> Mirror:
-    from ...clients.mirror import Mirror, SourceSettings, TargetSettings  # noqa: PLC0415  needs the extra
+    from ...clients.mirror.run import Mirror  # noqa: PLC0415  needs the extra
+    from ...clients.mirror.settings import SourceSettings, TargetSettings  # noqa: PLC0415  needs the extra
 
     sources = [SourceSettings.parse(properties("--consumer.config", file)) for file in options.consumer_configs]
     target = TargetSettings.parse(properties("--producer.config", options.producer_config))
@@ -95,7 +97,7 @@ def _mirror(options: argparse.Namespace) -> Mirror:
 
 
 def _choice(options: argparse.Namespace) -> TopicChoice:
-    from ...clients.mirror import TopicChoice  # noqa: PLC0415
+    from ...clients.mirror.topics import TopicChoice  # noqa: PLC0415
     from ...clients.topic_filters import Blacklist, Whitelist  # noqa: PLC0415
 
     if (options.whitelist is None) == (options.blacklist is None):

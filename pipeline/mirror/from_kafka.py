@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...clients.brokers import FETCH_BYTES, NO_EPOCH, Admin, Cluster, KafkaTopic, PartitionLeader
+from ...clients.brokers.admin import Admin, KafkaTopic
+from ...clients.brokers.cluster import Cluster
+from ...clients.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
 from ...clients.errors import MirrorError, OutsideLogError
 from ...storage import (
     Log,

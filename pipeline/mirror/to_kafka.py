@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ...clients.brokers import FETCH_BYTES, NO_EPOCH, Admin, Cluster, PartitionLeader
+from ...clients.brokers.admin import Admin
+from ...clients.brokers.cluster import Cluster
+from ...clients.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
 from ...clients.errors import MirrorError
 from ...storage import (
     BatchFields,

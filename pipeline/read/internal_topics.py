@@ -27,7 +27,7 @@ from ...storage import (
     decode_group_key,
     decode_transaction_key,
 )
-from ..rows import is_beyond_spark, time_beyond_spark
+from ..rows.arrow import is_beyond_spark, time_beyond_spark
 
 Row = dict[str, Any]
 

@@ -15,7 +15,7 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     topic_ids,
 )
-from ..rows import TopicIds
+from ..rows.topic_ids import TopicIds
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512

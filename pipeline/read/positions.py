@@ -14,18 +14,12 @@ from ...storage import (
     PositionTopics,
     TopicPartition,
 )
-from ..rows import (
-    IN_RECORDS,
-    AtTimestamp,
-    AtTimestamps,
-    Ends,
-    Logs,
-    ReadMode,
-    check_nulls,
-    check_start_before_end,
-    to_batch,
-)
-from ..workers import errors_end_here, freeze_worker_imports
+from ..rows.arrow import check_nulls, to_batch
+from ..rows.columns import IN_RECORDS
+from ..rows.offsets import AtTimestamp, AtTimestamps, Ends, Logs, check_start_before_end
+from ..rows.read_mode import ReadMode
+from ..workers.border import errors_end_here
+from ..workers.memory import freeze_worker_imports
 from .options import ReadOptions
 from .task_ranges import OffsetRange, TaskLimits
 

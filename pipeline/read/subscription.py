@@ -14,7 +14,7 @@ from ...storage import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
-from ..rows import json_object
+from ..rows.offsets import json_object
 
 logger = logging.getLogger(__name__)
 

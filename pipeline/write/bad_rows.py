@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...storage import BinaryColumn, HeadersColumn, Records
-from ..rows import CREATE_TIME, as_binary
+from ..rows.arrow import CREATE_TIME, as_binary
 
 REASON = "commitlog.error.reason"
 TOPIC = "commitlog.error.topic"

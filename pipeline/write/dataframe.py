@@ -21,9 +21,12 @@ from pyspark.sql.types import StructType
 from ...storage import (
     InvalidConfigError,
 )
-from ..read import INT_MAX, Given
-from ..rows import KAFKAS, SAVE, WriteColumns, check_names, missing_path
-from ..workers import end_quietly, errors_end_here
+from ..read.options import INT_MAX, Given
+from ..rows.catalog_tables import SAVE, missing_path
+from ..rows.kafka_options import KAFKAS, check_names
+from ..rows.spark_schema import WriteColumns
+from ..workers.border import errors_end_here
+from ..workers.quiet_end import end_quietly
 from .answers import Answer
 from .exactly_once.progress import VERSION_MAX, Progress, Run, check_app_id, written_by_tasks
 from .old_records import warn_if_old

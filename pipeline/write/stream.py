@@ -27,8 +27,8 @@ from ...storage import (
     local_path,
     open_store,
 )
-from ..rows import WriteColumns
-from ..workers import errors_end_here
+from ..rows.spark_schema import WriteColumns
+from ..workers.border import errors_end_here
 from .answers import Answer
 from .dataframe import WriteOptions
 from .exactly_once.checkpoint import Checkpoint, LocalCheckpoint, Note, Remembered, Target

@@ -22,7 +22,7 @@ from ...storage import (
     target_compression,
 )
 from ..locations import log_location
-from ..rows import KAFKAS, log_once, notice_of
+from ..rows.kafka_options import KAFKAS, log_once, notice_of
 from .partitioners.setting import (
     IGNORE_KEYS,
     OPTION,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         CollectLimits as CollectLimits,
         abort_overdue as abort_overdue,
         collect as collect,
+        unnamed_objects as unnamed_objects,
     )
     from .commit_log import CommitLog as CommitLog
     from .commits.commit import (
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
     )
     from .commits.state import PartitionState as PartitionState, Slice as Slice, State as State, Topic as Topic
     from .commits.transactions import undecided_offsets as undecided_offsets
-    from .files.filesystem import BucketFileSystem as BucketFileSystem
+    from .files.filesystem import BucketFileSystem as BucketFileSystem, open_files as open_files
     from .files.marks import StateMarks as StateMarks
-    from .files.opening import open_files as open_files
+    from .files.open_files import MadeBytes as MadeBytes, ObjectBytes as ObjectBytes, OpenFile as OpenFile
+    from .files.parts import PART_BYTES as PART_BYTES, Parts as Parts, read_range as read_range
     from .files.pinned import PinnedFiles as PinnedFiles
+    from .files.read_only import ReadOnlyFileSystem as ReadOnlyFileSystem
     from .filler import encode_filler as encode_filler, is_filler as is_filler
     from .proposals import (
         Claim as Claim,
@@ -63,8 +66,19 @@ if TYPE_CHECKING:
         combined as combined,
         put_staged as put_staged,
     )
-    from .stores.patience import Patience as Patience, patiently as patiently, read_object as read_object
-    from .stores.port import PUT_BYTES_MAX as PUT_BYTES_MAX, ObjectFacts as ObjectFacts, ObjectStore as ObjectStore
+    from .stores.patience import (
+        Attempts as Attempts,
+        Patience as Patience,
+        patiently as patiently,
+        read_object as read_object,
+    )
+    from .stores.port import (
+        PUT_BYTES_MAX as PUT_BYTES_MAX,
+        FolderListing as FolderListing,
+        ListingStore as ListingStore,
+        ObjectFacts as ObjectFacts,
+        ObjectStore as ObjectStore,
+    )
     from .stores.probe import check_store as check_store
     from .stores.race import Contenders as Contenders
     from .stores.remote import open_store as open_store
@@ -80,6 +94,7 @@ if TYPE_CHECKING:
     )
     from .upkeep import (
         Part as Part,
+        finish_copy as finish_copy,
         parts_of as parts_of,
         raise_log_start as raise_log_start,
         replace_parts as replace_parts,
@@ -90,9 +105,17 @@ else:
         submod_attrs={
             "clients.appends": ["ClientBatch", "append_batches"],
             "clients.transactions": ["AddedOffsets", "ClientTransactions", "give_up", "give_up_producer"],
-            "collecting": ["COLLECTOR_KEYS", "CollectLimits", "Collected", "abort_overdue", "collect"],
+            "collecting": [
+                "COLLECTOR_KEYS",
+                "CollectLimits",
+                "Collected",
+                "abort_overdue",
+                "collect",
+                "unnamed_objects",
+            ],
             "commit_log": ["CommitLog"],
             "commits.commit": [
+                "ClientTransaction",
                 "DataChange",
                 "GroupOffset",
                 "OffsetsChange",
@@ -100,20 +123,21 @@ else:
                 "Segment",
                 "SwapChange",
                 "TopicChange",
-                "ClientTransaction",
             ],
             "commits.state": ["PartitionState", "Slice", "State", "Topic"],
             "commits.transactions": ["undecided_offsets"],
+            "files.filesystem": ["BucketFileSystem", "open_files"],
+            "files.marks": ["StateMarks"],
+            "files.open_files": ["MadeBytes", "ObjectBytes", "OpenFile"],
+            "files.parts": ["PART_BYTES", "Parts", "read_range"],
+            "files.pinned": ["PinnedFiles"],
+            "files.read_only": ["ReadOnlyFileSystem"],
             "filler": ["encode_filler", "is_filler"],
             "proposals": ["Claim", "StagedWrite", "claim_app", "commit_write", "open_app"],
-            "files.filesystem": ["BucketFileSystem"],
-            "files.marks": ["StateMarks"],
-            "files.opening": ["open_files"],
-            "files.pinned": ["PinnedFiles"],
             "root": ["open_root"],
             "staging": ["STAGED_BYTES_MAX", "Staged", "StagedTopic", "Stager", "combined", "put_staged"],
-            "stores.patience": ["Patience", "patiently", "read_object"],
-            "stores.port": ["PUT_BYTES_MAX", "ObjectFacts", "ObjectStore"],
+            "stores.patience": ["Attempts", "Patience", "patiently", "read_object"],
+            "stores.port": ["FolderListing", "ListingStore", "ObjectFacts", "ObjectStore", "PUT_BYTES_MAX"],
             "stores.probe": ["check_store"],
             "stores.race": ["Contenders"],
             "stores.remote": ["open_store"],
@@ -127,6 +151,6 @@ else:
                 "ensure_topic",
                 "find_topic",
             ],
-            "upkeep": ["Part", "parts_of", "raise_log_start", "replace_parts"],
+            "upkeep": ["Part", "finish_copy", "parts_of", "raise_log_start", "replace_parts"],
         },
     )

@@ -31,7 +31,7 @@ from ..errors import (
     StorageError,
     StoreAccessError,
 )
-from ..filesystem import this_process
+from ..filesystem.locks import this_process
 from .commits.applying import apply, check
 from .commits.checkpoints import EVERY, NEWEST, checkpoint_key, encode_checkpoint
 from .commits.codec import decode_commit, encode_commit

@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeVar
 from ..config import LogConfig
 from ..format.constants import INT32_MAX
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY
-from ..reading import LogReader
-from ..segment import LogSegment, LogSegments
+from ..reading.reader import LogReader
+from ..segment.collection import LogSegments
+from ..segment.writer import LogSegment
 
 Name = TypeVar("Name")
 

@@ -14,9 +14,11 @@ from ..errors import CorruptIndexError, InvalidRecordError
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import Bools
-from ..reading import LogReader
-from ..recovery import Marker, read_markers
-from ..segment import LogSegment, Window
+from ..reading.reader import LogReader
+from ..recovery.producer_state import Marker
+from ..recovery.segment_recovery import read_markers
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from ..format.constants import INT32_MAX
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import BatchHeaders, Bytes
-from ..segment import LogContext, LogSegment
+from ..segment.walk import LogContext
+from ..segment.writer import LogSegment
 
 logger = logging.getLogger(__name__)
 

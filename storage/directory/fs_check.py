@@ -19,7 +19,9 @@ from uuid import uuid4
 
 from ..clock import Clock, SystemClock
 from ..errors import StorageError
-from ..filesystem import FileSystem, LocalFileSystem, Lock, Mount, remove_tree
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import remove_tree
+from ..filesystem.port import FileSystem, Lock, Mount
 from ..format.files import file_names
 from ..paths import local_path
 from ..verdicts import Finding, Verdict

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from ..errors import NotALogDirError, UnknownTopicOrPartitionError, did_you_mean
-from ..filesystem import FileSystem, LocalFileSystem
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.port import FileSystem
 from ..format.files.file_names import TopicPartition
-from ..kafka_0_7 import PositionLogReader, position_partitions
+from ..kafka_0_7.directory import position_partitions
+from ..kafka_0_7.reader import PositionLogReader
 from ..paths import local_path
 from .topics_file import TopicDescription
 

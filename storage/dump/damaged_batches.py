@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptionError, CorruptRecordError, LogStoreError
-from ..filesystem import File
+from ..filesystem.port import File
 from ..format import v2
 from ..format.checksums import crc32, crc32c
 from ..format.compression import decompress

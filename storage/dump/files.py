@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptRecordError, NotALogDirError, StorageError
-from ..filesystem import File, FileSystem
+from ..filesystem.port import File, FileSystem
 from ..format.constants import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD
 from ..format.tables import BatchHeaders, Bytes
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import CorruptIndexError, CorruptionError
-from ..filesystem import File, FileSystem
+from ..filesystem.port import File, FileSystem
 from ..format.constants import NO_SEQUENCE, NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.checkpoints import ProducerEntry, decode_snapshot

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .. import format as formats
 from ..errors import CorruptionError, InvalidRecordError, LogStoreError, NotALogDirError
-from ..filesystem import FileSystem
+from ..filesystem.port import FileSystem
 from ..format.constants import INT32_MAX, NO_SEQUENCE, Codec
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, BinaryColumn, Bools, Int64s, Records

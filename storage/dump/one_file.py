@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import CorruptSnapshotError
-from ..filesystem import FileSystem, LocalFileSystem, MadeFileSystem
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.port import FileSystem, MadeFileSystem
 from ..format.files import file_names
 from ..paths import local_path
 from .indexes import IndexDump, dump_snapshot, dump_txn_index

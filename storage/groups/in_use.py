@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 
 GROUPS_LOCK_FILE = ".commitlog.groups"  # at the root of the log directory; each group has a byte of it, beyond its end
 LOOK_MS = 20

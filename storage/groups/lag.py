@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..directory import LogManager, topic_id
+from ..directory.admin import topic_id
+from ..directory.manager import LogManager
 from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
-from ..reading import Isolation, LogReader, LogWatcher
+from ..reading.aborted import Isolation
+from ..reading.reader import LogReader
+from ..reading.watcher import LogWatcher
 from ..topic_rules import SINK_PREFIX
 from .offsets import CommittedOffset, GroupOffsets
 from .share_offsets import ShareOffsets

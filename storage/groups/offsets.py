@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from .. import bucket
 from ..config import LogConfig
-from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
+from ..directory.manager import INTERNAL_PARTITIONS, LogManager
+from ..directory.topics_file import TopicDescription
 from ..errors import InvalidRecordError, LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.group_records import TOMBSTONE_ORDER, GroupRecordKey

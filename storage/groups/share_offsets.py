@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import InvalidRecordError, LogStoreError, kept_in
 from ..format.internal.internal_topics import SHARE_STATE_TOPIC
 from ..format.internal.messages import Messages

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InvalidRecordError
 from ..format.files.file_names import TopicPartition
-from ..format.internal.group_records import GroupRecordKey, Kind, decode_record
+from ..format.internal.group_records import GroupRecordKey, GroupRecordKind as Kind, decode_record
 from ..format.internal.internal_topics import CONSUMER, GroupMetadataValue, decode_assignment
 from .offsets import CommittedOffset, GroupKey, GroupValue, offsets_of
 

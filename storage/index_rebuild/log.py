@@ -10,10 +10,12 @@ from ..errors import CorruptionError
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import ProducerEntry, encode_snapshot
 from ..format.files.index_entries import AbortedTxn, decode_aborted, encode_aborted
-from ..reading import LogReader
-from ..recovery import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
-from ..segment import Holes, LogContext
-from ..writing import Log
+from ..reading.reader import LogReader
+from ..recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
+from ..recovery.producer_state_manager import ProducerStateManager
+from ..segment.joining import Holes
+from ..segment.walk import LogContext
+from ..writing.log import Log
 from .segment import Change, SegmentSurvey, carry_out, difference, read_sidecar, survey_segment
 
 

@@ -17,7 +17,10 @@ from ..errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from ..filesystem import FileSystem, LocalFileSystem, Lock, lock_holders, make_directory_durably
+from ..filesystem.holders import lock_holders
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import make_directory_durably
+from ..filesystem.port import FileSystem, Lock
 from .log import PositionLog
 from .names import CLEAN_SHUTDOWN_FILE, LOCK_FILE, check_topic, directory_name, partition_of
 from .retention import retain

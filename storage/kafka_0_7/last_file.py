@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CorruptionError
-from ..filesystem import File, is_zero
+from ..filesystem.operations import is_zero
+from ..filesystem.port import File
 from ..format.checksums import crc32
 from ..format.tables import Bytes, Int64s
 from ..kernels import stop_reasons

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from ..clock import Clock
 from ..errors import StorageError
-from ..filesystem import FileSystem, make_directory_durably, not_a_link
+from ..filesystem.operations import make_directory_durably, not_a_link
+from ..filesystem.port import FileSystem
 from .entries import checked_set
 from .last_file import recover, warn_of_bad_end
 from .names import segment_name

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..config import DECOMPRESSED_BYTES_MAX
 from ..errors import CorruptionError, InvalidOffsetError, OffsetOutOfRangeError, SegmentRemovedError
-from ..filesystem import FileSystem, LocalFileSystem
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.port import FileSystem
 from ..format.tables import Records
 from .last_file import check_tail
 from .records import records_of

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..errors import CorruptionError, MissingSegmentError, OffsetOutOfRangeError, SegmentRemovedError
-from ..filesystem import File, FileSystem
+from ..filesystem.port import File, FileSystem
 from ..kernels import stop_reasons
 from .entries import HEAD_BYTES, SIZE_BYTES, Entries, as_buffer, why_no_entry
 from .names import SUFFIX, segment_start

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import logging
 
-from ..directory import Known, LogManager
+from ..directory.manager import LogManager
+from ..directory.topics_file import Known
 from ..errors import LogStoreError
 from ..format.internal.internal_topics import TRANSACTION_STATE_TOPIC
-from ..transactions import Resolution, ResolvedTransaction, expire_transactional_ids, resolve_dead_transactions
+from ..transactions.abandoned import (
+    Resolution,
+    ResolvedTransaction,
+    expire_transactional_ids,
+    resolve_dead_transactions,
+)
 from .outcome import PartitionOutcome, of_directory
 from .run import MaintenanceRun
 

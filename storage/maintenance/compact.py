@@ -12,13 +12,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..clock import instant
-from ..compaction import Cleanable, Cleaner, CleanResult, cleanable, dirtiest_first
+from ..compaction.dirty import Cleanable, cleanable, dirtiest_first
+from ..compaction.rounds import Cleaner, CleanResult
 from ..config import CleanerConfig
-from ..directory import COORDINATOR_TOPICS, POLICY_KEY, LogManager
-from ..filesystem import write_atomically
+from ..directory.manager import LogManager
+from ..directory.protected_topics import COORDINATOR_TOPICS, POLICY_KEY
+from ..filesystem.operations import write_atomically
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
-from ..writing import Log
+from ..writing.log import Log
 from .outcome import Changes, PartitionOutcome, Report, attempt, outcome_of, patiently
 from .run import Chosen, MaintenanceRun, Partition
 

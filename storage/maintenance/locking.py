@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import LogDirLockedError
-from ..filesystem import Lock
-from ..segment import LogContext
-from ..writing import MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
+from ..filesystem.port import Lock
+from ..segment.walk import LogContext
+from ..writing.locks import MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 
 logger = logging.getLogger(__name__)
 

@@ -10,20 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import CorruptRecordError
-from ..filesystem import size_of
+from ..filesystem.operations import size_of
 from ..format.files import file_names
-from ..index_rebuild import (
-    SegmentSurvey,
-    carry_out,
-    producer_changes,
-    rebuild_active,
-    rebuild_segment,
-    remove_temporary,
-    survey_segment,
-)
-from ..segment import SegmentReader, swap_plan
+from ..index_rebuild.log import producer_changes, rebuild_active, remove_temporary
+from ..index_rebuild.segment import SegmentSurvey, carry_out, rebuild_segment, survey_segment
+from ..segment.reader import SegmentReader
+from ..segment.swap import swap_plan
 from .outcome import PartitionOutcome, Report, attempt, damaged, outcome_of
 from .run import MaintenanceRun, Partition
 

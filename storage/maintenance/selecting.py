@@ -10,24 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..directory import (
-    POLICY_KEY,
-    ROOT_FILE_BYTES_MAX,
-    FoundSettings,
-    Known,
-    LogManager,
-    TopicDescription,
-    check_stays_compacted,
-    completed,
-    read_metadata_log,
-    ungiven,
-)
+from ..directory.broker_settings.found import FoundSettings
+from ..directory.broker_settings.metadata_log import read_metadata_log
+from ..directory.given_settings import completed, ungiven
+from ..directory.log_directory import ROOT_FILE_BYTES_MAX
+from ..directory.manager import LogManager
+from ..directory.protected_topics import POLICY_KEY, check_stays_compacted
+from ..directory.topics_file import Known, TopicDescription
 from ..errors import CorruptionError, InvalidConfigError
-from ..filesystem import read_file
+from ..filesystem.operations import read_file
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
 from ..text import parse_names
-from ..verify import CheckpointedOffsets
+from ..verify.log import CheckpointedOffsets
 from .run import Chosen, ConfigOverrides, Partition
 
 

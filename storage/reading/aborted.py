@@ -15,8 +15,12 @@ import numpy as np
 
 from ..config import INT64_MAX
 from ..format.tables import BatchHeaders, Bools, Int64s
-from ..recovery import Marker, ProducerStateManager, read_markers
-from ..segment import PROBE_BYTES, WINDOW_BYTES, LogContext, LogSegment, LogSegments, Window
+from ..recovery.producer_state import Marker
+from ..recovery.producer_state_manager import ProducerStateManager
+from ..recovery.segment_recovery import read_markers
+from ..segment.collection import LogSegments
+from ..segment.walk import PROBE_BYTES, WINDOW_BYTES, LogContext, Window
+from ..segment.writer import LogSegment
 
 _NONE = -1
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 from ..errors import CorruptionError
 from ..format.files import file_names
-from ..recovery import LoadedLog, assign_epochs, replay
-from ..segment import Window
+from ..recovery.segment_recovery import assign_epochs, replay
+from ..recovery.view import LoadedLog
+from ..segment.walk import Window
 from .aborted import Isolation
 from .fetch import FetchData
 from .reader import FETCH_BYTES, LogReader

@@ -12,8 +12,12 @@ from ..errors import CorruptionError
 from ..format import StopReason, v2
 from ..format.constants import MAGIC_AT
 from ..format.tables import Bools, Bytes
-from ..recovery import Marker, read_markers
-from ..segment import PROBE_BYTES, LogSegment, SegmentReader, Window, size_at_start
+from ..recovery.producer_state import Marker
+from ..recovery.segment_recovery import read_markers
+from ..segment.joining import size_at_start
+from ..segment.reader import SegmentReader
+from ..segment.walk import PROBE_BYTES, Window
+from ..segment.writer import LogSegment
 from .aborted import AbortedTransaction, aborted_runs
 
 

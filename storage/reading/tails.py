@@ -10,7 +10,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ..errors import CorruptionError
-from ..segment import PROBE_BYTES, LogSegment, LogSegments
+from ..segment.collection import LogSegments
+from ..segment.walk import PROBE_BYTES
+from ..segment.writer import LogSegment
 
 
 def check_end_before(segments: LogSegments, segment: LogSegment) -> None:

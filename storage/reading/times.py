@@ -17,7 +17,9 @@ import numpy as np
 from ..errors import CorruptionError
 from ..format.constants import NO_TIMESTAMP
 from ..format.tables import Int64s
-from ..segment import NO_RECORD, PROBE_BYTES, OffsetAndTimestamp, RecordTimes, SegmentReader, TimestampOffset, Window
+from ..segment.reader import OffsetAndTimestamp, SegmentReader
+from ..segment.time_index import NO_RECORD, RecordTimes, TimestampOffset
+from ..segment.walk import PROBE_BYTES, Window
 
 STRETCH_BYTES = 1024 * 1024  # one largest time is cached for this many bytes
 SMALL_BYTES = 4 * PROBE_BYTES  # reading this much takes no longer than locating a smaller part

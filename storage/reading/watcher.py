@@ -12,9 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import CorruptionError
-from ..filesystem import FileStatus, catch_up
-from ..recovery import LoadedLog, is_sound_up_to_end, replay
-from ..segment import PROBE_BYTES, LogSegment
+from ..filesystem.operations import catch_up
+from ..filesystem.port import FileStatus
+from ..recovery.log_end import is_sound_up_to_end
+from ..recovery.segment_recovery import replay
+from ..recovery.view import LoadedLog
+from ..segment.walk import PROBE_BYTES
+from ..segment.writer import LogSegment
 from .aborted import Isolation
 from .marks import Marks
 from .reader import LogReader

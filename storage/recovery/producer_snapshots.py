@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ..errors import CorruptionError
-from ..filesystem import is_made, read_file
+from ..filesystem.operations import is_made, read_file
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import ProducerEntry
-from ..segment import LogContext, LogSegment, LogSegments
+from ..segment.collection import LogSegments
+from ..segment.walk import LogContext
+from ..segment.writer import LogSegment
 from .producer_state_manager import ProducerStateManager
 from .segment_recovery import replay
 from .snapshot_check import disagreement

@@ -14,7 +14,9 @@ import numpy as np
 
 from ..format.constants import NO_OFFSET
 from ..format.files.checkpoints import ProducerEntry
-from ..segment import LogSegment, LogSegments, Window
+from ..segment.collection import LogSegments
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 from .segment_recovery import read_markers
 
 TAIL_BYTES = 64 * 1024  # read of the log before a snapshot: little compared with the cost of opening it

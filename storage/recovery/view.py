@@ -11,10 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..errors import CorruptCheckpointError, CorruptionError, MissingSegmentError, StorageError
-from ..filesystem import read_file
+from ..filesystem.operations import read_file
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
-from ..segment import LogContext, LogSegment, LogSegments, SwapPlan, swap_plan
+from ..segment.collection import LogSegments
+from ..segment.swap import SwapPlan, swap_plan
+from ..segment.walk import LogContext
+from ..segment.writer import LogSegment
 from .leader_epochs import LeaderEpochCache
 from .log_end import LogEnd, find_end
 from .lost_start import find_lost_start

@@ -13,8 +13,10 @@ import numpy as np
 from ..errors import CorruptionError
 from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
-from ..reading import LogReader
-from ..segment import PROBE_BYTES, LogContext, LogSegment, times_of_records
+from ..reading.reader import LogReader
+from ..segment.time_index import times_of_records
+from ..segment.walk import PROBE_BYTES, LogContext
+from ..segment.writer import LogSegment
 
 logger = logging.getLogger(__name__)
 

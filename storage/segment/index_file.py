@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..errors import CorruptIndexError, SegmentOffsetOverflowError
-from ..filesystem import Buffer, File, FileSystem, size_of
+from ..filesystem.operations import size_of
+from ..filesystem.port import Buffer, File, FileSystem
 from ..format.constants import INT32_MAX
 from ..format.files.index_entries import fits
 from ..format.tables import Int64s

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import format as formats
-from ..filesystem import File
+from ..filesystem.port import File
 from ..format import v2
 from ..format.constants import HEADER_UP_TO_MAGIC, INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from ..format.tables import BatchHeaders, Bytes, Int64s

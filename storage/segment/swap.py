@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..filesystem import FileSystem
+from ..filesystem.port import FileSystem
 from ..format.files import file_names
 from .collection import LogSegments
 from .reader import SegmentReader

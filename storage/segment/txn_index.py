@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from ..errors import CorruptIndexError, InvalidOffsetError
-from ..filesystem import FileSystem
+from ..filesystem.port import FileSystem
 from ..format.files.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted, encode_aborted
 from .index_file import SidecarFile
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from ..directory import INTERNAL_TOPICS, LogManager
+from ..directory.manager import LogManager
+from ..directory.protected_topics import INTERNAL_TOPICS
 from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..writing import Producer
+from ..writing.checked_appends import Producer
 from .ending import Ending, open_logs, write_marker
 from .states import PREPARED, UNFINISHED, TransactionStates, state_text
 from .transactional_id import TransactionalIdLock

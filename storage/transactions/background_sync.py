@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Self
 
 from ..errors import StorageError
-from ..writing import SharedLog
+from ..writing.shared_log import SharedLog
 
 PAUSE_S = 0.03  # after each round
 

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Self
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import (
     AppendError,
     InvalidConfigError,
@@ -34,18 +34,19 @@ from ..errors import (
     TransactionAbortedError,
     TransactionRefusedError,
 )
-from ..filesystem import OPEN_FILES
+from ..filesystem.open_files import OPEN_FILES
 from ..format.constants import INT32_MAX
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..groups import CommittedOffset, GroupOffsets, commit_batches
-from ..writing import Log, Producer
+from ..groups.offsets import CommittedOffset, GroupOffsets, commit_batches
+from ..writing.checked_appends import Producer
+from ..writing.log import Log
 from .background_sync import BackgroundSync
 from .counted import check_counted
 from .ending import Ending, open_logs, sync_all
 from .producer_ids import allot_producer_id, is_of_transactional_client
-from .states import UNDECIDED, UNFINISHED, TransactionStates, ongoing, state_text
-from .transaction import Transaction, TransactionPart
+from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text
+from .transaction import Transaction, TransactionPart, ongoing
 from .transactional_id import TransactionalIdLock
 from .writer import check_ongoing
 

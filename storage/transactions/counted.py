@@ -20,9 +20,9 @@ import numpy as np
 from ..errors import LogStoreError, ProgressMismatchError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
-from ..recovery import read_markers
-from ..segment import WINDOW_BYTES, Window
-from ..writing import Log
+from ..recovery.segment_recovery import read_markers
+from ..segment.walk import WINDOW_BYTES, Window
+from ..writing.log import Log
 from .producer_ids import is_of_driver
 from .states import TransactionStates, state_text
 from .transaction import abort_command

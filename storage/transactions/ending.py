@@ -9,12 +9,14 @@ import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import ProducerFencedError, UnknownTopicOrPartitionError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
-from ..writing import Log, Producer
-from .states import PREPARED, UNDECIDED, TransactionStates, completed_state, prepared_state, ungrouped
+from ..writing.checked_appends import Producer
+from ..writing.log import Log
+from .states import PREPARED, UNDECIDED, TransactionStates
+from .transaction import completed_state, prepared_state, ungrouped
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from ..bucket import give_up_producer
 from ..clock import instant
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import InvalidTxnStateError, LogDirLockedError, LogStoreError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue
-from ..reading import LogReader
-from ..writing import Producer
+from ..reading.reader import LogReader
+from ..writing.checked_appends import Producer
 from .abandoned import OpenPartition, OpenTransaction, epoch_of_records, open_transactions
 from .coordinator import TRANSACTION_TIMEOUT_MS
-from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text, ungrouped
-from .transaction import abort_command
+from .states import UNDECIDED, UNFINISHED, TransactionStates, state_text
+from .transaction import abort_command, ungrouped
 from .transactional_id import TransactionalIdLock
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..directory import LogManager, check_takes_records
+from ..directory.manager import LogManager
+from ..directory.protected_topics import check_takes_records
 from ..errors import StorageError
 from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
 from ..format.v2 import BatchFields
-from ..writing import AppendInfo, Log, Producer
+from ..writing.checked_appends import AppendInfo, Producer
+from ..writing.log import Log
 from .producer_ids import allot_producer_id, is_known
 from .states import TransactionStates
 

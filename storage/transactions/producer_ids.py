@@ -16,8 +16,8 @@ import logging
 from collections.abc import Collection
 
 from ..errors import CorruptionError, LogStoreError
-from ..filesystem import read_file, write_atomically
-from ..writing import Log
+from ..filesystem.operations import read_file, write_atomically
+from ..writing.log import Log
 from .states import TransactionStates
 
 PRODUCER_IDS_FILE = "producer_ids.json"

@@ -7,9 +7,10 @@ import logging
 from contextlib import suppress
 from typing import Self
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import InvalidConfigError, LogDirLockedError
-from ..filesystem import Lock, lock_holders
+from ..filesystem.holders import lock_holders
+from ..filesystem.port import Lock
 
 HOLDER_BYTES_MAX = 1000
 ID_BYTES_MAX = 2**15 - 1  # Kafka writes the length as an int16, as for a group's name

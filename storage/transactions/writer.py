@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import TransactionRefusedError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
 from ..format.v2 import EncodedBatches
-from ..writing import AppendInfo, Log
+from ..writing.checked_appends import AppendInfo
+from ..writing.log import Log
 from .states import TransactionStates, state_text
 from .transaction import Transaction
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptIndexError
-from ..filesystem import read_file
+from ..filesystem.operations import read_file
 from ..format.files import file_names as names
 from ..format.files.index_entries import decode_aborted, encode_aborted
-from ..index_rebuild import IndexEntries
-from ..segment import LogSegment, Window
+from ..index_rebuild.segment import IndexEntries
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 
 INDEX_BYTES_MAX = 64 << 20
 

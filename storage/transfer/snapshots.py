@@ -6,10 +6,11 @@ They have the form of a directory's snapshots.
 from __future__ import annotations
 
 from ..bucket import CommitLog
-from ..directory import LOG_FOLDER, LogManager, Snapshot, fill_snapshot, read_snapshot
+from ..directory.manager import LogManager
+from ..directory.snapshot import LOG_FOLDER, Snapshot, fill_snapshot, read_snapshot
 from ..errors import SnapshotError
 from ..format.files import file_names
-from ..groups import GroupOffsets
+from ..groups.offsets import GroupOffsets
 from .groups import commit_groups, copy_groups
 from .to_bucket import copy_to_bucket
 from .to_directory import copy_to_directory

@@ -11,8 +11,9 @@ import numpy as np
 from ..errors import CorruptionError
 from ..format.constants import Codec
 from ..format.tables import Records
-from ..kafka_0_7 import Entries, records_of
-from ..writing import Forwarded, Placing, forwarded_records
+from ..kafka_0_7.entries import Entries
+from ..kafka_0_7.records import records_of
+from ..writing.forwarding import Forwarded, Placing, forwarded_records
 
 _COLUMNS = ("key", "value")
 

@@ -14,7 +14,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from ..errors import CorruptCheckpointError, OffsetOutOfRangeError
-from ..filesystem import FileSystem, parent_of
+from ..filesystem.operations import parent_of
+from ..filesystem.port import FileSystem
 from ..format.tables import Int64s
 
 HEADING = b"position,offset\n"

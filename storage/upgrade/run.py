@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ..clock import Clock, SystemClock
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import CorruptionError, InvalidConfigError, LogDirLockedError, LogStoreError, NotALogDirError
-from ..filesystem import FileSystem, LocalFileSystem, Lock, lock_holders, make_directory_durably
+from ..filesystem.holders import lock_holders
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import make_directory_durably
+from ..filesystem.port import FileSystem, Lock
 from ..format.files.file_names import TopicPartition
-from ..kafka_0_7 import PositionLogReader, position_partitions
-from ..maintenance import OutcomeStatus, PartitionOutcome, Runner
+from ..kafka_0_7.directory import position_partitions
+from ..kafka_0_7.reader import PositionLogReader
+from ..maintenance.outcome import OutcomeStatus, PartitionOutcome
+from ..maintenance.run import Runner
 from .partition import Copied, PartitionCopy
 
 LOCK_FILE = ".lock"

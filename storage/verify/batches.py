@@ -19,7 +19,8 @@ from ..format.internal.control_records import ControlType, parse
 from ..format.record_columns import Part, fill
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
 from ..kernels import canonical, frozen, records as reading
-from ..segment import Window, hides_its_first
+from ..segment.joining import hides_its_first
+from ..segment.walk import Window
 from .findings import Findings, Kind
 
 UNUSED_ATTRIBUTES = ~0x7F  # bits 7 to 15

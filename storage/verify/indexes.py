@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..filesystem import FileSystem, is_made
+from ..filesystem.operations import is_made
+from ..filesystem.port import FileSystem
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, decode_offset_entries, decode_time_entries
 from ..format.tables import Bools, Int64s
-from ..segment import Window
+from ..segment.walk import Window
 from .findings import Findings, Kind
 
 INDEX_BYTES_MAX = 64 * 1024 * 1024  # segment.index.bytes is 10 MiB by default; a far larger file is no index

@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CorruptIndexError, CorruptionError
-from ..filesystem import FileSystem, is_made, read_file
+from ..filesystem.operations import is_made, read_file
+from ..filesystem.port import FileSystem
 from ..format.files import checkpoints
 from ..format.files.checkpoints import ProducerEntry
 from ..format.files.index_entries import TXN_ENTRY, AbortedTxn, decode_aborted
 from ..format.tables import BatchHeaders
-from ..recovery import PRODUCER_ID_EXPIRATION_MS, ProducerStateManager, read_markers
-from ..segment import Window
+from ..recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
+from ..recovery.producer_state_manager import ProducerStateManager
+from ..recovery.segment_recovery import read_markers
+from ..segment.walk import Window
 from .findings import Findings, Kind
 from .indexes import IndexFile
 

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import format as formats
-from ..filesystem import File
+from ..filesystem.port import File
 from ..format import StopReason
 from ..format.constants import LOG_OVERHEAD
 from ..format.tables import Bytes
 from ..read_counts import counted
-from ..segment import WINDOW_BYTES, Search, Window, length_at
+from ..segment.resync import Search, length_at
+from ..segment.walk import WINDOW_BYTES, Window
 from .findings import Kind
 
 

@@ -8,7 +8,7 @@ from .. import format as formats
 from ..errors import CorruptionError, InvalidRecordError, UnsupportedCompressionTypeError
 from ..format.files.file_names import parse_partition_directory
 from ..format.internal.state_records import LaterKindError, check_state_record
-from ..segment import Window
+from ..segment.walk import Window
 from .batches import DECODED_BATCHES, BatchFindings
 from .findings import Kind
 

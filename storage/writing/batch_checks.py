@@ -43,7 +43,7 @@ from ..format.constants import (
 from ..format.record_columns import MESSAGE_BYTES_MIN
 from ..format.tables import BatchHeaders, Bytes, Records
 from ..kernels import records as reading
-from ..recovery import Origin
+from ..recovery.producer_state import Origin
 from .old_formats import Assigned, check_fits_old_format, to_message_set
 from .record_checks import UNCOMPRESSED, Compression, check_records, target_compression
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from ..errors import LogDirLockedError
-from ..filesystem import FileSystem, Lock, lock_holders
+from ..filesystem.holders import lock_holders
+from ..filesystem.port import FileSystem, Lock
 from ..format.files import file_names
-from ..segment import LogContext
+from ..segment.walk import LogContext
 
 APPEND_LOCK_FILE = ".append.lock"
 MAINTENANCE_LOCK_FILE = ".maintenance.lock"

@@ -15,7 +15,7 @@ from .. import format as formats
 from ..format import v2
 from ..format.constants import NO_LEADER_EPOCH
 from ..format.tables import BatchHeaders, Records
-from ..recovery import Origin
+from ..recovery.producer_state import Origin
 from .log import Log
 
 

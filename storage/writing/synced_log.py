@@ -12,9 +12,10 @@ from typing import NoReturn
 from ..config import INT64_MAX
 from ..errors import StorageError
 from ..format.files import file_names
-from ..reading import Checkpoints, LogReader
-from ..recovery import LoadedLog
-from ..segment import LogContext
+from ..reading.marks import Checkpoints
+from ..reading.reader import LogReader
+from ..recovery.view import LoadedLog
+from ..segment.walk import LogContext
 from .timed_sync import TimedSync
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..segment import LogContext
+from ..segment.walk import LogContext
 
 INTERRUPTED = "a sync after flush.ms failed"
 

@@ -9,7 +9,8 @@ import pytest
 
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, Records, TopicPartition
 from pyspark_commitlog.storage.bucket import open_files
-from pyspark_commitlog.storage.transfer import copy_groups, copy_to_bucket
+from pyspark_commitlog.storage.transfer.groups import copy_groups
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.cli.in_process import commitlog
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, end_transaction, write_transactional

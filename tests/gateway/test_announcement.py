@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import UsersFile
+from pyspark_commitlog.gateway.security.users import UsersFile
 from tests.support.gateway import serving
 
 

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.network import AnswerMemory, release
+from pyspark_commitlog.gateway.network.file_slice import release
+from pyspark_commitlog.gateway.network.memory import AnswerMemory
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage.bucket import CommitLog
 from tests.gateway.test_bucket import URL, fetched, values_of
 from tests.support.gateway import WireClient, fetch_fields, serving

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.partitions.bucket.partition import BucketPartition
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogWatcher
 from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, collect
 from pyspark_commitlog.storage.bucket.stores.patience import DELIVERY_TIMEOUT

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.gateway.test_bucket import URL, commit, produced
 from tests.gateway.transactions.test_bucket_states import begun, write
 from tests.support.gateway import WireClient, serving

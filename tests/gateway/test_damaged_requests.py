@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head
 from tests.support.logs.building import batch

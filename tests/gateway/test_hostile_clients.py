@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event, Thread
 
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security.users import UsersFile
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.torture.gateway import hostile

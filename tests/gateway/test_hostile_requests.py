@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, produce_fields, serving, set_config
 from tests.support.logs.building import batch
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.handlers.access.asking import parted
-from pyspark_commitlog.gateway.server import ENTRIES_HERE
+from pyspark_commitlog.gateway.server import ENTRIES_HERE, Gateway
 from tests.support.gateway import WireClient, create_topic, fetch_fields, serving
 
 POLICY_VIOLATION, UNKNOWN_TOPIC = 44, 3

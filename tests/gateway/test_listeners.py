@@ -9,7 +9,7 @@ import pytest
 import trustme
 from confluent_kafka import Consumer, Producer
 
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security.users import UsersFile
 from tests.support.gateway import WireClient, serving
 
 METADATA, COORDINATOR, CLUSTER = 3, 10, 60

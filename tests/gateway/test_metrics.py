@@ -11,9 +11,11 @@ from weakref import WeakSet
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pyspark_commitlog.gateway import Gateway, GatewayMetrics, serve_metrics
-from pyspark_commitlog.gateway.metrics_server import HEALTH
-from pyspark_commitlog.gateway.threads import KeptThread, kept
+from pyspark_commitlog.gateway.metrics import GatewayMetrics
+from pyspark_commitlog.gateway.metrics_server import HEALTH, serve_metrics
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.gateway.threads import kept
+from pyspark_commitlog.gateway.threads.kept import KeptThread
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_commitlog import commitlog_sink
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import serving
 
 pytestmark = pytest.mark.slow

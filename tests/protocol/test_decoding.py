@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.protocol import APIS, ApiKey, MalformedRequestError, answer_header_bytes, read_answer
-from pyspark_commitlog.protocol.bodies import write_answer
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.bodies import read_answer, write_answer
+from pyspark_commitlog.protocol.headers import answer_header_bytes
+from pyspark_commitlog.protocol.reading import MalformedRequestError
 from tests.support.recorded_wire import GOLDEN, head_of, paired, recording, whole_answer
 
 

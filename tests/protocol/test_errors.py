@@ -8,8 +8,9 @@ import os
 import pytest
 
 from pyspark_commitlog import storage
-from pyspark_commitlog.protocol import ErrorCode, RequestError, code_of, errors, is_fault, message_of
-from pyspark_commitlog.protocol.errors import ABOUT_REQUESTS
+from pyspark_commitlog.protocol import errors
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import ABOUT_REQUESTS, RequestError, code_of, is_fault, message_of
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/secret/path")
 UNKNOWN = "there is no such topic or partition"

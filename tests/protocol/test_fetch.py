@@ -9,10 +9,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from pyspark_commitlog.protocol import MalformedRequestError, fetch, read_request
+from pyspark_commitlog.protocol import fetch
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
-from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode, read_request
 from pyspark_commitlog.protocol.fetch import Fetched, encode_fetched, parse_fetch
+from pyspark_commitlog.protocol.reading import MalformedRequestError
 from tests.support.gateway import request_body
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)

@@ -8,11 +8,11 @@ from unittest import mock
 import pytest
 from hypothesis import given, strategies as st
 
-from pyspark_commitlog.protocol import MalformedRequestError, produce
+from pyspark_commitlog.protocol import produce
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.protocol.bodies import ErrorCode, read_answer, write_request
 from pyspark_commitlog.protocol.produce import Produced, ProduceRequest, encode_produced, parse_produce
-from pyspark_commitlog.protocol.reading import RequestReader
+from pyspark_commitlog.protocol.reading import MalformedRequestError, RequestReader
 from pyspark_commitlog.storage import unsigned_varint
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

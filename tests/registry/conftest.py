@@ -7,7 +7,9 @@ from itertools import count
 
 import pytest
 
-from pyspark_commitlog.registry import FileRegistry, Registry, ZooKeeperRegistry
+from pyspark_commitlog.registry.files import FileRegistry
+from pyspark_commitlog.registry.port import Registry
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from tests.support.kafka.zookeeper import ZooKeeper
 
 Open = Callable[[], Registry]

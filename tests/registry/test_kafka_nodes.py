@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.registry import RegistryError, kafka_nodes
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.errors import RegistryError
 
 RECORDED: dict[str, dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parents[1] / "golden/registry/nodes.json").read_text()

@@ -8,22 +8,17 @@ from itertools import pairwise
 
 import pytest
 
-from pyspark_commitlog.registry import (
+from pyspark_commitlog.registry.errors import (
     BadVersionError,
-    Change,
     InvalidPathError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    Registry,
     RegistryError,
     SessionExpiredError,
-    delete_tree,
-    discard,
-    put,
-    register,
-    tree_of,
 )
+from pyspark_commitlog.registry.operations import delete_tree, discard, put, register, tree_of
+from pyspark_commitlog.registry.port import Change, Registry
 from tests.support.waiting import soon
 
 Open = Callable[[], Registry]

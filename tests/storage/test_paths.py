@@ -10,19 +10,19 @@ import pytest
 from pyspark_commitlog.storage.directory.fs_check import check_filesystem
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.maintenance import (
-    MaintenanceRun,
-    OutcomeStatus,
-    PartitionOutcome,
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from pyspark_commitlog.storage.maintenance.partitions import (
     compact_partitions,
     in_this_process,
     rebuild_partitions,
     retain_partitions,
-    select_partitions,
     verify_partitions,
 )
+from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
 from pyspark_commitlog.storage.paths import local_path
 from tests.support.logs.building import records
 

@@ -11,14 +11,15 @@ import pytest
 
 from pyspark_commitlog.storage import topic_rules
 from pyspark_commitlog.storage.bucket import ensure_topic
-from pyspark_commitlog.storage.directory import LogManager
 from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, delete_records, delete_topic
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTopicError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
-from pyspark_commitlog.storage.transactions import IdempotentProducer
-from pyspark_commitlog.storage.transfer import copy_to_bucket, copy_to_directory
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.logs.building import records
 from tests.support.stores.served import ServedStores
 

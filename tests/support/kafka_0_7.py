@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.kafka_0_7 import PositionLogSettings, messages_in
+from pyspark_commitlog.storage.kafka_0_7.entries import messages_in
+from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-0.7"
 OWN_SETTINGS = set(PositionLogSettings.names())

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from pyspark_commitlog.clients.wire import Address
-from pyspark_commitlog.protocol import ApiKey, ErrorCode, read_request
-from pyspark_commitlog.protocol.bodies import write_answer
+from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode, read_request, write_answer
 from pyspark_commitlog.protocol.fetch import Fetched, encode_fetched, parse_fetch
 from pyspark_commitlog.protocol.headers import answer_header, parse_header
 from pyspark_commitlog.storage import TopicPartition

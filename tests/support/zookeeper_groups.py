@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.clients.zookeeper_groups import Partition, Stream
+from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Stream
 from pyspark_commitlog.registry.kafka_nodes import KafkaVersion
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "zookeeper-groups"

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log
-from pyspark_commitlog.storage.retention import retain
-from pyspark_commitlog.storage.verify import Severity, verify_log
+from pyspark_commitlog.storage.index_rebuild.log import plan_rebuild, rebuild_log
+from pyspark_commitlog.storage.retention.apply import retain
+from pyspark_commitlog.storage.verify.findings import Severity
+from pyspark_commitlog.storage.verify.log import verify_log
 from tests.storage.compaction import test_rounds_crash
 from tests.storage.compaction.test_rounds import Pairs
 from tests.storage.recovery import test_loader_crash_states

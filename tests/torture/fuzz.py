@@ -19,15 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_commitlog.gateway.handlers.batches import check_batch_set
-from pyspark_commitlog.protocol import (
-    ApiKey,
-    MalformedRequestError,
-    RequestError,
-    parse_fetch,
-    parse_header,
-    parse_produce,
-)
+from pyspark_commitlog.protocol.apis import ApiKey
 from pyspark_commitlog.protocol.bodies import read_request
+from pyspark_commitlog.protocol.errors import RequestError
+from pyspark_commitlog.protocol.fetch import parse_fetch
+from pyspark_commitlog.protocol.headers import parse_header
+from pyspark_commitlog.protocol.produce import parse_produce
+from pyspark_commitlog.protocol.reading import MalformedRequestError
 from pyspark_commitlog.storage import LogConfig, check_batch
 from pyspark_commitlog.storage.directory.topics_file import decode_topics
 from pyspark_commitlog.storage.errors import LogStoreError

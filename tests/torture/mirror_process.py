@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sys
 
-from pyspark_commitlog.clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
+from pyspark_commitlog.clients.mirror.run import Mirror
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
+from pyspark_commitlog.clients.mirror.topics import TopicChoice
 from pyspark_commitlog.clients.topic_filters import Whitelist
 
 

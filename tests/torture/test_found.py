@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     CorruptionError,

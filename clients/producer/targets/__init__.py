@@ -2,27 +2,3 @@
 
 :func:`open_target` opens what the settings name. ``port`` is the interface of all targets.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import lazy_loader
-
-if TYPE_CHECKING:
-    from .opening import open_target as open_target
-    from .port import (
-        ANY as ANY,
-        BrokerPartition as BrokerPartition,
-        Failed as Failed,
-        RecordSet as RecordSet,
-        Target as Target,
-    )
-else:
-    __getattr__, __dir__, __all__ = lazy_loader.attach(
-        __name__,
-        submod_attrs={
-            "opening": ["open_target"],
-            "port": ["ANY", "BrokerPartition", "Failed", "RecordSet", "Target"],
-        },
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ...wire import Address
+from ...wire.connection import Address
 from .port import BrokerPartition
 
 

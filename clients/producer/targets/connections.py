@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 
 from ...errors import NoBrokersForPartitionError
-from ...wire import Address, Connection
+from ...wire.connection import Address, Connection
 
 
 class Connections:

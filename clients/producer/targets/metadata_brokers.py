@@ -8,7 +8,9 @@ from contextlib import closing
 
 from ....storage import Clock
 from ...errors import BrokerUnreachableError, MalformedAnswerError, NoBrokersForPartitionError
-from ...wire import Address, Broker, Cluster, Connection, cluster
+from ...wire.broker import Broker
+from ...wire.calls import Cluster, cluster
+from ...wire.connection import Address, Connection
 from .known import KnownPartitions
 from .port import BrokerPartition
 

@@ -8,7 +8,10 @@ from typing import Protocol
 from ....protocol.kafka_0_7 import Produce
 from ....storage import LogStoreError, Records, TopicPartition, encode_set, to_message_set
 from ...errors import InvalidMessageError, MalformedAnswerError
-from ...wire import Address, Broker, Connection, PositionBroker, Produced, check, produce
+from ...wire.broker import Broker
+from ...wire.calls import Produced, check, produce
+from ...wire.connection import Address, Connection
+from ...wire.kafka_0_7 import PositionBroker
 from ..messages import Message, Record
 from ..settings import ProducerConfig
 from .cluster import OldCluster

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....registry import Registry, open_registry
+from ....registry.opening import open_registry
+from ....registry.port import Registry
 from ....storage import Clock, needs_extra
-from ...wire import Address, Connection, Terms
+from ...wire.connection import Address, Connection, Terms
 from ..settings import ProducerConfig, Wire
 from .broker_list import BrokerList
 from .cluster import OldCluster

@@ -6,17 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Lock
 from typing import TypeVar
 
-from ....registry import (
-    Change,
-    ConnectionLossError,
-    Registry,
-    SessionExpiredError,
-    SessionState,
-    children_if_any,
-    kafka_nodes,
-)
+from ....registry import kafka_nodes
+from ....registry.errors import ConnectionLossError, SessionExpiredError
+from ....registry.operations import children_if_any
+from ....registry.port import Change, Registry, SessionState
 from ...errors import NoBrokersForPartitionError
-from ...wire import Address
+from ...wire.connection import Address
 from .port import BrokerPartition
 
 T = TypeVar("T")

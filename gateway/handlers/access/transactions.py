@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....protocol import ErrorCode
-from ...security import Operation, Resource
+from ....protocol.bodies import ErrorCode
+from ...security.rules import Operation, Resource
 from . import groups
 from .asking import DENIED, Asking, Body, parted, refused_topic
 from .topics import all_partitions

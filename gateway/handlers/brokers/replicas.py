@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ....protocol import ErrorCode, RequestError, message_of
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError, message_of
 from ....storage import TopicPartition
-from ...cluster import Cluster
+from ...cluster.cluster import Cluster
 from ...context import Context
 from ...request import Request
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....protocol import ErrorCode, RequestError
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
 from ....storage import SINK_PREFIX, TopicPartition
 from ...context import Context
-from ...groups import DescribedGroup, GroupCoordinator, ListedGroup
+from ...groups.coordinator import DescribedGroup, GroupCoordinator, ListedGroup
 from ...request import Request
-from ...security import Resource
-from ..access import NOT_ASKED, authorized_operations
+from ...security.rules import Resource
+from ..access.operations import NOT_ASKED, authorized_operations
 from .asking import ask, ask_each, by_topic
 
 _MEMBER_BYTES = 200  # about: of a member in an answer, without its metadata

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....protocol import ErrorCode, code_of
-from ....registry import kafka_nodes, put
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import code_of
+from ....registry import kafka_nodes
+from ....registry.operations import put
 from ....storage import TopicPartition
 from ...context import Context
 from ...request import Request
-from ..groups import by_topic
+from ..groups.asking import by_topic
 
 _UNKNOWN = {"committed_offset": -1, "metadata": "", "error_code": ErrorCode.unknown_topic_or_partition}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....storage import TopicPartition, offsets_before as before
 from ...context import Context
-from ...partitions import LedPartition
+from ...partitions.led_partition import LedPartition
 from ...request import Request
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ....protocol import ErrorCode, RequestError, code_of
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError, code_of
 from ....storage import (
     Log,
     Producer,
@@ -19,8 +20,8 @@ from ....storage import (
 )
 from ...context import Context
 from ...request import Request
-from ...threads import Turns, gathering
-from ...transactions import TransactionCoordinator
+from ...threads.answers import Turns, gathering
+from ...transactions.coordinator import TransactionCoordinator
 from .producers import ask
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ....protocol import ErrorCode, RequestError
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
 from ....storage import GROUP_METADATA_TOPIC, Producer, TopicPartition
 from ...context import Context
-from ...groups import Commit
+from ...groups.offsets import Commit
 from ...request import Request
-from ...transactions import known_before
-from ..groups import asked_offsets, by_topic
+from ...transactions.gate import known_before
+from ..groups.asking import by_topic
+from ..groups.committed import asked_offsets
 from .producers import ask
 
 _ABORTABLE = 4  # the first version that knows TRANSACTION_ABORTABLE

@@ -10,7 +10,7 @@ import logging
 import time
 
 from ....storage import LogManager, LogStoreError
-from ...threads import Worker
+from ...threads.worker import Worker
 from ..open_partitions import Partitions
 from ..topics import Topics
 from .partition import BucketPartition

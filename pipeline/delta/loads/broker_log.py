@@ -15,9 +15,11 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ....clients.brokers import EARLIEST as _EARLIEST, LATEST as _LATEST, ListedTopic
+from ....clients.brokers.connections import ListedTopic
+from ....clients.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
 from ....clients.errors import RetriableError
-from ....clients.sources import Source, Sources, sources_of
+from ....clients.sources.port import Source, Sources
+from ....clients.sources.settings import sources_of
 from ....storage import (
     OffsetOutOfRangeError,
     Records,
@@ -25,10 +27,14 @@ from ....storage import (
     UnknownTopicOrPartitionError,
     visible_records,
 )
-from ...rows import LATEST, TopicIds, arrow_schema, read_schema, to_batch
+from ...rows.arrow import to_batch
+from ...rows.offsets import LATEST
+from ...rows.spark_schema import arrow_schema, read_schema
+from ...rows.topic_ids import TopicIds
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, asked_offsets, offset_in_log, time_of
-from ..table_ends import LastRow, other_log
+from ..table_and_tail.plan import other_log
+from ..table_ends import LastRow
 from .topic_log import OpenLog
 
 TASK_OFFSETS = 1_000_000  # of a task at most, so that a long partition is read by several

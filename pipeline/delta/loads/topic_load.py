@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicPartition
-from ...rows import KnownOffsets, TopicIds, made_again
+from ...rows.topic_ids import KnownOffsets, TopicIds, made_again
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, at_or_above
 from ..table_ends import last_rows

@@ -26,9 +26,8 @@ from ....storage import (
     TransactionPart,
     check_transactional_id,
 )
-from ..answers import Answer, Written
+from ..answers import Answer, UnwritableRowError, Written
 from ..partitioners.chooser import PartitionerError
-from ..task import UnwritableRowError
 from . import connect_queries
 from .checkpoint import NO_PLAN, NOTES, Note, Plan, Remembered
 from .log_ends import Ends, after, check_written, merged

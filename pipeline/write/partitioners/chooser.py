@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ....storage import BinaryColumn, InvalidConfigError, Refused, partitions_of
-from ...rows import as_binary
+from ...rows.arrow import as_binary
 from .own import Destination, Partitioner
 from .setting import KafkasPartitioner, OwnPartitioner
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import CorruptionError
 from ...format.constants import INT32_MAX
 from ...format.tables import Int64s, last_sequence
-from ...recovery import ProducerBatch, ProducerState
+from ...recovery.producer_state import ProducerBatch, ProducerState
 from .fields import INT64_MAX, Fields
 
 Key = tuple[str, int, int]  # topic id, partition, producer id

@@ -7,7 +7,7 @@ reader gets the files as they were when it loaded the log last.
 
 from __future__ import annotations
 
-from ...filesystem import FileStatus, OpenMode
+from ...filesystem.port import FileStatus, OpenMode
 from .filesystem import BucketFileSystem
 from .layout import PartitionFiles, names_in
 from .open_files import OpenFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ...filesystem import MadeFileSystem
+from ...filesystem.port import MadeFileSystem
 from .open_files import ReadOnlyError
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from ...clock import Clock
 from ...errors import CorruptionError, InvalidConfigError, ObjectMissingError, ObjectStoreError, StoreAccessError
-from ...filesystem import environment
+from ...filesystem.locks import environment
 from .port import ObjectStore
 
 _Result = TypeVar("_Result")

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from ...clock import SystemClock
 from ...errors import InvalidConfigError
-from ...filesystem import LocalFileSystem, environment, read_file
+from ...filesystem.local import LocalFileSystem
+from ...filesystem.locks import environment
+from ...filesystem.operations import read_file
 
 FILE_BYTES_MAX = 1 << 20
 ASKED_AGAIN = timedelta(minutes=10)  # botocore keeps credentials, and renews them in time

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ...errors import InvalidConfigError
-from ...filesystem import environment
+from ...filesystem.locks import environment
 from .profiles import Profile, profile_in_use
 
 

@@ -20,10 +20,13 @@ import numpy as np
 from ...clock import SystemClock
 from ...config import LogConfig
 from ...errors import CorruptionError, CorruptRecordError, InvalidRecordError
-from ...filesystem import FileStatus, FileSystem, LocalFileSystem, read_file
+from ...filesystem.local import LocalFileSystem
+from ...filesystem.operations import read_file
+from ...filesystem.port import FileStatus, FileSystem
 from ...format.files import file_names
 from ...format.internal.message_schema import INT32, Field, FieldDecoder, Int, String, Struct, Uuid
-from ...segment import LogContext, SegmentReader
+from ...segment.reader import SegmentReader
+from ...segment.walk import LogContext
 from ..topics_file import Known
 from .found import FoundSettings, TopicSettings
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...config import INT64_MAX
 from ...errors import CorruptCheckpointError, CorruptSnapshotError
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from ..checksums import crc32c
 from ..constants import INT32_MAX
 from .file_names import TopicPartition

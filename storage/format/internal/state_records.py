@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import InvalidRecordError
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from .group_records import GroupRecordKey, decode_record, decode_record_key
 from .internal_topics import (
     GROUP_METADATA_TOPIC,

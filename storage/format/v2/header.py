@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from .. import checksums as crc
 from ..constants import (
     CODEC_MASK,

@@ -14,11 +14,12 @@ from itertools import pairwise
 
 from ...bucket import Part, Segment, Slice
 from ...clock import Clock
-from ...compaction import Cleanable, Cleaner, CleanResult, cleanable
+from ...compaction.dirty import Cleanable, cleanable
+from ...compaction.rounds import Cleaner, CleanResult
 from ...config import LogConfig
 from ...errors import StorageError
-from ...segment import LogSegment
-from ...writing import Log
+from ...segment.writer import LogSegment
+from ...writing.log import Log
 from .consolidate import runs_of
 from .scratch import Place, put_segment, scratch_log
 

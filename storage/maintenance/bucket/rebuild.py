@@ -15,11 +15,12 @@ from ...bucket import Segment
 from ...clock import Clock
 from ...config import LogConfig
 from ...errors import StorageError
-from ...filesystem import LocalFileSystem
+from ...filesystem.local import LocalFileSystem
 from ...format.files import file_names
-from ...index_rebuild import plan_rebuild
-from ...reading import KeptInMemory, LogReader
-from ...segment import Holes
+from ...index_rebuild.log import plan_rebuild
+from ...reading.marks import KeptInMemory
+from ...reading.reader import LogReader
+from ...segment.joining import Holes
 from .scratch import SIDECARS, Place, fill, put_segment, read_beside, scratch_log
 
 KEPT = (file_names.TXN_INDEX, file_names.SNAPSHOT)  # what they say of earlier segments, this one alone does not show

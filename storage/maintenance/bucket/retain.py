@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from ...bucket import CollectLimits, Part, patiently, raise_log_start
 from ...config import LogConfig
-from ...retention import LogFacts, RetentionOptions, RetentionReport, SegmentFacts, plan_retention
+from ...retention.plan import RetentionOptions, plan_retention
+from ...retention.report import RetentionReport
+from ...retention.survey import LogFacts, SegmentFacts
 from .scratch import Place
 
 SEGMENTS_MAX = 2000  # of a plan: adjacent parts of a partition that has more count as one

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from pyspark_commitlog.cli import app
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import GroupsInUse, LogManager
 from tests.support.gateway import serving
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.registry import FileRegistry, Registry, ZooKeeperRegistry, kafka_nodes, put
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.port import Registry
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from tests.cli.in_process import commitlog
 from tests.support.kafka.zookeeper import ZooKeeper

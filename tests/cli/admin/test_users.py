@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_commitlog.gateway import UsersFile
 from pyspark_commitlog.gateway.security.scram import has_password
+from pyspark_commitlog.gateway.security.users import UsersFile
 from tests.cli.in_process import commitlog
 
 

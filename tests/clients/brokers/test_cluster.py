@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.brokers import FETCH_BYTES, NO_EPOCH, Cluster, PartitionLeader, connections
-from pyspark_commitlog.clients.brokers.cluster import masking_errors
+from pyspark_commitlog.clients.brokers import connections
+from pyspark_commitlog.clients.brokers.cluster import Cluster, masking_errors
 from pyspark_commitlog.clients.brokers.kafka_python import KafkaError
+from pyspark_commitlog.clients.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
 from pyspark_commitlog.clients.errors import MirrorError, RetriableError
-from pyspark_commitlog.clients.mirror import TargetSettings
-from pyspark_commitlog.clients.sources import sources_of
+from pyspark_commitlog.clients.mirror.settings import TargetSettings
+from pyspark_commitlog.clients.sources.settings import sources_of
 from pyspark_commitlog.storage import TopicPartition
 from tests.clients.mirror.support import fill, place
 

@@ -20,7 +20,9 @@ from pyspark_commitlog.clients.consumer import (
     SimpleConsumer,
 )
 from pyspark_commitlog.clients.errors import ClientError, ConnectionClosedError, MessageTooLargeError
-from pyspark_commitlog.gateway import Gateway, PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     InvalidConfigError,

@@ -13,8 +13,10 @@ import numpy as np
 from kafka import KafkaAdminClient, TopicPartition as KafkasPartition
 
 from pyspark_commitlog.clients.errors import RetriableError
-from pyspark_commitlog.clients.mirror import Mirror, SourceSettings, TargetSettings, TopicChoice
+from pyspark_commitlog.clients.mirror.run import Mirror
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.clients.mirror.targets import Batches, Progress, Taking, Targets, TargetWriter
+from pyspark_commitlog.clients.mirror.topics import TopicChoice
 from pyspark_commitlog.clients.topic_filters import Whitelist
 from pyspark_commitlog.storage import BatchFields, Codec, Isolation, LogManager, NotALogDirError, Records
 from pyspark_commitlog.storage.format import scan

@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
-from pyspark_commitlog.clients.brokers import ListedTopic
+from pyspark_commitlog.clients.brokers.connections import ListedTopic
 from pyspark_commitlog.clients.errors import FencedError, MirrorError
-from pyspark_commitlog.clients.mirror import TargetSettings
 from pyspark_commitlog.clients.mirror.directory_target import DirectoryTargets
+from pyspark_commitlog.clients.mirror.settings import TargetSettings
 from pyspark_commitlog.clients.sources.todays_wire import ClusterSource
 from pyspark_commitlog.storage import (
     BatchFields,

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.clients.errors import RetriableError
-from pyspark_commitlog.clients.mirror import SourceSettings, TargetSettings, old_target
+from pyspark_commitlog.clients.mirror import old_target
 from pyspark_commitlog.clients.mirror.old_target import OldWriter, _version_of
-from pyspark_commitlog.clients.sources import BrokerPartition
-from pyspark_commitlog.clients.wire import Address, Broker
-from pyspark_commitlog.protocol import ApiKey
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
+from pyspark_commitlog.clients.sources.port import BrokerPartition
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.protocol.apis import ApiKey
 from pyspark_commitlog.storage import Codec, InvalidConfigError, LogManager, RecordTooLargeError, TopicPartition
 from tests.clients.mirror.support import Pair, Place, contents, fill, mirrored, numbered, topics
 from tests.support.gateway import serving

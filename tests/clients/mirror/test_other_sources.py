@@ -11,13 +11,18 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.clients.errors import RetriableError
-from pyspark_commitlog.clients.mirror import SourceSettings, TargetSettings
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.clients.sources import kafka_0_7
-from pyspark_commitlog.clients.wire import Address, Connection, PositionBroker
-from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.protocol.kafka_0_7 import Produce
-from pyspark_commitlog.registry import FileRegistry, Registry, kafka_nodes, put
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.port import Registry
 from pyspark_commitlog.storage import (
     BatchFields,
     Codec,
@@ -30,7 +35,7 @@ from pyspark_commitlog.storage import (
     delete_topic,
 )
 from pyspark_commitlog.storage.format import scan
-from pyspark_commitlog.storage.kafka_0_7 import encode_set
+from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
 from tests.clients.mirror.support import (
     Failing,
     Following,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.mirror import SourceSettings, TargetSettings
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.clients.mirror.support import contents, fill, mirrored, numbered, place, topics
 

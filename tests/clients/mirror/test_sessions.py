@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.clients.errors import MirrorError, RetriableError
-from pyspark_commitlog.clients.mirror import SourceSettings, TargetSettings, run
-from pyspark_commitlog.clients.sources import Source
+from pyspark_commitlog.clients.mirror import run
+from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
 from pyspark_commitlog.clients.sources.kafka_0_8 import ZooKeeperSource, ZooKeeperSources
+from pyspark_commitlog.clients.sources.port import Source
 from pyspark_commitlog.clients.sources.todays_wire import ClusterSource
 from pyspark_commitlog.storage import LogManager, TopicPartition
 from tests.clients.mirror.support import Following, contents, fill, mirrored, numbered, place, topics

@@ -7,7 +7,7 @@ from threading import Event
 
 from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
 from pyspark_commitlog.clients.producer import CallbackHandler, Encoder, QueueItem, Sender
-from pyspark_commitlog.clients.producer.targets import BrokerPartition, Failed, RecordSet
+from pyspark_commitlog.clients.producer.targets.port import BrokerPartition, Failed, RecordSet
 
 
 class StallingHandler:

@@ -24,8 +24,8 @@ from pyspark_commitlog.clients.producer import (
 from pyspark_commitlog.clients.producer.figures import Counters
 from pyspark_commitlog.clients.producer.partitioners import Partitioner
 from pyspark_commitlog.clients.producer.sync_producer import SyncProducer
-from pyspark_commitlog.clients.producer.targets import BrokerPartition
-from pyspark_commitlog.registry import ConnectionLossError
+from pyspark_commitlog.clients.producer.targets.port import BrokerPartition
+from pyspark_commitlog.registry.errors import ConnectionLossError
 from pyspark_commitlog.storage import Codec
 from tests.clients.producer.scripted import ScriptedTarget
 from tests.support.clock import ManualClock

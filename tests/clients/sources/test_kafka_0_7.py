@@ -16,14 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pyspark_commitlog.clients.brokers import EARLIEST, LATEST, ListedTopic
+from pyspark_commitlog.clients.brokers.connections import ListedTopic
+from pyspark_commitlog.clients.brokers.leader import EARLIEST, LATEST
 from pyspark_commitlog.clients.errors import MirrorError, RetriableError
-from pyspark_commitlog.clients.sources import BrokerPartition
 from pyspark_commitlog.clients.sources.kafka_0_7 import BrokerSource, BrokerSources, Listed, registered
-from pyspark_commitlog.clients.wire import Address
-from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
-from pyspark_commitlog.registry import FileRegistry, kafka_nodes, put
+from pyspark_commitlog.clients.sources.port import BrokerPartition
+from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
+from pyspark_commitlog.registry.operations import put
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     PositionAnswer,
@@ -31,7 +35,7 @@ from pyspark_commitlog.storage import (
     Records,
     forwarded_messages,
 )
-from pyspark_commitlog.storage.kafka_0_7 import encode, encode_set
+from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
 from tests.support.kafka_0_7 import consumed, consumed_as_recorded, recorded, settings_of, unpacked, write_segments
 from tests.support.waiting import soon
 

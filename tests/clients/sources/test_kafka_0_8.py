@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.clients.brokers import EARLIEST, LATEST, ListedTopic, failing
+from pyspark_commitlog.clients.brokers import failing
+from pyspark_commitlog.clients.brokers.connections import ListedTopic
+from pyspark_commitlog.clients.brokers.leader import EARLIEST, LATEST
 from pyspark_commitlog.clients.errors import MalformedAnswerError, MirrorError, RetriableError
 from pyspark_commitlog.clients.sources import kafka_0_8
 from pyspark_commitlog.clients.sources.kafka_0_8 import ZooKeeperSource, ZooKeeperSources
-from pyspark_commitlog.clients.wire import Address
-from pyspark_commitlog.registry import RegistryError
+from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.registry.errors import RegistryError
 from pyspark_commitlog.storage import FetchAnswer, TopicPartition, visible_records
 from tests.clients.mirror.support import delete_before, fill, numbered, place
 from tests.support.old_brokers import NOBODY, OldBrokers

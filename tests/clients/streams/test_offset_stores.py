@@ -10,9 +10,12 @@ import pytest
 from pyspark_commitlog.clients.errors import BrokerError, ClientError
 from pyspark_commitlog.clients.streams import DualOffsets, KafkaOffsets, ZooKeeperOffsets
 from pyspark_commitlog.clients.wire import calls
-from pyspark_commitlog.clients.zookeeper_groups import Partition
-from pyspark_commitlog.protocol import ErrorCode
-from pyspark_commitlog.registry import FileRegistry, Registry, kafka_nodes, put
+from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.port import Registry
 from pyspark_commitlog.storage import TopicPartition
 
 ONE, OTHER = Partition("t", 0), Partition("t", 1)

@@ -10,8 +10,11 @@ import pytest
 
 from pyspark_commitlog.clients.consumer import SimpleConsumer
 from pyspark_commitlog.clients.streams import ConsumerConnector
-from pyspark_commitlog.clients.wire import Address, Broker, Connection, calls
-from pyspark_commitlog.registry import ZooKeeperRegistry, tree_of
+from pyspark_commitlog.clients.wire import calls
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.registry.operations import tree_of
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from pyspark_commitlog.storage import LogStoreError, TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
 from tests.registry.test_zookeeper import expire

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_commitlog.clients.errors import BrokerUnreachableError, ClientError, ConsumerTimeoutError
 from pyspark_commitlog.clients.streams import ConsumerConnector
 from pyspark_commitlog.clients.topic_filters import Whitelist
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import InvalidConfigError, OffsetOutOfRangeError
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch

@@ -8,9 +8,13 @@ from itertools import count
 import pytest
 
 from pyspark_commitlog.clients.errors import BrokerError, ClientError
-from pyspark_commitlog.clients.wire import Address, Broker, Connection, FetchFrom, calls
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import ApiKey, ErrorCode
+from pyspark_commitlog.clients.wire import calls
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.clients.wire.calls import FetchFrom
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import OffsetOutOfRangeError, TopicPartition, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format.legacy import v0, v1
 from tests.support.gateway import WireClient, create_topic, serving

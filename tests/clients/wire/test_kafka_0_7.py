@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_commitlog.clients.errors import BrokerError, BrokerUnreachableError
-from pyspark_commitlog.clients.wire import Address, Connection, PositionBroker, PositionSet
-from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker, PositionSet
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.protocol.kafka_0_7 import Code, Fetch, Offsets, Produce
 from pyspark_commitlog.storage import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.kafka_0_7.entries import encode

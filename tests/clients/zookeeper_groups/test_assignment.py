@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.clients.errors import RebalanceError
-from pyspark_commitlog.clients.zookeeper_groups import Partition, Strategy, Stream, assign
+from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Strategy, Stream, assign
 from tests.support.zookeeper_groups import Case, cases, situations
 
 CASES = cases()

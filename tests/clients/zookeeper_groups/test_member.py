@@ -10,16 +10,15 @@ import pytest
 
 from pyspark_commitlog.clients.errors import ConsumerIdInUseError, ConsumerRebalanceFailedError
 from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
-from pyspark_commitlog.clients.zookeeper_groups import (
-    GroupMember,
-    GroupSettings,
-    Partition,
-    Strategy,
-    Subscription,
-    consumer_id,
-)
-from pyspark_commitlog.registry import FileRegistry, Registry, kafka_nodes, put, tree_of
+from pyspark_commitlog.clients.zookeeper_groups.assignment import Partition, Strategy
+from pyspark_commitlog.clients.zookeeper_groups.member import GroupMember, GroupSettings
+from pyspark_commitlog.clients.zookeeper_groups.registered import consumer_id
+from pyspark_commitlog.clients.zookeeper_groups.subscription import Subscription
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
+from pyspark_commitlog.registry.operations import put, tree_of
+from pyspark_commitlog.registry.port import Registry
 from tests.support.waiting import soon
 from tests.support.zookeeper_groups import Case, Reading, cases, situations
 

@@ -13,8 +13,8 @@ from threading import Semaphore
 
 import pytest
 
-from pyspark_commitlog.gateway.children import Maintenance
-from pyspark_commitlog.gateway.cluster import claim_maintenance
+from pyspark_commitlog.gateway.children.maintenance import Maintenance
+from pyspark_commitlog.gateway.cluster.maintainer import claim_maintenance
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch

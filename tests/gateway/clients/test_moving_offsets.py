@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.gateway.clients.programs import printed
 from tests.support.gateway import WireClient, create_topic, serving
 from tests.support.kafka import old_kafka

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.gateway.clients.programs import printed, program
 from tests.support.gateway import serving
 

@@ -15,7 +15,7 @@ import kafka
 import kafka.admin
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import is_store_url
 from tests.support.gateway import serving
 

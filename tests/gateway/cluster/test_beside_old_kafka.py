@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.cluster import OtherBrokersError
-from pyspark_commitlog.registry import ZooKeeperRegistry, tree_of
+from pyspark_commitlog.gateway.cluster.registration import OtherBrokersError
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.registry.operations import tree_of
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import LOCAL, serving
 from tests.support.kafka.old_kafka import OldBroker, run_tool

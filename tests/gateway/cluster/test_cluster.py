@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.cluster import Cluster, View, find_cluster_id
-from pyspark_commitlog.gateway.cluster.cluster_id import InconsistentClusterIdError
-from pyspark_commitlog.gateway.cluster.view import VIEW
-from pyspark_commitlog.registry import FileRegistry, kafka_nodes
+from pyspark_commitlog.gateway.cluster.cluster import Cluster
+from pyspark_commitlog.gateway.cluster.cluster_id import InconsistentClusterIdError, find_cluster_id
+from pyspark_commitlog.gateway.cluster.view import VIEW, View
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import Endpoint
 from pyspark_commitlog.storage import LogManager, SystemClock
 from tests.support.waiting import soon

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.cluster import Cluster, NodeIdInUseError, Presence, presence
-from pyspark_commitlog.registry import FileRegistry
+from pyspark_commitlog.gateway.cluster import presence
+from pyspark_commitlog.gateway.cluster.cluster import Cluster
+from pyspark_commitlog.gateway.cluster.presence import Presence
+from pyspark_commitlog.gateway.cluster.registration import NodeIdInUseError
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import BROKER_IDS, CONTROLLER, Endpoint
 from pyspark_commitlog.storage import LocalFileSystem, SystemClock
 from tests.support.waiting import soon

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.registry import Registry, kafka_nodes, put, tree_of
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.operations import put, tree_of
+from pyspark_commitlog.registry.port import Registry
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import serving
 from tests.support.kafka.zookeeper import ZooKeeper

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pyspark_commitlog.gateway.cluster.view import HISTORY_MAX, NOBODY, Leader, View
-from pyspark_commitlog.registry import RegistryError
+from pyspark_commitlog.registry.errors import RegistryError
 
 PARTITIONS = [(topic, number) for topic in ("orders", "flights", "__consumer_offsets") for number in range(200)]
 

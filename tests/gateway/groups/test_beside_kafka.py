@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.listeners import parse_address
-from pyspark_commitlog.protocol import APIS, ApiKey
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.storage import parse_address
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.groups import DescribedGroup, DescribedMember, JoinResult, ListedGroup, SyncResult
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.groups.coordinator import DescribedGroup, DescribedMember, ListedGroup
+from pyspark_commitlog.gateway.groups.member import JoinResult, SyncResult
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     SINK_PREFIX,
@@ -24,7 +25,7 @@ from pyspark_commitlog.storage import (
     TopicPartition,
     decode_group_key,
 )
-from pyspark_commitlog.storage.filesystem import remove_tree
+from pyspark_commitlog.storage.filesystem.operations import remove_tree
 from tests.cli.in_process import commitlog
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench, G

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway import parts
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.groups import Commit, JoinResult
-from pyspark_commitlog.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.groups.member import JoinResult
+from pyspark_commitlog.gateway.groups.offsets import Commit
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
     CommittedOffset,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
     CommittedOffset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.groups import JoinResult
+from pyspark_commitlog.gateway.groups.member import JoinResult
 from pyspark_commitlog.gateway.groups.reservations import CLIENT_BYTES_MAX, LOOK_MS, RESERVATION_BYTES
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from tests.support.groups import SESSION_MS, Bench, G
 
 

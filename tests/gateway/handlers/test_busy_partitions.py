@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import FilePartition
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
 

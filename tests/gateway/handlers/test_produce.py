@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.writing import APPEND_LOCK_FILE
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from tests.support.gateway import WireClient, produce_fields, set_config
 from tests.support.logs import building
 from tests.support.logs.building import batch

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager, TopicDescription
 from tests.support.gateway import WireClient, produce_fields, serving
 from tests.support.logs.building import batch

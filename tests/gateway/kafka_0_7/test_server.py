@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.storage import Codec, InvalidConfigError, LogDirLockedError, NotALogDirError, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7 import encode, encode_set, messages_in
+from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set, messages_in
 from tests.gateway.kafka_0_7.test_server_kafka import BARRIER, BARRIER_ANSWER, Client, request_of
 from tests.support.waiting import soon
 

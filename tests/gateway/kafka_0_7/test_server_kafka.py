@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
 from pyspark_commitlog.storage import PositionLogDirectory
 from tests.support.clock import ManualClock
 from tests.support.kafka_0_7 import RECORDED_AT_MS, produced_sets, recorded, settings_of, unpacked

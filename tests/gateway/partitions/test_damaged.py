@@ -13,12 +13,13 @@ import kafka.errors
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.metrics import GatewayMetrics
 from pyspark_commitlog.gateway.partitions import file_reading
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.verify import Kind, verify_log
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.verify.findings import Kind
+from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import append, batch, now_ms
 

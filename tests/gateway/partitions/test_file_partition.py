@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import FilePartition
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
 from pyspark_commitlog.storage import AppendInfo, Isolation, Log, OffsetOutOfRangeError, check_batch
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs import building

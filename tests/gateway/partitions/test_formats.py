@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.protocol import ApiKey
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.protocol.apis import ApiKey
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
 from tests.support.logs.building import batch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.gateway.partitions.syncer import Call, Group, Syncer, _Inbox
-from pyspark_commitlog.gateway.threads import DiskFaults
+from pyspark_commitlog.gateway.threads.disk_faults import DiskFaults
 from tests.support.waiting import soon
 
 TIMEOUT_S = 30

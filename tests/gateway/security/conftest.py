@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trustme
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security.users import UsersFile
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import serving
 
 PASSWORDS = {"alice": "correct horse, battery=staple", "bob": "påssword"}

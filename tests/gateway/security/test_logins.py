@@ -23,9 +23,11 @@ import trustme
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.security import Session, UsersFile, plain
+from pyspark_commitlog.gateway.security import plain
 from pyspark_commitlog.gateway.security.scram import Credential, made_credential
+from pyspark_commitlog.gateway.security.session import Session
+from pyspark_commitlog.gateway.security.users import UsersFile
+from pyspark_commitlog.gateway.server import Gateway
 from tests.gateway.security.conftest import PASSWORDS, Secured
 from tests.support.gateway import WireClient, produce_fields
 from tests.support.logs.building import batch

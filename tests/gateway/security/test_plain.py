@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_commitlog.gateway.security import LoginError, plain as module
+from pyspark_commitlog.gateway.security import plain as module
 from pyspark_commitlog.gateway.security.plain import PlainExchange, RememberedPasswords
-from pyspark_commitlog.gateway.security.scram import Credential, made_credential
+from pyspark_commitlog.gateway.security.scram import Credential, LoginError, made_credential
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.security import UsersFile, made_security
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.security.listener import made_security
 from pyspark_commitlog.gateway.security.scram import HASHES, has_password
+from pyspark_commitlog.gateway.security.users import UsersFile
 from pyspark_commitlog.storage import InvalidConfigError
 
 

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from pyspark_commitlog.gateway.threads import Counted
-from pyspark_commitlog.gateway.threads.counted import AGAIN_S
+from pyspark_commitlog.gateway.threads.counted import AGAIN_S, Counted
 from pyspark_commitlog.gateway.threads.repeats import KINDS_MAX
 
 

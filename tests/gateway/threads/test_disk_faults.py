@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from pyspark_commitlog.gateway.threads import DiskFaults
-from pyspark_commitlog.gateway.threads.disk_faults import AGAIN_S, QUIET_S
+from pyspark_commitlog.gateway.threads.disk_faults import AGAIN_S, QUIET_S, DiskFaults
 from pyspark_commitlog.storage import StorageError
 
 FULL = "the disk of full/log is full (ENOSPC): produce requests get KAFKA_STORAGE_ERROR until there is space"

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from pyspark_commitlog.gateway.threads import FairTask, FairWorker
+from pyspark_commitlog.gateway.threads.fair import FairTask, FairWorker
 
 TIMEOUT_S = 20.0
 

@@ -6,9 +6,8 @@ import logging
 
 import pytest
 
-from pyspark_commitlog.gateway.threads import Said
 from pyspark_commitlog.gateway.threads.repeats import KINDS_MAX
-from pyspark_commitlog.gateway.threads.said import AGAIN_S
+from pyspark_commitlog.gateway.threads.said import AGAIN_S, Said
 from pyspark_commitlog.storage.errors import CorruptionError
 
 logger = logging.getLogger("tests.said")

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.listeners import parse_address
-from pyspark_commitlog.storage import Producer
+from pyspark_commitlog.storage import Producer, parse_address
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker
 from tests.support.transactions import WireProducer

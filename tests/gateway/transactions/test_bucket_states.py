@@ -9,7 +9,7 @@ from time import sleep
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import Producer, format as formats
 from pyspark_commitlog.storage.bucket import CommitLog, GroupOffset
 from pyspark_commitlog.storage.errors import OutcomeUnknownError, ProducerFencedError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import Producer, TransactionCoordinator, TransactionStates, delete_topic, empty_state
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

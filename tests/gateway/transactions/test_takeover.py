@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway.cluster import Homes
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.cluster.homes import Homes
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import APP, content, manage

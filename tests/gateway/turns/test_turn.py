@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import FilePartition
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.gateway.security.users import UsersFile
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.gateway.turns import compressed, loading
 from pyspark_commitlog.gateway.turns.loading import Loading
 from pyspark_commitlog.storage import APPEND_LOCK_FILE, Codec
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
 from tests.support.logs.building import batch

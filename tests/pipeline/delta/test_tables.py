@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import commitlog_sink
 from pyspark_commitlog.pipeline.delta.tables import changes_to_records, starting_offsets, table_sink
-from pyspark_commitlog.pipeline.job import check_delta
+from pyspark_commitlog.pipeline.job.delta_jars import check_delta
 from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, SingleObject
 from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError
 from pyspark_commitlog.storage import InvalidConfigError, LogManager, ProgressMismatchError, delete_topic

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_commitlog.pipeline.delta import parser as export
-from pyspark_commitlog.pipeline.job import arguments
-from pyspark_commitlog.pipeline.mirror import parser as mirror
+from pyspark_commitlog.pipeline.delta.command.arguments import parser as export
+from pyspark_commitlog.pipeline.job.command_line import arguments
+from pyspark_commitlog.pipeline.mirror.command_line import parser as mirror
 
 JOBS: list[tuple[Callable[[str | None], ArgumentParser], list[str]]] = [
     (arguments, ["--log-dir", "log"]),

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.pipeline.job import arguments
-from pyspark_commitlog.pipeline.job.command_line import to_run
-from pyspark_commitlog.pipeline.maintenance import show
+from pyspark_commitlog.pipeline.job.command_line import arguments, to_run
+from pyspark_commitlog.pipeline.maintenance.run import show
 from pyspark_commitlog.pipeline.maintenance.spark_tasks import SparkTasks
 from pyspark_commitlog.storage import (
     ConfigOverrides,

@@ -28,7 +28,7 @@ from pyspark_commitlog.storage import (
     TopicExistsError,
     partitions_of,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail
 
 

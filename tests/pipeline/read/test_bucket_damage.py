@@ -13,11 +13,11 @@ from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.storage import EXIT_DAMAGED
 from pyspark_commitlog.storage.bucket import CommitLog
-from pyspark_commitlog.storage.bucket.files.opening import open_files
+from pyspark_commitlog.storage.bucket.files.filesystem import open_files
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
-from pyspark_commitlog.storage.reading import LogReader
+from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records
 from tests.support.stores.damaging import Damage, DamagingStore, flipped, misled, zeroed

@@ -17,7 +17,7 @@ from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import LogManager, UnknownTopicOrPartitionError, delete_topic
-from pyspark_commitlog.storage.transfer import copy_to_directory
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.pipeline.read.plain_offsets import plain
 from tests.support.logs.building import records
 from tests.support.stores.filling import write

@@ -35,7 +35,7 @@ from pyspark_commitlog.storage import (
     UnknownTopicOrPartitionError,
     add_partitions,
 )
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.recovery.loader import LogLoader
 from pyspark_commitlog.storage.recovery.view import LoadedLog
 from tests.pipeline.read.plain_offsets import PlainReader, plain

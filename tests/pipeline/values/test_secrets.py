@@ -10,7 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.clients.brokers import Admin, Cluster, PartitionLeader
+from pyspark_commitlog.clients.brokers.admin import Admin
+from pyspark_commitlog.clients.brokers.cluster import Cluster
+from pyspark_commitlog.clients.brokers.leader import PartitionLeader
 from pyspark_commitlog.clients.errors import MirrorError
 from pyspark_commitlog.pipeline.delta.command import arguments as exporting
 from pyspark_commitlog.pipeline.mirror import command_line as mirroring

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_commitlog.pipeline.workers import errors_end_here
+from pyspark_commitlog.pipeline.workers.border import errors_end_here
 from pyspark_commitlog.storage import InvalidConfigError
 
 

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from pyspark_commitlog.pipeline.workers import end_quietly
-from pyspark_commitlog.pipeline.workers.quiet_end import PLAIN_DAEMON
+from pyspark_commitlog.pipeline.workers.quiet_end import PLAIN_DAEMON, end_quietly
 
 # A process like one that pyspark.daemon forked: the first task loads the data source, the second call finds no reader.
 FORKED = """

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, serving
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.transactions import WireProducer, committed

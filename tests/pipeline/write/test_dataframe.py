@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 
-from pyspark_commitlog.pipeline.write import WriteOptions
+from pyspark_commitlog.pipeline.write.dataframe import WriteOptions
 from pyspark_commitlog.storage import Codec, InvalidConfigError, LogManager, alter_broker_settings
 from tests.pipeline.write.both_ends import log_of_either_end
 

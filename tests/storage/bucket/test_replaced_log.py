@@ -23,12 +23,12 @@ from pyspark_commitlog.storage.bucket.commits.commit import VoidChange, commit_k
 from pyspark_commitlog.storage.bucket.loading import IDENTITY
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogReplacedError, ObjectStoreError
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from pyspark_commitlog.storage.maintenance.bucket.scratch import Place
 from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
-from pyspark_commitlog.storage.writing import check_batch
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.compaction import Cleaner, cleanable, dirtiest_first, group_segments
-from pyspark_commitlog.storage.compaction.rounds import WINDOW_BYTES_MIN
+from pyspark_commitlog.storage.compaction.dirty import cleanable, dirtiest_first, group_segments
+from pyspark_commitlog.storage.compaction.rounds import WINDOW_BYTES_MIN, Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidConfigError, LogDirLockedError, StorageError
 from pyspark_commitlog.storage.format import v2
@@ -17,7 +17,7 @@ from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BatchHeaders
-from pyspark_commitlog.storage.index_rebuild import rebuild_log
+from pyspark_commitlog.storage.index_rebuild.log import rebuild_log
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader

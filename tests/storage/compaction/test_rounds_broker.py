@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient  # type: ignore[import-untyped]
 
-from pyspark_commitlog.storage.compaction import Cleaner, cleanable
+from pyspark_commitlog.storage.compaction.dirty import cleanable
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format import v2
@@ -26,7 +27,7 @@ from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.retention.apply import retain
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.reading.test_reader_kafka import java_reads, rows_of
 from tests.support.clock import ManualClock

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pyspark_commitlog.storage.compaction import cleanable, rounds
+from pyspark_commitlog.storage.compaction import rounds
+from pyspark_commitlog.storage.compaction.dirty import cleanable
 from pyspark_commitlog.storage.compaction.markers import Transactions
 from pyspark_commitlog.storage.format.tables import Bools
 from pyspark_commitlog.storage.recovery.segment_recovery import read_markers

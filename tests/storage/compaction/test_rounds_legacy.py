@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.format import by_magic
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import checkpoints, file_names

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.internal import control_records

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.compaction import Cleaner, filter, superseded
+from pyspark_commitlog.storage.compaction import filter, superseded
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.compaction.superseded import Superseded
 from pyspark_commitlog.storage.format import compaction_view, v2
 from pyspark_commitlog.storage.format.constants import Codec

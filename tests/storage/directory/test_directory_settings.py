@@ -7,23 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.directory import (
-    LogManager,
-    add_partitions,
-    alter_broker_settings,
-    alter_configs,
-    delete_topic,
-)
+from pyspark_commitlog.storage.directory.admin import add_partitions, alter_configs, delete_topic
+from pyspark_commitlog.storage.directory.directory_settings import alter_broker_settings
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError, LogDirLockedError, TopicExistsError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    compact_partitions,
-    in_this_process,
-    retain_partitions,
-    select_partitions,
-)
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.maintenance.partitions import compact_partitions, in_this_process, retain_partitions
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
 from tests.support.logs.building import records
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from pyspark_commitlog.storage.directory.fs_check import check_filesystem
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import FileStatus, LocalFileSystem, LocalLock, Mount
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.locks import LocalLock
+from pyspark_commitlog.storage.filesystem.port import FileStatus, Mount
 from pyspark_commitlog.storage.verdicts import Finding, Verdict
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 

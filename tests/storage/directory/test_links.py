@@ -11,9 +11,9 @@ from pyspark_commitlog.storage import LogManager, NotALogDirError, add_partition
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.directory.manager import UNSTAGED_MAX
 from pyspark_commitlog.storage.directory.snapshot import take_snapshot
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.kafka_0_7.log import PositionLog, PositionLogSettings
-from pyspark_commitlog.storage.writing import Log
+from pyspark_commitlog.storage.writing.log import Log
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from pyspark_commitlog.storage.directory.log_directory import TOPICS_FILE
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError, StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.reading.marks import Marks
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

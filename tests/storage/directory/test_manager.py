@@ -22,11 +22,11 @@ from pyspark_commitlog.storage.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.files.file_names import PARTITIONS_MAX
 from pyspark_commitlog.storage.topic_rules import check_requested
-from pyspark_commitlog.storage.transactions import IdempotentProducer
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.logs.building import append, open_log, records, rows
 from tests.support.logs.directories import managed

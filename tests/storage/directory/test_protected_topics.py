@@ -19,8 +19,8 @@ from pyspark_commitlog.storage.directory.protected_topics import (
 )
 from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidTopicError, LogStoreError, PolicyViolationError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.transactions import IdempotentProducer
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from tests.support.logs.building import records
 from tests.support.logs.directories import directory_with_internal_topics
 

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog import append, follow, read_table, tail
-from pyspark_commitlog.clients.sources import DirectorySources
+from pyspark_commitlog.clients.sources.log_directory import DirectorySources
 from pyspark_commitlog.storage.bucket import open_root
-from pyspark_commitlog.storage.directory import LogManager, take_snapshot
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.remote_tier import remote_offsets
+from pyspark_commitlog.storage.directory.snapshot import take_snapshot
 from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.groups import LogLooks
-from pyspark_commitlog.storage.transfer import copy_to_bucket, copy_to_directory
+from pyspark_commitlog.storage.groups.lag import LogLooks
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.gateway import WireClient, fetch_fields, serving
 from tests.support.stores.memory_store import MemoryStore
 from tests.support.tiered import tiered_directory

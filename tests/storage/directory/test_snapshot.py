@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.snapshot import read_snapshot, restore_snapshot, take_snapshot
 from pyspark_commitlog.storage.errors import LogDirLockedError, SnapshotError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
 from pyspark_commitlog.storage.reading.aborted import Isolation
-from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.retention.apply import retain
 from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail

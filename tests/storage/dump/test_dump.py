@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
 from pyspark_commitlog.storage.dump.layouts import Line, Part
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.dump.payloads import as_text
 from pyspark_commitlog.storage.errors import (
     CorruptIndexError,

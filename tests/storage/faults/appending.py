@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.recovery.loader import LogLoader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk

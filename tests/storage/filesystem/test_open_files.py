@@ -16,18 +16,21 @@ from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.snapshot import take_snapshot
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import File, LocalFileSystem, open_files
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
+from pyspark_commitlog.storage.filesystem import open_files
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.port import File
+from pyspark_commitlog.storage.maintenance.partitions import (
     compact_partitions,
     in_this_process,
     rebuild_partitions,
     retain_partitions,
-    select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator, TransactionPart
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.transaction import TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from tests.support.logs.building import committed, open_files as open_below, records
 from tests.support.logs.directories import directory_with_internal_topics
 from tests.support.logs.transactions import encoded

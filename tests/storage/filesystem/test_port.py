@@ -14,14 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.filesystem import (
-    FileSystem,
-    LocalFileSystem,
-    is_zero,
-    parent_of,
-    read_file,
-    write_atomically,
-)
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.operations import is_zero, parent_of, read_file, write_atomically
+from pyspark_commitlog.storage.filesystem.port import FileSystem
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 

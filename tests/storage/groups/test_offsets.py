@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptRecordError, InvalidRecordError
 from pyspark_commitlog.storage.format import v2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.format.internal.group_records import GroupRecordKey, Kind
+from pyspark_commitlog.storage.format.internal.group_records import GroupRecordKey, GroupRecordKind as Kind
 from pyspark_commitlog.storage.groups.lag import GroupLags
 from pyspark_commitlog.storage.groups.offsets import GroupOffsets
 from pyspark_commitlog.storage.groups.states import GroupDescription, described_groups

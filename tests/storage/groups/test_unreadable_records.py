@@ -10,7 +10,7 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidRecordError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.format.internal.group_records import GroupRecordKey, Kind
+from pyspark_commitlog.storage.format.internal.group_records import GroupRecordKey, GroupRecordKind as Kind
 from pyspark_commitlog.storage.format.internal.internal_topics import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -20,10 +20,12 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     TransactionLogKey,
     TransactionState,
 )
-from pyspark_commitlog.storage.groups import append_entries, compacted_values
+from pyspark_commitlog.storage.groups import compacted_values
+from pyspark_commitlog.storage.groups.appending import append_entries
 from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.transactions import TransactionCoordinator, TransactionStates
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.states import TransactionStates
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import NOW_MS

@@ -15,14 +15,10 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.kafka_0_7 import (
-    PositionLogDirectory,
-    PositionLogSettings,
-    encode,
-    messages_in,
-    position_partitions,
-)
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory, position_partitions
+from pyspark_commitlog.storage.kafka_0_7.entries import encode, messages_in
+from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptRecordError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.constants import Codec
-from pyspark_commitlog.storage.kafka_0_7 import encode, encode_set
+from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
 from pyspark_commitlog.storage.kafka_0_7.last_file import check_tail, recover
 from pyspark_commitlog.storage.kafka_0_7.segments import end_of, windows
 from tests.support.disk.memory_filesystem import MemoryFileSystem

@@ -18,12 +18,10 @@ from pyspark_commitlog.storage.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.kafka_0_7 import (
-    PositionLogDirectory,
-    PositionLogSettings,
-    encode,
-    offsets_without_log,
-)
+from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
+from pyspark_commitlog.storage.kafka_0_7.entries import encode
+from pyspark_commitlog.storage.kafka_0_7.offsets import offsets_without_log
+from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 from tests.support.clock import ManualClock
 from tests.support.kafka_0_7 import (
     RECORDED_AT_MS,

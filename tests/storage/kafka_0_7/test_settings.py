@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.kafka_0_7 import PositionLogSettings
+from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
 
 
 def test_defaults_are_those_of_0_7() -> None:

@@ -8,7 +8,8 @@ from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, Partiti
 from pyspark_commitlog.storage.maintenance.recover import with_findings
 from pyspark_commitlog.storage.maintenance.run import Partition
 from pyspark_commitlog.storage.maintenance.verify import Verified, verdict
-from pyspark_commitlog.storage.verify import Finding, Kind, LogFindings
+from pyspark_commitlog.storage.verify.findings import Finding, Kind
+from pyspark_commitlog.storage.verify.log import LogFindings
 
 KEY = TopicPartition("t", 0)
 RECOVERED = PartitionOutcome(*KEY, OutcomeStatus.DONE, "t-0: nothing to cut", {"truncated_bytes": 0})

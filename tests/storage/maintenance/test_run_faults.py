@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.compaction import Cleaner, cleanable
+from pyspark_commitlog.storage.compaction.dirty import cleanable
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import v2
@@ -19,7 +20,7 @@ from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.retention.apply import retain
 from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.compaction.test_rounds import Pairs, compacted_topic, end, pairs, transactional, write
 from tests.support.clock import ManualClock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.errors import MissingSegmentError, OffsetOutOfRangeError, StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
 from pyspark_commitlog.storage.reading.aborted import AbortedTransaction, Isolation

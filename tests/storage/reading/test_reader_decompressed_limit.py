@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.clock import SystemClock
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import DECOMPRESSED_BYTES_MAX, LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError, InvalidRecordError, RecordTooLargeError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import scan, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
@@ -23,7 +23,8 @@ from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.verify import Kind, SegmentToVerify, verify_segment
+from pyspark_commitlog.storage.verify.findings import Kind
+from pyspark_commitlog.storage.verify.segment import SegmentToVerify, verify_segment
 from tests.support.logs.building import NOW_MS, config, open_log, open_reader, records, rows
 
 LIMIT = 2**21

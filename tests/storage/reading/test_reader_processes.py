@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock

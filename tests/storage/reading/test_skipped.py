@@ -10,7 +10,10 @@ import pytest
 
 from pyspark_commitlog.storage.format import scan, v2
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading import KeptInMemory, LogReader, salvaged_records, skipped_parts
+from pyspark_commitlog.storage.reading.damaged import salvaged_records
+from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.reading.skipped import skipped_parts
 from tests.support.logs.building import append, open_log, open_reader
 
 BATCHES, SIZE = 8, 3

@@ -14,8 +14,11 @@ import pytest
 from pyspark_commitlog.storage.config import INT64_MAX
 from pyspark_commitlog.storage.errors import CorruptRecordError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.reading import FileSlice, Isolation, LogReader
-from pyspark_commitlog.storage.writing import Log, check_batch
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.reading.slices import FileSlice
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import (
     append,

@@ -11,13 +11,18 @@ from pyspark_commitlog import follow, read_table
 from pyspark_commitlog.storage.bucket import open_root
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager, alter_configs
+from pyspark_commitlog.storage.directory.admin import alter_configs
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.reading import Isolation, LogFollower, LogReader, salvaged_records
-from pyspark_commitlog.storage.segment import LogContext
-from pyspark_commitlog.storage.transfer import copy_to_bucket
-from pyspark_commitlog.storage.verify import Severity, verify_log
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.damaged import salvaged_records
+from pyspark_commitlog.storage.reading.follower import LogFollower
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.segment.walk import LogContext
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.verify.findings import Severity
+from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.gateway import WireClient, fetch_fields, serving
 from tests.support.logs.building import NOW_MS, append, replicated
 from tests.support.stores.memory_store import MemoryStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.groups.lag import log_figures
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks

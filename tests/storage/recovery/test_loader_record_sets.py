@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptRecordError, UnsupportedMagicError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.recovery.leader_epochs import LeaderEpochCache
 from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager
 from pyspark_commitlog.storage.recovery.segment_recovery import LogState, Recovery, cut, recover

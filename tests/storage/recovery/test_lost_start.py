@@ -8,7 +8,8 @@ import pytest
 
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
-from pyspark_commitlog.storage.verify import CheckpointedOffsets, Kind, verify_log
+from pyspark_commitlog.storage.verify.findings import Kind
+from pyspark_commitlog.storage.verify.log import CheckpointedOffsets, verify_log
 from tests.support.logs.building import append, open_log, open_reader, rows
 
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import ProducerEntry, decode_snapshot
-from pyspark_commitlog.storage.recovery import write_snapshot
+from pyspark_commitlog.storage.recovery.producer_snapshots import write_snapshot
 from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager
-from pyspark_commitlog.storage.segment import LogContext
+from pyspark_commitlog.storage.segment.walk import LogContext
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

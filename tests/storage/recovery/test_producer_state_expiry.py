@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format.files.checkpoints import decode_snapshot
 from pyspark_commitlog.storage.format.v2 import BatchFields
-from pyspark_commitlog.storage.maintenance import MaintenanceRun, compact_partitions, in_this_process, select_partitions
+from pyspark_commitlog.storage.maintenance.partitions import compact_partitions, in_this_process
+from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.reading.watcher import LogWatcher

@@ -10,7 +10,8 @@ import pytest
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.retention import RetentionReport, retain
+from pyspark_commitlog.storage.retention.apply import retain
+from pyspark_commitlog.storage.retention.report import RetentionReport
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points

@@ -9,14 +9,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.retention import (
-    LogFacts,
-    NewestSegmentsRetention,
-    RetentionOptions,
-    SegmentFacts,
-    load_policy,
-    plan_retention,
-)
+from pyspark_commitlog.storage.retention.loading import load_policy
+from pyspark_commitlog.storage.retention.plan import RetentionOptions, plan_retention
+from pyspark_commitlog.storage.retention.ready_policies import NewestSegmentsRetention
+from pyspark_commitlog.storage.retention.survey import LogFacts, SegmentFacts
 from tests.support.logs.building import NOW_MS, config
 from tests.support.own_classes import own_module as module_of_mine
 

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.retention import (
-    LogFacts,
-    RetentionOptions,
-    RetentionPlan,
-    RetentionVerdict,
-    SegmentFacts,
-    Situation,
-    plan_retention,
-)
+from pyspark_commitlog.storage.retention.plan import RetentionOptions, RetentionPlan, plan_retention
+from pyspark_commitlog.storage.retention.policies import RetentionVerdict, Situation
+from pyspark_commitlog.storage.retention.survey import LogFacts, SegmentFacts
 from tests.support.logs.building import NOW_MS, config
 
 MINUTE_MS = 60_000

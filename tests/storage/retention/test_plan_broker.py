@@ -13,17 +13,12 @@ from pyspark_commitlog.storage.directory.admin import add_partitions, alter_conf
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    PartitionOutcome,
-    compact_partitions,
-    in_this_process,
-    retain_partitions,
-    select_partitions,
-)
 from pyspark_commitlog.storage.maintenance.describe import describe_partition
-from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.maintenance.outcome import PartitionOutcome
+from pyspark_commitlog.storage.maintenance.partitions import compact_partitions, in_this_process, retain_partitions
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
+from pyspark_commitlog.storage.retention.apply import retain
 from tests.storage.directory.broker_settings.test_metadata_log import ORDERS, metadata_log, setting, topic
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records

@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.retention import (
+from pyspark_commitlog.storage.retention.plan import RetentionOptions, plan_retention
+from pyspark_commitlog.storage.retention.policies import RetentionPolicy, policies_with
+from pyspark_commitlog.storage.retention.ready_policies import (
     LastGigabytesRetention,
-    LogFacts,
     ModificationTimeRetention,
     NewestSegmentsRetention,
-    RetentionOptions,
-    RetentionPolicy,
-    SegmentFacts,
-    plan_retention,
-    policies_with,
 )
+from pyspark_commitlog.storage.retention.survey import LogFacts, SegmentFacts
 from tests.support.logs.building import NOW_MS, config
 
 MINUTE_MS = 60_000

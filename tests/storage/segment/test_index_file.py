@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.errors import CorruptIndexError, InvalidOffsetError, SegmentOffsetOverflowError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.index_entries import AbortedTxn, encode_aborted
 from pyspark_commitlog.storage.segment.offset_index import OffsetIndex, OffsetPosition

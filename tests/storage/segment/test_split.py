@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptRecordError, SegmentOffsetOverflowError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import INT32_MAX
 from pyspark_commitlog.storage.format.files import file_names

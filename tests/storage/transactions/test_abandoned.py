@@ -11,15 +11,15 @@ from pyspark_commitlog.storage.errors import (
     StorageError,
     TransactionRefusedError,
 )
-from pyspark_commitlog.storage.transactions import (
+from pyspark_commitlog.storage.transactions import abandoned
+from pyspark_commitlog.storage.transactions.abandoned import (
     Resolution,
-    TransactionCoordinator,
-    abandoned,
     expire_transactional_ids,
     open_transactions,
+    resolve,
     resolve_dead_transactions,
 )
-from pyspark_commitlog.storage.transactions.abandoned import resolve
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 from pyspark_commitlog.storage.transactions.states import TransactionStates
 from pyspark_commitlog.storage.writing.log import Producer

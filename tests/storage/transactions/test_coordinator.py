@@ -32,16 +32,13 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     partition_for,
 )
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.transactions import (
-    IdempotentProducer,
-    Transaction,
-    TransactionalWriter,
-    TransactionCoordinator,
-    TransactionPart,
-    background_sync,
-)
+from pyspark_commitlog.storage.transactions import background_sync
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
 from pyspark_commitlog.storage.transactions.states import LEGAL, TransactionStates, check_legal
+from pyspark_commitlog.storage.transactions.transaction import Transaction, TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, tear

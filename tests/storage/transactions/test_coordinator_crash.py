@@ -13,7 +13,8 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import OutcomeUnknownError
-from pyspark_commitlog.storage.transactions import TransactionCoordinator, resolve_dead_transactions
+from pyspark_commitlog.storage.transactions.abandoned import resolve_dead_transactions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

@@ -17,16 +17,13 @@ from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.internal.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.transactions import (
-    TransactionalWriter,
-    TransactionCoordinator,
-    TransactionPart,
-    open_transactions,
-    resolve_dead_transactions,
-)
+from pyspark_commitlog.storage.transactions.abandoned import open_transactions, resolve_dead_transactions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.transaction import TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.kafka.admin import committed_offsets
 from tests.support.kafka.broker import (

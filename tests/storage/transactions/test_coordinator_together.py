@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import TransactionRefusedError
 from pyspark_commitlog.storage.format.internal.internal_topics import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.retention import retain
-from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator, TransactionPart
+from pyspark_commitlog.storage.retention.apply import retain
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.transaction import TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import committed
 from tests.support.logs.transactions import APP, PARTITIONS, SINK, TOPIC, Query, content, encoded, expected, manage

@@ -8,12 +8,10 @@ from pyspark_commitlog.storage.errors import (
     ProgressMismatchError,
 )
 from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
-from pyspark_commitlog.storage.transactions import (
-    Transaction,
-    TransactionCoordinator,
-    abort_transaction,
-)
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.hanging import abort_transaction
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
+from pyspark_commitlog.storage.transactions.transaction import Transaction
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.trees import copy_file, copy_tree
 from tests.support.logs.building import batch, write_transactional

@@ -11,18 +11,19 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidTxnStateError, LogDirLockedError, UnknownTopicOrPartitionError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.internal.internal_topics import TransactionState
-from pyspark_commitlog.storage.transactions import (
-    TransactionalWriter,
-    TransactionCoordinator,
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.hanging import (
     abort_transaction,
     find_hanging,
     hanging_transactions,
     holding_transaction,
 )
-from pyspark_commitlog.storage.transactions.states import TransactionStates, grouped
+from pyspark_commitlog.storage.transactions.states import TransactionStates
+from pyspark_commitlog.storage.transactions.transaction import grouped
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from pyspark_commitlog.storage.writing.log import Producer
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs

@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import RecordTooLargeError, StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.transactions import IdempotentProducer
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail
 from tests.support.logs.building import NOW_MS, records, rows

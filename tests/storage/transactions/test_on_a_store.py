@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
-from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.transactions import find_hanging, open_transactions
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.transactions.abandoned import open_transactions
+from pyspark_commitlog.storage.transactions.hanging import find_hanging
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS
 from tests.support.stores.filling import make_topic

@@ -11,10 +11,8 @@ from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     StorageError,
 )
-from pyspark_commitlog.storage.transactions import (
-    TransactionCoordinator,
-    expire_transactional_ids,
-)
+from pyspark_commitlog.storage.transactions.abandoned import expire_transactional_ids
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import (

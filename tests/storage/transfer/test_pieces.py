@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
-from pyspark_commitlog.storage.compaction import Cleaner
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.reading import LogReader
-from pyspark_commitlog.storage.transfer import copy_to_bucket, copy_to_directory, pieces, to_bucket, to_directory
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.transfer import pieces, to_bucket, to_directory
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records, rows
 from tests.support.stores.memory_store import MemoryStore

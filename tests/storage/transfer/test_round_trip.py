@@ -9,12 +9,16 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
 from pyspark_commitlog.storage.bucket.topics import create_topic
-from pyspark_commitlog.storage.directory import LogManager, is_protected
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.directory.protected_topics import is_protected
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError, TopicExistsError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.groups import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.reading import Isolation, LogReader
-from pyspark_commitlog.storage.transfer import copy_groups, copy_to_bucket, copy_to_directory
+from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.transfer.groups import copy_groups
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records

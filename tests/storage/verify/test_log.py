@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import LogStoreError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.format.files.checkpoints import decode_snapshot, encode_snapshot
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -22,18 +22,16 @@ from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import PRODUCER_ID_EXPIRATION_MS
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.verify import (
+from pyspark_commitlog.storage.verify.findings import Finding, Kind, Severity
+from pyspark_commitlog.storage.verify.log import (
     CheckpointedOffsets,
-    Finding,
-    Kind,
     LogFindings,
-    Severity,
     join,
     plan_verification,
     read_checkpoints,
     verify_log,
-    verify_segment,
 )
+from pyspark_commitlog.storage.verify.segment import verify_segment
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.kafka import broker_dirs

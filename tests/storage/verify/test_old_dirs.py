@@ -9,9 +9,10 @@ import pytest
 
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
-from pyspark_commitlog.storage.segment import LogContext
-from pyspark_commitlog.storage.verify import Kind, LogFindings, verify_log
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.segment.walk import LogContext
+from pyspark_commitlog.storage.verify.findings import Kind
+from pyspark_commitlog.storage.verify.log import LogFindings, verify_log
 from tests.cli.in_process import commitlog
 from tests.support.kafka import broker_dirs
 

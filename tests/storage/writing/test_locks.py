@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.filesystem import FileSystem, LocalFileSystem
-from pyspark_commitlog.storage.segment import LogContext
-from pyspark_commitlog.storage.writing import APPEND_LOCK_FILE, wait_for_lock
-from pyspark_commitlog.storage.writing.locks import KeptLock
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.port import FileSystem
+from pyspark_commitlog.storage.segment.walk import LogContext
+from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE, KeptLock, wait_for_lock
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import append, open_log, rows

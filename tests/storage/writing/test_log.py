@@ -16,7 +16,7 @@ from pyspark_commitlog.storage.errors import (
     PolicyViolationError,
     StorageError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory

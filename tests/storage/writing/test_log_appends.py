@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.errors import (
     TransactionCoordinatorFencedError,
     UnexpectedAppendOffsetError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names

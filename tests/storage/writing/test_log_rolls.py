@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_commitlog.storage.errors import RecordBatchTooLargeError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import checkpoints, file_names

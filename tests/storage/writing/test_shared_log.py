@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage import ROOT_LOCK_FILE, LogManager
 from pyspark_commitlog.storage.errors import LockHeldError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files.file_names import RECOVERY_POINT_CHECKPOINT
 from pyspark_commitlog.storage.reading.marks import KeptInMemory, Marks

@@ -12,8 +12,10 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
-from pyspark_commitlog.storage.segment import LogSegment
-from pyspark_commitlog.storage.writing import AppendInfo, Log, check_batch
+from pyspark_commitlog.storage.segment.writer import LogSegment
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_commitlog.storage.clock import SystemClock
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock

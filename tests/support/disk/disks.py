@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from pyspark_commitlog.storage.filesystem import read_file
+from pyspark_commitlog.storage.filesystem.operations import read_file
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 SEEDS = range(200)  # enough to see every outcome of a few changes; a fixed range, so that a test never wavers

@@ -17,7 +17,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from pyspark_commitlog.storage.filesystem import Buffer, ByteLocks, File, FileStatus, FileSystem, Held, Lock, OpenMode
+from pyspark_commitlog.storage.filesystem.port import (
+    Buffer,
+    ByteLocks,
+    File,
+    FileStatus,
+    FileSystem,
+    Held,
+    Lock,
+    OpenMode,
+)
 
 OperationName = Literal[
     "list", "status", "open", "make_directory", "rename", "link", "remove", "set_modified", "sync_directory", "lock",

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Mapping
 from typing import Any, NoReturn, Self
 
-from pyspark_commitlog.storage.filesystem import FileStatus
+from pyspark_commitlog.storage.filesystem.port import FileStatus
 
 Changes = Mapping[str, bytes | None]  # by path; None: the file is gone
 

@@ -25,7 +25,7 @@ from random import Random
 from typing import Literal, NamedTuple, Self
 
 from pyspark_commitlog.storage.clock import Clock
-from pyspark_commitlog.storage.filesystem import Buffer, FileStatus, Held, Mount, OpenMode
+from pyspark_commitlog.storage.filesystem.port import Buffer, FileStatus, Held, Mount, OpenMode
 from tests.support.clock import ManualClock
 from tests.support.disk.disk_model import Crash, DirectoryNode, FileNode, Node, Truncate, Unsynced, Write
 

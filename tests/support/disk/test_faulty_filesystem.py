@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from pyspark_commitlog.storage.filesystem import read_file, write_atomically
+from pyspark_commitlog.storage.filesystem.operations import read_file, write_atomically
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, Rule, fail, shorten, tear
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_commitlog.storage.filesystem import write_atomically
+from pyspark_commitlog.storage.filesystem.operations import write_atomically
 from tests.support.disk.disks import SEEDS, disk_with, get, outcomes, put
 from tests.support.disk.memory_filesystem import MemoryFileSystem, PowerCut, crash_points
 

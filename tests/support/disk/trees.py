@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark_commitlog.storage.filesystem import (
-    FileSystem,
+from pyspark_commitlog.storage.filesystem.operations import (
     make_directory_durably,
     parent_of,
     read_file,
     remove_tree,
     write_atomically,
 )
+from pyspark_commitlog.storage.filesystem.port import FileSystem
 
 FILE_BYTES_MAX = 1 << 26
 

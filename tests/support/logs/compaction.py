@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyspark_commitlog.storage import format as formats
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyspark_commitlog.storage import COORDINATOR_TOPICS, LogManager
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem
 from tests.support.disk.memory_filesystem import MemoryFileSystem

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.retention import retain
-from pyspark_commitlog.storage.writing import AppendInfo, Log
+from pyspark_commitlog.storage.retention.apply import retain
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import config, end_transaction, records

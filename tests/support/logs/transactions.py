@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.filesystem.port import FileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
-from pyspark_commitlog.storage.groups import GroupRecords, TransactionalOffsets
+from pyspark_commitlog.storage.groups.coordinator_port import GroupRecords, TransactionalOffsets
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.transactions import (
-    Transaction,
-    TransactionalWriter,
-    TransactionCoordinator,
-    TransactionPart,
-)
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID, PRODUCER_IDS_FILE
+from pyspark_commitlog.storage.transactions.transaction import Transaction, TransactionPart
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import committed, records

@@ -13,9 +13,10 @@ from pyspark_commitlog.storage.bucket import (
     GroupOffset,
     append_batches,
 )
-from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.reading import Isolation
-from pyspark_commitlog.storage.writing import AppendInfo, Producer, check_batch
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 
 PRODUCER = 7

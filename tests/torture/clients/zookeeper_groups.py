@@ -17,10 +17,14 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from pyspark_commitlog.clients.wire import Address, Broker, Connection, calls
-from pyspark_commitlog.clients.zookeeper_groups import Registered, Strategy, assign
-from pyspark_commitlog.clients.zookeeper_groups.registered import streams_by_topic
-from pyspark_commitlog.registry import ZooKeeperRegistry, kafka_nodes, put
+from pyspark_commitlog.clients.wire import calls
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.clients.zookeeper_groups.assignment import Strategy, assign
+from pyspark_commitlog.clients.zookeeper_groups.registered import Registered, streams_by_topic
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from pyspark_commitlog.storage import LogStoreError, TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
 from tests.support.kafka import old_kafka

@@ -8,22 +8,23 @@ from functools import cache, partial
 from pathlib import Path
 from random import Random
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import CorruptionError, LogStoreError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.groups.offsets import GroupOffsets
-from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log
+from pyspark_commitlog.storage.index_rebuild.log import plan_rebuild, rebuild_log
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.transactions import TransactionCoordinator
-from pyspark_commitlog.storage.verify import CheckpointedOffsets, verify_log
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.verify.log import CheckpointedOffsets, verify_log
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.disks import get, put
 from tests.support.disk.memory_filesystem import MemoryFileSystem

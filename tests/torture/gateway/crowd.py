@@ -22,8 +22,8 @@ from statistics import median
 from threading import Event
 from typing import Any
 
-from pyspark_commitlog.protocol import ErrorCode
 from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs import building

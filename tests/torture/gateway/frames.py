@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.tables import Bytes
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.retention import retain
+from pyspark_commitlog.storage.retention.apply import retain
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule
 from tests.support.logs.building import records

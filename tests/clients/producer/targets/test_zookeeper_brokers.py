@@ -9,9 +9,12 @@ import pytest
 
 from pyspark_commitlog.clients.errors import NoBrokersForPartitionError
 from pyspark_commitlog.clients.producer.targets.zookeeper_brokers import ZooKeeperBrokers
-from pyspark_commitlog.clients.wire import Address
-from pyspark_commitlog.registry import FileRegistry, Registry, kafka_nodes, put
+from pyspark_commitlog.clients.wire.connection import Address
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import PartitionState, RegisteredBroker
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.port import Registry
 from tests.support.waiting import soon
 
 OLD, NEW = (0, 7, 2), (0, 8, 2)

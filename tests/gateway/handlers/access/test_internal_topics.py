@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.handlers.access import ADMIN_CLIENT
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.handlers.access.guards import ADMIN_CLIENT
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.internal.internal_topics import OffsetCommitKey, TransactionLogKey
-from pyspark_commitlog.storage.groups import append_entries, compacted_values
+from pyspark_commitlog.storage.groups import compacted_values
+from pyspark_commitlog.storage.groups.appending import append_entries
 from tests.cli.in_process import commitlog
 from tests.support.gateway import WireClient, produce_fields, serving
 from tests.support.logs.building import NOW_MS, records

@@ -8,8 +8,9 @@ from unittest import mock
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import APIS, ApiKey, ErrorCode
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     SINK_PREFIX,
     CommittedOffset,

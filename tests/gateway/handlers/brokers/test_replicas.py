@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient
 
 INVALID_ASSIGNMENT, UNKNOWN, NO_REASSIGNMENT, NOT_NEEDED, NO_LOG_DIR, INVALID = 39, 3, 85, 84, 57, 42

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import batch
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving, set_config

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.handlers.old import skipping
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.bucket import CommitLog
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format import checksums
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.tables import Bytes
-from pyspark_commitlog.storage.recovery import Origin
-from pyspark_commitlog.storage.transfer import copy_to_bucket
-from pyspark_commitlog.storage.writing import Log
+from pyspark_commitlog.storage.recovery.producer_state import Origin
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
+from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.format.test_down_conversion import batch as batch_of
 from tests.support.gateway import WireClient, fetch_fields, serving
 from tests.support.kafka import broker_dirs

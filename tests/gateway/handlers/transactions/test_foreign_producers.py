@@ -7,8 +7,9 @@ from itertools import count
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import APIS, ApiKey, ErrorCode
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import LogManager, Producer, TransactionStates, empty_state, is_of_driver
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch, now_ms

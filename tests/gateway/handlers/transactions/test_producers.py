@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import LedPartition
+from pyspark_commitlog.gateway.partitions.led_partition import LedPartition
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import (
     GroupOffsets,
     Isolation,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.handlers.fetch import _Fetching
 from pyspark_commitlog.gateway.partitions.bucket.partition import BucketPartition
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, create_topic, fetch_fields, serving
 from tests.support.transactions import WireProducer
 from tests.support.waiting import soon

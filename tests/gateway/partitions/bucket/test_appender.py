@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import Append, BucketAppender, LedPartition, open_bucket_partition
-from pyspark_commitlog.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.partitions.appending import Append
+from pyspark_commitlog.gateway.partitions.bucket.appender import BucketAppender
+from pyspark_commitlog.gateway.partitions.bucket.partition import open_bucket_partition
+from pyspark_commitlog.gateway.partitions.led_partition import LedPartition
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import (
     AppendInfo,
     ClientTransactions,

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway.partitions import LedPartition, open_bucket_partition
+from pyspark_commitlog.gateway.partitions.bucket.partition import open_bucket_partition
+from pyspark_commitlog.gateway.partitions.led_partition import LedPartition
 from pyspark_commitlog.storage import CommitLog, Isolation, LogManager, TopicPartition, format as formats
 from pyspark_commitlog.storage.bucket import CollectLimits, collect, open_root, raise_log_start
 from pyspark_commitlog.storage.config import LogConfig

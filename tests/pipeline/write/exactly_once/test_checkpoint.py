@@ -16,7 +16,7 @@ from pyspark_commitlog.storage import (
     StorageError,
     delete_topic,
 )
-from pyspark_commitlog.storage.filesystem import remove_tree
+from pyspark_commitlog.storage.filesystem.operations import remove_tree
 from tests.pipeline.inline_query import InlineQuery, put_right, rows_of
 from tests.pipeline.inline_spark import PARTITIONS, TOPIC, InlineFrame
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail

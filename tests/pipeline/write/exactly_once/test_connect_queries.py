@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 from pyspark_commitlog.pipeline.delta.tables import table_sink
-from pyspark_commitlog.pipeline.write import commitlog_sink
 from pyspark_commitlog.pipeline.write.exactly_once import connect_queries
 from pyspark_commitlog.pipeline.write.exactly_once.connect_queries import Caller
 from pyspark_commitlog.pipeline.write.exactly_once.progress import Run
+from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
 
 
 def session(*names: str, idle: str = "") -> Any:

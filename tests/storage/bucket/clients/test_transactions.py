@@ -24,7 +24,7 @@ from pyspark_commitlog.storage.bucket import (
 from pyspark_commitlog.storage.bucket.commits.checkpoints import decode_checkpoint, encode_checkpoint
 from pyspark_commitlog.storage.bucket.commits.commit import VoidChange
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -37,8 +37,9 @@ from pyspark_commitlog.storage.errors import (
     TransactionAbortedError,
 )
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
-from pyspark_commitlog.storage.reading import Isolation
-from pyspark_commitlog.storage.writing import AppendInfo, Producer, check_batch
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.support.clock import ManualClock
 from tests.support.logs.building import batch, config, records
 from tests.support.stores.commits import commit_log

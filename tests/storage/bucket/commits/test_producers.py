@@ -14,7 +14,7 @@ from pyspark_commitlog.storage.bucket.commits.producers import Producers, add_ba
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.constants import INT32_MAX
-from pyspark_commitlog.storage.recovery import ProducerBatch
+from pyspark_commitlog.storage.recovery.producer_state import ProducerBatch
 from tests.support.stores.commits import LOG_ID, TOPIC_ID, create_topic, data, follow, state_of
 
 BATCH = [7, 1, 5, 0, 3, 1000]  # producer, epoch, sequence, records before it, records, largest time

@@ -22,13 +22,14 @@ from pyspark_commitlog.storage.bucket.files.layout import MadeSegment, files_of
 from pyspark_commitlog.storage.bucket.files.parts import Part, Parts
 from pyspark_commitlog.storage.bucket.staged_objects import Footer
 from pyspark_commitlog.storage.bucket.topics import delete_topic, find_topic
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, StorageError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.groups import GroupOffsets
-from pyspark_commitlog.storage.reading import Isolation, LogReader
-from pyspark_commitlog.storage.verify import CheckpointedOffsets, verify_log
+from pyspark_commitlog.storage.groups.offsets import GroupOffsets
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.verify.log import CheckpointedOffsets, verify_log
 from tests.support.logs.building import NOW_MS, records
 from tests.support.stores.commits import hex_id
 from tests.support.stores.filling import make_topic, write

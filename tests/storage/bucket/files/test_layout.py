@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog
 from pyspark_commitlog.storage.bucket.commits.transactions import EMPTY_BYTES
-from pyspark_commitlog.storage.filesystem import FileStatus
+from pyspark_commitlog.storage.filesystem.port import FileStatus
 from tests.support.stores.commits import commit_log
 from tests.support.stores.filling import make_topic
 from tests.support.stores.memory_store import MemoryStore

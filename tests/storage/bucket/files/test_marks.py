@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, PinnedFiles, StateMarks, find_topic, open_root
 from pyspark_commitlog.storage.bucket.commits.commit import RetainChange, SwapChange
-from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.segment import Holes
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.segment.joining import Holes
 from tests.storage.bucket.files.test_filesystem import ROOT, fill, numbered, numbers
 from tests.support.stores.commits import segment
 from tests.support.stores.filling import write

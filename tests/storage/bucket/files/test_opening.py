@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.bucket import open_files
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError, NotALogDirError
-from pyspark_commitlog.storage.maintenance import MaintenanceRun
+from pyspark_commitlog.storage.maintenance.run import MaintenanceRun
 from tests.support.logs.building import records
 from tests.support.stores.filling import make_topic, write
 from tests.support.stores.served import ServedStores

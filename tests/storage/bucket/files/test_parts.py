@@ -13,7 +13,7 @@ import pytest
 from pyspark_commitlog.storage.bucket import BucketFileSystem, open_root
 from pyspark_commitlog.storage.bucket.files import parts
 from pyspark_commitlog.storage.bucket.files.parts import AHEAD_BYTES, Part, Parts, Progress
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import ObjectMissingError, StoreAccessError
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records

@@ -9,10 +9,10 @@ import pytest
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CollectLimits, CommitLog, collect, find_topic, open_root
 from pyspark_commitlog.storage.bucket.commits.commit import RetainChange
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
-from pyspark_commitlog.storage.reading import LogReader
-from pyspark_commitlog.storage.segment import Holes
+from pyspark_commitlog.storage.reading.reader import LogReader
+from pyspark_commitlog.storage.segment.joining import Holes
 from tests.storage.bucket.files.test_filesystem import ROOT, fill, numbered, numbers
 from tests.support.clock import ManualClock
 from tests.support.stores.filled import place_of

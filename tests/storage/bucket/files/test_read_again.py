@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, CommitLog, open_root
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError, ObjectLostError
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import consolidate
 from tests.storage.bucket.files.test_filesystem import ROOT, fill, numbers, verify_all

@@ -15,7 +15,7 @@ from pyspark_commitlog.storage.directory.broker_settings.found import TopicSetti
 from pyspark_commitlog.storage.directory.broker_settings.metadata_log import read_metadata_log
 from pyspark_commitlog.storage.directory.topics_file import Known
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import file_names
 from tests.cli import kafka_said

@@ -11,7 +11,7 @@ import pytest
 from pyspark_commitlog.storage import format as formats
 from pyspark_commitlog.storage.bucket import CollectLimits, CommitLog, Segment, collect, raise_log_start
 from pyspark_commitlog.storage.bucket.commits.commit import commit_key
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.format.files import file_names

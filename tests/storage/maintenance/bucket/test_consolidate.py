@@ -20,15 +20,15 @@ from pyspark_commitlog.storage.bucket import (
     delete_topic,
 )
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import StorageError, UnknownTopicOrPartitionError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.maintenance.bucket import scratch
 from pyspark_commitlog.storage.maintenance.bucket.consolidate import Consolidation, consolidate, plan_runs
 from pyspark_commitlog.storage.maintenance.bucket.scratch import SEGMENT_BYTES_MAX, epochs_before, read_part
-from pyspark_commitlog.storage.reading import Isolation
-from pyspark_commitlog.storage.transfer import copy_to_bucket
+from pyspark_commitlog.storage.reading.aborted import Isolation
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from pyspark_commitlog.storage.writing.replica import append_fetched
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records

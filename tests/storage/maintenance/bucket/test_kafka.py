@@ -10,9 +10,10 @@ import pytest
 
 from pyspark_commitlog.storage.bucket import CommitLog, Segment
 from pyspark_commitlog.storage.bucket.commits.commit import TopicChange
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.config import CleanerConfig, LogConfig
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from pyspark_commitlog.storage.maintenance.bucket.compact import compact

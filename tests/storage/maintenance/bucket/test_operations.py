@@ -17,24 +17,23 @@ from pyspark_commitlog.storage.bucket import (
     append_batches,
 )
 from pyspark_commitlog.storage.bucket.commits.commit import GroupOffset, OffsetsChange, TopicChange
-from pyspark_commitlog.storage.directory import LogManager, delete_records
+from pyspark_commitlog.storage.directory.admin import delete_records
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import InvalidConfigError, OffsetOutOfRangeError, PolicyViolationError
 from pyspark_commitlog.storage.format.files.file_names import TopicPartition
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    OutcomeStatus,
-    PartitionOutcome,
+from pyspark_commitlog.storage.maintenance.bucket import retain
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from pyspark_commitlog.storage.maintenance.partitions import (
+    Operation,
     compact_partitions,
     in_this_process,
     rebuild_partitions,
     retain_partitions,
-    select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.maintenance.bucket import retain
-from pyspark_commitlog.storage.maintenance.partitions import Operation
-from pyspark_commitlog.storage.writing import check_batch
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.support.clock import ManualClock
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import TOPIC_ID, commit_log

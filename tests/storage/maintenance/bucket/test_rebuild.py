@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pyspark_commitlog.storage.bucket import CommitLog, Segment
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.maintenance.bucket.rebuild import rebuild
-from pyspark_commitlog.storage.transfer import copy_to_bucket
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.support.clock import ManualClock
 from tests.support.kafka import broker_dirs
 from tests.support.stores.commits import commit_log

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from pyspark_commitlog.protocol import APIS, ApiKey
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.storage import Producer
 from tests.gateway.handlers.access.test_reserved_names import REQUESTS, RESERVED, WRITER
 from tests.gateway.handlers.transactions.test_foreign_producers import NOBODY, SINK, VERSIONS, WITH_ID, produced
