@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..storage import is_store_url, local_path, log_to_stderr, store_url
+from ..storage import Address, is_store_url, local_path, log_to_stderr, needs_extra, parse_address, store_url
 from .arguments import parse_pairs, read_settings, settings_given
-from .flags import LogDir
+from .flags import LogDir, TierKeys
 from .output import fail
 from .passwords import asked_password
+from .signals import Ended, until_signal
 
 if TYPE_CHECKING:
-    from ..gateway import CheckConfig, Gateway, GatewayConfig
+    from ..browse.server import BrowseServer
+    from ..gateway.check import CheckConfig
+    from ..gateway.config import GatewayConfig
+    from ..gateway.server import Gateway
 
 logger = logging.getLogger(__name__)
 
 Conf = Annotated[
-    Path | None, typer.Option("--conf", help="A file of settings like conf/gateway.toml; default: Kafka's defaults.")
+    Path | None,
+    typer.Option(
+        "--conf", help="A file of settings: commitlog conf gateway.toml prints one. Default: Kafka's defaults."
+    ),
 ]
 Listen = Annotated[
     str | None,
@@ -34,6 +41,10 @@ Listen = Annotated[
 MetricsPort = Annotated[
     int | None,
     typer.Option(min=0, max=65535, help="Serve metrics to Prometheus on this port of 127.0.0.1; 0: a free one."),
+]
+BrowsePort = Annotated[
+    int | None,
+    typer.Option(min=0, max=65535, help="Serve the page of commitlog browse on this port of 127.0.0.1; 0: a free one."),
 ]
 Check = Annotated[
     bool,
@@ -48,6 +59,14 @@ User = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Serve nothing; print what would be served, and where.")]
+
+
+Tier = Annotated[
+    str | None,
+    typer.Option(
+        "--tier", metavar="URL", help="Serve offsets below the local segments from this tier, a directory or a URL."
+    ),
+]
 
 
 class ProtocolVersion(StrEnum):
@@ -82,7 +101,10 @@ def gateway(
     listen: Listen = None,
     config: Config = None,
     conf: Conf = None,
+    tier: Tier = None,
+    tier_key: TierKeys = None,
     metrics_port: MetricsPort = None,
+    browse_port: BrowsePort = None,
     check: Check = False,
     user: User = None,
     dry_run: DryRun = False,
@@ -96,52 +118,53 @@ def gateway(
     listener for other machines needs TLS and logins: use SASL_SSL, and commitlog users.
     """
     if protocol is ProtocolVersion.KAFKA_0_7:
-        if check or user is not None or metrics_port is not None:
-            raise typer.BadParameter("--protocol 0.7 goes without --check, --user and --metrics-port")
+        if check or any(each is not None for each in (user, tier, metrics_port, browse_port)):
+            raise typer.BadParameter(
+                "--protocol 0.7 goes without --check, --user, --tier, --metrics-port and --browse-port"
+            )
         _serve_0_7(local_path(log_dir), _given(conf, config), listen, log_level, dry_run=dry_run)
         return
-    from ..gateway import Gateway, prepare_process  # noqa: PLC0415  needs the extra
+    from ..gateway.process import prepare_process  # noqa: PLC0415  needs the extra
+    from ..gateway.server import Gateway  # noqa: PLC0415  needs the extra
 
     if check:
         _check(check_settings(conf, listen, config), user)
         return
     log_dir = store_url(log_dir) if is_store_url(log_dir) else local_path(log_dir)
-    server = Gateway(log_dir, settings(conf, listen, config), create=True)
+    found = settings(conf, listen, config, _tier_settings(tier, tier_key))
+    with settings_given():
+        server = Gateway(log_dir, found, create=True)
     if dry_run:
         typer.echo(f"would serve {log_dir} on {', '.join(str(each.address) for each in server.config.all_listeners)}")
         return
     ended = _until_signal(log_level)
-    with server:
+    with server, ExitStack() as beside:
+        if browse_port is not None:
+            typer.echo(f"page at {beside.enter_context(_page(log_dir, browse_port)).url}", err=True)
         if metrics_port is not None:
             typer.echo(f"metrics at {_serve_metrics(server, metrics_port)}", err=True)
         prepare_process()
         typer.echo(f"listening on {', '.join(map(str, server.addresses.values()))}")
-        ended.wait()
+        ended.wait_for_signal()
     logger.info("%s: answered what was read, closed the logs; the gateway ends", ended.name)
 
 
-class _Ended(threading.Event):
-    """Is set by a signal, whose name it keeps."""
-
-    name = ""
-
-    def by(self, number: int, _frame: object) -> None:
-        self.name = signal.Signals(number).name
-        self.set()
+def _tier_settings(url: str | None, keys: list[str] | None) -> dict[str, Any]:
+    """Returns the settings that ``--tier`` and ``--tier-key`` stand for."""
+    given = {"commitlog.tier.url": url, "commitlog.tier.keys": ",".join(keys or ())}
+    return {name: value for name, value in given.items() if value}
 
 
-def _until_signal(level: LogLevel) -> _Ended:
+def _until_signal(level: LogLevel) -> Ended:
     """Logs to stderr from here on; returns an event that SIGTERM or Ctrl-C sets."""
     log_to_stderr(logging.getLevelNamesMapping()[level.name])
-    ended = _Ended()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ended.by)
-    return ended
+    return until_signal()
 
 
 def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_level: LogLevel, *, dry_run: bool) -> None:
     """Serves a log of 0.7 to its clients."""
-    from ..gateway import PositionGateway, PositionGatewayConfig, parse_address  # noqa: PLC0415
+    from ..gateway.kafka_0_7.config import PositionGatewayConfig  # noqa: PLC0415
+    from ..gateway.kafka_0_7.server import PositionGateway  # noqa: PLC0415
 
     if listen is not None:
         given["hostname"], given["port"] = parse_address("--listen", listen)
@@ -154,12 +177,12 @@ def _serve_0_7(log_dir: str, given: dict[str, Any], listen: str | None, log_leve
     ended = _until_signal(log_level)
     with server:
         typer.echo(f"listening on {server.address}")
-        ended.wait()
+        ended.wait_for_signal()
     logger.info("%s: closed the logs; the gateway ends", ended.name)
 
 
 def _check(config: GatewayConfig, user: str | None) -> None:
-    from ..gateway import CheckError, check_gateway  # noqa: PLC0415
+    from ..gateway.check import CheckError, check_gateway  # noqa: PLC0415
 
     password = "" if user is None else asked_password(user)
     try:
@@ -169,8 +192,17 @@ def _check(config: GatewayConfig, user: str | None) -> None:
         fail(str(error))
 
 
+def _page(log_dir: str, port: int) -> BrowseServer:
+    """Returns the page of the log, which reads it as any other reader does, for those who are on this machine."""
+    with needs_extra("--browse-port"):
+        from ..browse.config import BrowseConfig  # noqa: PLC0415
+        from ..browse.server import BrowseServer  # noqa: PLC0415
+
+    return BrowseServer(BrowseConfig(log_dir, Address("127.0.0.1", port)))
+
+
 def _serve_metrics(server: Gateway, port: int) -> str:
-    from ..gateway import serve_metrics  # noqa: PLC0415
+    from ..gateway.metrics_server import serve_metrics  # noqa: PLC0415
 
     try:
         return serve_metrics(server.figures, port)
@@ -178,17 +210,19 @@ def _serve_metrics(server: Gateway, port: int) -> str:
         fail(f"cannot listen on 127.0.0.1:{port}: {error.strerror}; choose another --metrics-port")
 
 
-def settings(conf: Path | None, listen: str | None, config: list[str] | None) -> GatewayConfig:
-    """Returns the settings: those of the file, then those of ``--config``, then ``--listen``."""
-    from ..gateway import GatewayConfig  # noqa: PLC0415
+def settings(
+    conf: Path | None, listen: str | None, config: list[str] | None, more: Mapping[str, Any] | None = None
+) -> GatewayConfig:
+    """Returns the settings: those of the file, then those of ``--config``, then ``more`` and ``--listen``."""
+    from ..gateway.config import GatewayConfig  # noqa: PLC0415
 
     with settings_given():
-        return GatewayConfig.from_mapping(_with_listener(_given(conf, config), listen))
+        return GatewayConfig.from_mapping(_with_listener(_given(conf, config) | dict(more or {}), listen))
 
 
 def check_settings(conf: Path | None, listen: str | None, config: list[str] | None) -> CheckConfig:
     """Returns the settings for ``--check``: as :func:`settings`, or only those that a client has."""
-    from ..gateway import CheckConfig  # noqa: PLC0415
+    from ..gateway.check import CheckConfig  # noqa: PLC0415
 
     with settings_given():
         return CheckConfig.from_mapping(_with_listener(_given(conf, config), listen))

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,27 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         assert building.committed(reader) == [(0, b"value")]
 
 
+def test_it_serves_the_page_of_its_log_to_this_machine(tmp_path: Path) -> None:
+    arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0", "--browse-port", "0"]
+    command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stderr is not None
+            address = server.stdout.readline().removeprefix("listening on ").strip()
+            page = next(line for line in server.stderr if line.startswith("page at ")).removeprefix("page at ").strip()
+            producer = Producer({"bootstrap.servers": address})
+            producer.produce("t", b"a value that a client produced")
+            assert producer.flush(60) == 0
+            with urllib.request.urlopen(f"{page}topics/t/0/records", timeout=60) as answer:
+                assert b"a value that a client produced" in answer.read()
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=30)
+        finally:
+            server.kill()
+    assert server.returncode == 0
+
+
 def test_the_log_level_is_chosen(tmp_path: Path) -> None:
     arguments = ["gateway", "--log-dir", str(tmp_path / "log"), "--listen", "127.0.0.1:0", "--log-level", "warning"]
     command = [sys.executable, "-c", "from pyspark_commitlog.cli import main; main()", *arguments]
@@ -70,6 +92,15 @@ def test_a_dry_run_says_where_it_would_listen(tmp_path: Path) -> None:
     done = commitlog("gateway", "--log-dir", tmp_path / "log", "--conf", conf, "--dry-run")
     assert (done.code, done.stdout) == (0, f"would serve {tmp_path / 'log'} on 127.0.0.1:1234\n")
     assert not (tmp_path / "log").exists()
+
+
+def test_a_tier_is_for_a_log_directory(tmp_path: Path) -> None:
+    for given in (["--tier", tmp_path / "tier"], ["--config", f"commitlog.tier.url={tmp_path}"]):
+        done = commitlog("gateway", "--log-dir", tmp_path / "log", *given, "--tier-key", "a", "--dry-run")
+        assert done.code == 0
+        done = commitlog("gateway", "--log-dir", "s3://bucket/log", *given, "--dry-run")
+        assert done.code == 2
+        assert "a log on an object store has no tier" in done.stderr
 
 
 def test_a_wrong_setting_is_one_line(tmp_path: Path) -> None:

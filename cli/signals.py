@@ -1,0 +1,36 @@
+"""Commands that run until a signal ends them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+LOOK_S = 1.0
+
+
+class Ended(threading.Event):
+    """Is set by a signal, whose name it keeps."""
+
+    name = ""
+
+    def by(self, number: int, _frame: object) -> None:
+        """Handles a signal."""
+        self.name = signal.Signals(number).name
+        self.set()
+
+    def wait_for_signal(self) -> None:
+        """Returns once a signal has come.
+
+        Looks each second: Python calls handlers in the main thread, and a signal that another thread takes, or that
+        comes just as the wait begins, does not wake it.
+        """
+        while not self.wait(LOOK_S):
+            pass
+
+
+def until_signal() -> Ended:
+    """Returns an event that SIGTERM or Ctrl-C sets."""
+    ended = Ended()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ended.by)
+    return ended
