@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_commitlog.storage import LogManager
 from tests.cli.in_process import commitlog
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 from tests.support.stores.telltale import SHOWN, Telltale, reach
 
 URL = "s3://logs/test"

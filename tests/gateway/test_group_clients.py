@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import aiokafka
@@ -15,9 +13,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import serving
 from tests.support.kafka import kafka_jvm
+from tests.support.ports import free_port
 
 TIMEOUT_S = 30.0
 
@@ -103,10 +102,7 @@ def test_an_administrator_sees_resets_and_deletes_a_group(gateway: Gateway, topi
 
 
 def test_members_go_on_when_the_gateway_is_restarted(tmp_path: Path) -> None:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        listeners = f"PLAINTEXT://127.0.0.1:{free.getsockname()[1]}"
-    settings = {"listeners": listeners, "group_initial_rebalance_delay_ms": 0}
+    settings = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}", "group_initial_rebalance_delay_ms": 0}
     with serving(tmp_path, **settings) as gateway:
         admin = AdminClient({"bootstrap.servers": str(gateway.address)})
         next(iter(admin.create_topics([NewTopic("t", num_partitions=2)]).values())).result()

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.cluster import InconsistentClusterIdError
-from pyspark_commitlog.registry import ConnectionLossError, FileRegistry, ZooKeeperRegistry
+from pyspark_commitlog.gateway.cluster.cluster_id import InconsistentClusterIdError
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.registry.errors import ConnectionLossError
+from pyspark_commitlog.registry.files import FileRegistry
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from tests.support.gateway import LOCAL, serving
-from tests.support.kafka.broker import free_port
 from tests.support.kafka.zookeeper import ZooKeeper
+from tests.support.ports import free_port
 
 
 def test_a_gateway_has_a_registry_in_files_and_ends_its_session_when_it_stops(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import GroupOffsets, LogManager, open_transactions
 from tests.support.gateway import serving
 from tests.support.kafka import clients, kafka_jvm
 from tests.support.kafka.clients import ProducerRecord, SendOffsets, Step
+from tests.support.ports import free_port
 from tests.support.transactions import committed
 from tests.support.waiting import soon
 
@@ -160,6 +161,7 @@ def transactions_tool(gateway: Gateway, *arguments: str) -> list[list[str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.only_all
 @pytest.mark.parametrize("log_at", ["directory"], indirect=True)
 def test_kafkas_tool_lists_describes_and_aborts_as_our_command_sees_it(gateway: Gateway) -> None:
     made(gateway, "listed")
@@ -198,9 +200,8 @@ def copying(address: str, count: int, release: str = kafka_jvm.KAFKA_VERSION) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "release", [kafka_jvm.KAFKA_VERSION, pytest.param(kafka_jvm.KAFKA_4, marks=pytest.mark.only_all)]
-)
+@pytest.mark.only_all
+@pytest.mark.parametrize("release", [kafka_jvm.KAFKA_VERSION, kafka_jvm.KAFKA_4])
 def test_kafkas_copier_copies_each_record_once_with_random_aborts(tmp_path: Path, release: str) -> None:
     with serving(tmp_path / "log", group_initial_rebalance_delay_ms=0) as gateway:
         command = copying(str(gateway.address), 500, release)
@@ -216,7 +217,8 @@ def test_kafkas_copier_copies_each_record_once_with_random_aborts(tmp_path: Path
 
 SERVER = """\
 import sys, time
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.gateway.config import GatewayConfig
 with Gateway(sys.argv[1], GatewayConfig(listeners=f"PLAINTEXT://127.0.0.1:{sys.argv[2]}"), create=True) as gateway:
     print(gateway.address.port, flush=True)
     time.sleep(600)
@@ -224,31 +226,33 @@ with Gateway(sys.argv[1], GatewayConfig(listeners=f"PLAINTEXT://127.0.0.1:{sys.a
 
 
 @contextmanager
-def process(directory: Path | str, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A gateway in a process of its own: its address, and the process."""
+def process(directory: Path | str, port: int) -> Iterator[None]:
+    """A gateway in a process of its own, which is killed in the end."""
     command = [sys.executable, "-c", SERVER, str(directory), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None
-            yield f"127.0.0.1:{int(child.stdout.readline())}", child
+            child.stdout.readline()
+            yield
         finally:
             child.send_signal(signal.SIGKILL)
 
 
 def test_a_transaction_goes_on_after_the_server_was_killed_between_its_steps(tmp_path: Path) -> None:
-    directory = tmp_path / "log"
-    with process(directory) as (address, _):
+    directory, port = tmp_path / "log", free_port()
+    address = f"127.0.0.1:{port}"
+    with process(directory, port):
         admin = AdminClient({"bootstrap.servers": address})
         soon(lambda: admin.create_topics([NewTopic("t", num_partitions=1)])["t"].result(TIMEOUT_S) is None)
         producer = transactional(address, "app")
         producer.begin_transaction()
         producer.produce("t", b"before", partition=0)
         producer.flush(TIMEOUT_S)
-    with process(directory, int(address.rpartition(":")[2])):
+    with process(directory, port):
         producer.produce("t", b"between", partition=0)
         producer.flush(TIMEOUT_S)
     assert committed(str(directory), "t") == []
-    with process(directory, int(address.rpartition(":")[2])):
+    with process(directory, port):
         producer.commit_transaction(TIMEOUT_S)
         assert committed(str(directory), "t") == [b"before", b"between"]
         producer.begin_transaction()
@@ -260,10 +264,9 @@ def test_a_transaction_goes_on_after_the_server_was_killed_between_its_steps(tmp
 @pytest.mark.slow
 @pytest.mark.only_all
 def test_kafkas_copier_copies_each_record_once_while_the_server_is_killed(tmp_path: Path) -> None:
-    directory = tmp_path / "log"
-    with process(directory) as (address, _):
-        command = copying(address, 1000)
-    port = int(address.rpartition(":")[2])
+    directory, port = tmp_path / "log", free_port()
+    with process(directory, port):
+        command = copying(f"127.0.0.1:{port}", 1000)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copier:
         for _ in range(2):
             with process(directory, port):
@@ -279,9 +282,9 @@ def test_kafkas_copier_copies_each_record_once_while_the_server_is_killed(tmp_pa
 @pytest.mark.parametrize("log_at", ["seaweedfs"], indirect=True)
 def test_kafkas_copier_copies_each_record_once_over_an_object_store_while_the_gateway_is_killed(log_at: str) -> None:
     """One that is fenced, because the gateway was killed while it committed, is started again."""
-    with process(log_at) as (address, _):
-        command = copying(address, 1000)
-    port = int(address.rpartition(":")[2])
+    port = free_port()
+    with process(log_at, port):
+        command = copying(f"127.0.0.1:{port}", 1000)
     copier = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         for kills_left in range(4, -1, -1):

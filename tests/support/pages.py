@@ -22,9 +22,9 @@ from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 from pyspark_commitlog.pipeline.demo import flights
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
-from tests.support.kafka.broker import free_port
 from tests.support.logs.building import records
 from tests.support.logs.directories import directory_with_internal_topics
+from tests.support.ports import free_port
 from tests.torture.kills.ingest import write_input
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,9 @@ Java and the jars: :mod:`tests.support.kafka.kafka_jvm`. Why so: docs/decisions/
 from __future__ import annotations
 
 import functools
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -40,6 +38,7 @@ from tests.support.kafka.clients import (
     java_produce,
 )
 from tests.support.kafka.kafka_jvm import JavaError, JavaMissingError
+from tests.support.ports import free_port
 
 __all__ = [
     "CHECKPOINTS",
@@ -77,9 +76,6 @@ CHECKPOINTS = (
 _CLUSTER_ID = "spark-commitlog-testsA"  # 16 bytes in URL-safe base64
 _START_TIMEOUT_S = 90
 _ARCHIVE = "broker.jsa"
-_PORTS = range(
-    20_000, 32_000
-)  # below those that Linux gives to outgoing connections, so none is taken between choice and use
 
 # Kafka's defaults but for what one node needs, what makes it start and answer sooner, and what hides a test's mistakes.
 _PROPERTIES = {
@@ -120,6 +116,7 @@ CONTROLLER_LOGGERS = (
     "org.apache.kafka.controller.",
     "org.apache.kafka.raft.",
     "kafka.server.BrokerLifecycleManager",
+    "org.apache.kafka.server.BrokerLifecycleManager",  # of 4.3.1
     "kafka.server.ControllerApis",
 )
 
@@ -136,11 +133,12 @@ class Broker:
     thread that started it, so start it from the main one.
     """
 
-    def __init__(self, home: Path, release: str = kafka_jvm.KAFKA_VERSION) -> None:
+    def __init__(self, home: Path, release: str = kafka_jvm.KAFKA_VERSION, more_jars: Sequence[Path] = ()) -> None:
         self.home = home
+        self._more_jars = more_jars
         self.release = release
         self.log_dir = home / "log"
-        self.port, self._controller_port = _free_ports()
+        self.port, self._controller_port = free_port(), free_port()
         self._props: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
@@ -170,7 +168,11 @@ class Broker:
         self._format()
         self._starts += 1
         options = ["-Dcommitlog.level=INFO", f"-Dkafka.logs.dir={self.home}", *self._jvm_options()]
-        command = [*kafka_jvm.broker_jvm(*options, release=self.release), "kafka.Kafka", str(self._write_config())]
+        command = [
+            *kafka_jvm.broker_jvm(*options, release=self.release, more=self._more_jars),
+            "kafka.Kafka",
+            str(self._write_config()),
+        ]
         with self._log_path.open("wb") as log:
             # A session of its own: Ctrl-C reaches the tests, and they stop the broker.
             self._process = subprocess.Popen(
@@ -278,25 +280,6 @@ class Broker:
     def _error(self, what: str) -> BrokerError:
         tail = "\n".join(self.log_text().splitlines()[-40:]) if self._starts else "(never started)"
         return BrokerError(f"the broker in {self.home} {what}; its last lines:\n{tail}")
-
-
-def _free_ports() -> tuple[int, int]:
-    """Two neighbouring ports of 127.0.0.1 that nobody uses now."""
-    while True:
-        # Not the shared generator: test tools seed it, and two test processes would choose the same ports.
-        port = random.SystemRandom().choice(_PORTS)
-        try:
-            for candidate in (port, port + 1):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", candidate))
-        except OSError:
-            continue
-        return port, port + 1
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses now, nor soon for a connection."""
-    return _free_ports()[0]
 
 
 def _java_properties(properties: Mapping[str, str]) -> str:

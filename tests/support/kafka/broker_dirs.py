@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
+from pyspark_commitlog.storage.format.tables import Records
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
 from tests.support.clock import ManualClock
@@ -119,17 +120,22 @@ def rows(reader: LogReader, isolation: Isolation = Isolation.READ_UNCOMMITTED) -
     """Every record a reader sees, as Kafka's consumer returned them."""
     found: list[Row] = []
     for part in reader.records(reader.log_start_offset, reader.log_end_offset, isolation=isolation):
-        assert part.keys is not None
-        assert part.values is not None
-        headers: list[list[tuple[str, bytes | None]]] = [[] for _ in range(len(part))]
-        if part.headers is not None:
-            keys = [(key or b"").decode() for key in part.headers.keys.to_list()]
-            pairs = list(zip(keys, part.headers.values.to_list(), strict=True))
-            headers = [pairs[first:last] for first, last in pairwise(part.headers.offsets.tolist())]
-        types = [TIMESTAMP_TYPES[each] for each in part.timestamp_types.tolist()]
-        columns = (part.offsets.tolist(), part.timestamps.tolist(), types, part.keys.to_list(), part.values.to_list())
-        found += zip(*columns, headers, strict=True)
+        found += rows_of(part)
     return found
+
+
+def rows_of(part: Records) -> list[Row]:
+    """The records of a table, as Kafka's consumer returned them."""
+    assert part.keys is not None
+    assert part.values is not None
+    headers: list[list[tuple[str, bytes | None]]] = [[] for _ in range(len(part))]
+    if part.headers is not None:
+        keys = [(key or b"").decode() for key in part.headers.keys.to_list()]
+        pairs = list(zip(keys, part.headers.values.to_list(), strict=True))
+        headers = [pairs[first:last] for first, last in pairwise(part.headers.offsets.tolist())]
+    types = [TIMESTAMP_TYPES[each] for each in part.timestamp_types.tolist()]
+    columns = (part.offsets.tolist(), part.timestamps.tolist(), types, part.keys.to_list(), part.values.to_list())
+    return list(zip(*columns, headers, strict=True))
 
 
 def expected_rows(records: list[Any]) -> list[Row]:

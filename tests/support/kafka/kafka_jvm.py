@@ -280,14 +280,19 @@ def jvm(*options: str) -> list[str]:
     return dying_with_us([str(java()), *QUICK, *options, "-cp", classpath()])
 
 
-def broker_jvm(*options: str, release: str = KAFKA_VERSION) -> list[str]:
-    """As :func:`jvm`, without our programs: only a class path of jars alone can have its classes archived."""
+def broker_jvm(*options: str, release: str = KAFKA_VERSION, more: Sequence[Path] = ()) -> list[str]:
+    """As :func:`jvm`, without our programs: only a class path of jars alone can have its classes archived.
+
+    ``more``: jars behind the others.
+    """
     log4j = (
         f"-Dlog4j.configuration={(JAVA_SOURCES / 'log4j.properties').as_uri()}"
         if release == KAFKA_VERSION
         else f"-Dlog4j2.configurationFile={(JAVA_SOURCES / 'log4j2.properties').as_uri()}"
     )
-    return dying_with_us([str(java()), *QUICK, log4j, *options, "-cp", os.pathsep.join(map(str, jars(release)))])
+    return dying_with_us(
+        [str(java()), *QUICK, log4j, *options, "-cp", os.pathsep.join(map(str, [*jars(release), *more]))]
+    )
 
 
 def java_version() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.kafka import kafka_jvm
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 
 CLIENTS = ("0.8.2.2", "0.10.2.2")  # the releases whose clients are tested
 

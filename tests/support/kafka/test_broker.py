@@ -28,6 +28,7 @@ from tests.support.kafka.broker import (
     mount,
 )
 
+pytestmark = pytest.mark.only_all
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_LOG = "00000000000000000000.log"
 

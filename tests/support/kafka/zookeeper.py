@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.kafka import kafka_jvm
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 
 _START_TIMEOUT_S = 60
 _MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"

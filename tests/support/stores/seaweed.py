@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 from tests.support.stores.server import KEY, SECRET, StoreServer, answers
 
 SPARKS_PORTS = range(18_400, 19_400)  # below those that the system gives to clients

@@ -13,8 +13,8 @@ from typing import Self
 import pytest
 
 from pyspark_commitlog.storage.bucket.stores import remote
-from tests.support.kafka.broker import free_port
 from tests.support.kafka.kafka_jvm import dying_with_us
+from tests.support.ports import free_port
 
 KEY, SECRET = "commitlogTests", "notASecretOfAnyone"
 START_TIMEOUT_S = 120

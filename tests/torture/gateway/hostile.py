@@ -21,7 +21,7 @@ from random import Random
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.gateway.security import UsersFile
+from pyspark_commitlog.gateway.security.users import UsersFile
 from pyspark_commitlog.storage.format.constants import Codec
 from tests.support.gateway import (
     Listening,
@@ -32,8 +32,8 @@ from tests.support.gateway import (
     request_body,
     request_head,
 )
-from tests.support.kafka.broker import free_port
 from tests.support.logs import building
+from tests.support.ports import free_port
 from tests.torture.gateway.server import Server
 from tests.torture.suite import Run, Suite
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pyspark_commitlog.gateway.listeners import Address
-from tests.support.kafka.broker import free_port
+from pyspark_commitlog.storage import Address
+from tests.support.ports import free_port
 
 
 def memory_bytes(process: int | str = "self") -> int:

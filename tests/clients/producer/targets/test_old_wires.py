@@ -15,14 +15,17 @@ from pyspark_commitlog.clients.errors import (
     NotSentError,
 )
 from pyspark_commitlog.clients.producer import Producer, ProducerData, Record
-from pyspark_commitlog.clients.wire import Address, Connection, PositionBroker
-from pyspark_commitlog.gateway import Gateway, PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.kafka_0_7 import Fetch
 from pyspark_commitlog.storage import InvalidConfigError, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7 import messages_in
+from pyspark_commitlog.storage.kafka_0_7.entries import messages_in
 from tests.clients.producer.reading import records_in, values_in
 from tests.support.gateway import WireClient, create_topic, serving
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import soon
 
 TOPICS = count()
@@ -114,9 +117,9 @@ def test_with_a_list_a_dead_broker_fails_its_requests_and_only_those(
 
 
 def test_a_broker_that_was_started_again_is_used_again(topic: str, tmp_path: Path) -> None:
-    with position_gateway(tmp_path) as server:
+    port = free_port()
+    with position_gateway(tmp_path, port) as server:
         producer = Producer({"broker.list": listed(server)})
-        port = server.address[1]
         producer.send(ProducerData(topic, None, b"1"))
         soon(lambda: fetched(server, topic) == [b"1"])
     with producer, pytest.raises(BrokerUnreachableError):

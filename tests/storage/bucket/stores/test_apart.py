@@ -11,7 +11,7 @@ import pytest
 from pyspark_commitlog.storage.bucket.stores import apart
 from pyspark_commitlog.storage.errors import ObjectStoreError, StorageError
 from pyspark_commitlog.storage.verdicts import Verdict
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 from tests.support.stores.seaweed import SeaweedFS
 
 PROGRAM = """

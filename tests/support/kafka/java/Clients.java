@@ -35,6 +35,7 @@ public final class Clients {
                 case "offsets" -> Inspect.offsets(request, out);
                 case "committed" -> Inspect.committed(request, out);
                 case "producers" -> Inspect.producers(request, out);
+                case "authorize" -> Authorize.run(request, out);
                 default -> throw new IllegalArgumentException("unknown request " + request.get("do"));
             }
             return null;
