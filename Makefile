@@ -6,9 +6,9 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 # Words that make a reader stop; `make lint` finds them in these files.
-WORDED := *.md pyspark_commitlog cli clients gateway jobs pipeline protocol registry storage conf docs benchmarks tests
+WORDED := *.md pyspark_commitlog browse cli clients gateway jobs pipeline protocol registry storage conf docs benchmarks tests
 UNCLEAR := [Aa]new|[Mm]eanwhile|[Ww]hoever|[Tt]old of|(that|which) (is|are) none
-COMPILED := pyspark_commitlog cli clients gateway jobs pipeline protocol registry storage benchmarks tests/support
+COMPILED := pyspark_commitlog browse cli clients gateway jobs pipeline protocol registry storage benchmarks tests/support
 PYTHON ?= python3.11
 
 # Spark's workers must run the Python of .venv; without this they run the system's.
@@ -33,8 +33,8 @@ test: java install  ## run lint, types and tests, which CI runs before make test
 test-all: java install  ## run the tests that make test leaves out: other Kafkas, clients in other languages, long suites, and the alerts in conf/
 	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--all -m only_all $(PYTEST_ARGS)"
 
-test-matrix: java install  ## run the tests of the sink and of df.write on an object store too, which takes long
-	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--matrix -m matrix $(PYTEST_ARGS)"
+test-matrix: java install  ## run tests in their other modes and on other stores, such as the sink on an object store
+	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--all --matrix -m matrix $(PYTEST_ARGS)"
 
 lint: install  ## check rules and format with ruff, and the wording
 	$(BIN)/ruff check .

@@ -67,7 +67,8 @@ def seaweed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture
 def bucket(seaweed: SeaweedFS, request: pytest.FixtureRequest) -> str:
     """The URL of a log of the test's own on ``seaweed``, empty."""
-    url = f"{seaweed.url}/{re.sub('[^A-Za-z0-9]', '-', request.node.name)}"
+    name = re.sub("[^A-Za-z0-9]", "-", f"{request.path.stem} {request.node.name}")  # modules have tests of one name
+    url = f"{seaweed.url}/{name}"
     open_root(url, create=True, check=lambda _: [])
     return url
 

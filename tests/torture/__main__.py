@@ -23,6 +23,7 @@ from tests.torture.suite import Run, Suite
 
 # By name: the module with its SUITE. Imported when asked for, since some need Spark or a fuzzer.
 MODULES = {
+    "backup": "tests.torture.backups",
     "beside-spark": "tests.torture.beside_spark.suite",
     "bucket-commits": "tests.torture.bucket_commits",
     "bucket-kills": "tests.torture.kills.bucket",
@@ -30,6 +31,9 @@ MODULES = {
     "disk-errors": "tests.torture.disk_errors",
     "damage": "tests.torture.damage.suite",
     "damaged-queries": "tests.torture.damage.queries",
+    "erasure": "tests.torture.erasure.requests",
+    "erasure-kills": "tests.torture.erasure.kills",
+    "find-scans": "tests.torture.find_scans",
     "fuzz": "tests.torture.fuzz",
     "gateway-beside-spark": "tests.torture.gateway.beside_spark.suite",
     "gateway-bucket": "tests.torture.gateway.bucket",
@@ -43,6 +47,7 @@ MODULES = {
     "gateway-nodes-zookeeper": "tests.torture.gateway.nodes_zookeeper",
     "gateway-power-cuts": "tests.torture.gateway.power_cuts",
     "gateway-requests": "tests.torture.gateway.requests",
+    "gateway-rules": "tests.torture.gateway.rules",
     "gateway-together": "tests.torture.gateway.together",
     "kills": "tests.torture.kills.engine",
     "mirror-kills": "tests.torture.mirror_kills",
@@ -53,6 +58,8 @@ MODULES = {
     "set-back-spark": "tests.torture.set_back.spark",
     "spark-kills": "tests.torture.kills.spark",
     "table-kills": "tests.torture.kills.tables",
+    "table-schedules": "tests.torture.table_schedules",
+    "table-streams": "tests.torture.table_streams",
     "zookeeper-groups": "tests.torture.clients.zookeeper_groups",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar

@@ -10,34 +10,43 @@ import pytest
 from tests.torture.__main__ import load
 from tests.torture.suite import FAULTS_MAX, Run
 
-# By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others.
+# By suite: how much of it, in a few seconds. The seed is fixed, so that a test never wavers; long runs draw others, and
+# those in LONGER the same ones and more.
 SHORT: dict[str, int] = {
-    "crash-states": 50,
-    "disk-errors": 30,
-    "gateway-frames": 60,
-    "kills": 3,
-    "model": 300,
+    "crash-states": 20,
+    "disk-errors": 12,
+    "erasure": 12,
+    "find-scans": 1,
+    "gateway-frames": 30,
+    "kills": 1,
+    "model": 100,
     "processes": 1,
-    "set-back": 8,
+    "set-back": 4,
 }
 # More of them, and those that take longer; gateway-hostile needs a machine of its own.
 LONGER: dict[str, int] = {
-    "bucket-commits": 400,
-    "bucket-kills": 5,
+    "backup": 10,
+    "bucket-commits": 200,
+    "bucket-kills": 2,
     "crash-states": 100,
     "damage": 500,
     "disk-errors": 60,
-    "gateway-beside-spark": 3,
-    "gateway-bucket": 24,
-    "gateway-crowd": 1000,
+    "erasure": 60,
+    "erasure-kills": 6,
+    "find-scans": 20,
+    "gateway-beside-spark": 2,
+    "gateway-bucket": 8,
+    "gateway-crowd": 500,
     "gateway-foes": 2,
+    "gateway-frames": 60,
     "gateway-kills": 2,
     "gateway-nodes": 2,
-    "gateway-together": 20,
-    "gateway-nodes-beside-spark": 3,
+    "gateway-rules": 10_000,
+    "gateway-together": 10,
+    "gateway-nodes-beside-spark": 2,
     "gateway-power-cuts": 100,
     "kills": 10,
-    "mirror-kills": 1000,
+    "mirror-kills": 500,
     "model": 1000,
     "set-back": 20,
     "zookeeper-groups": 8,

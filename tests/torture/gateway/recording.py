@@ -201,6 +201,7 @@ def _item(nested: Any, kind: str, name: str, chance: Random) -> Any:
         return timedelta(milliseconds=chance.choice(WAITS_MS[:3] if "wait" in name else WAITS_MS))
     choices: Mapping[str, Sequence[Any]] = {
         "bool": (False, True),
+        "float64": (0.0, 1.0, -1.0, 0.5, 1e300, 1e-300, float("inf"), float("-inf"), float("nan")),
         "string": (*NAMES, *NAMES[:1] * len(NAMES)),
         "uuid": UUIDS,
         "bytes": _batches(),

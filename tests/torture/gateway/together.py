@@ -1,6 +1,7 @@
-"""Random Produce requests to a gateway that serves them together, and to one that serves one by one.
+"""Random Produce requests and transactions to a gateway that serves them together, and to one that serves one by one.
 
-Every answer must be the same and, at the end of a gateway's life, every log, index, snapshot and checkpoint. A life is
+Every answer must be the same and, at the end of a gateway's life, every log, index, snapshot and checkpoint; of topics
+of transactions, which have the times of markers, logs, indexes and producers without these. A life is
 some cases long; in most of them, the requests of a client are tried together however often that was in vain.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pyspark_commitlog.gateway.network import together
+from tests.support import transaction_pairs
 from tests.support.produce_pairs import Pair, different_files, paired
 from tests.torture.suite import Run, Suite, quiet
 
@@ -41,6 +43,7 @@ def _live(run: Run, home: Path, first: int) -> int:
     """One life of a pair, from a case on; returns the next case."""
     number = first
     with paired(home) as pair:
+        pair.create(transaction_pairs.TOPICS)
         while number < first + CASES_A_LIFE and not run.enough:
             case = run.case(number)
             with run.watching(case), _tried_always(is_so=number >= first + USUAL_CASES):
@@ -49,12 +52,13 @@ def _live(run: Run, home: Path, first: int) -> int:
             number += 1
         run.note("requests served together", pair.served_together)
     with run.watching(run.case(number - 1)):
-        assert not different_files(pair), f"files differ at the end of a life: {different_files(pair)}"
+        different = different_files(pair) + transaction_pairs.different_files(pair)
+        assert not different, f"files differ at the end of a life: {different}"
     return number
 
 
 def _compare(pair: Pair, seed: str) -> None:
-    found = pair.differences(seed, REQUESTS)
+    found = pair.differences(seed, REQUESTS) + transaction_pairs.differences(pair, seed, REQUESTS)
     assert not found, found[0]
 
 

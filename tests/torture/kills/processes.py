@@ -17,14 +17,14 @@ from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Event
 from typing import NamedTuple
 
-from pyspark_commitlog.storage.compaction import Cleaner
+from pyspark_commitlog.storage.compaction.rounds import Cleaner
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.retention import retain
-from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.retention.apply import retain
+from pyspark_commitlog.storage.verify.log import verify_log
 from pyspark_commitlog.storage.writing.log import Log, Producer
 from tests.support.logs.building import records
 from tests.torture.suite import Case, Run, Suite, quiet
@@ -258,22 +258,22 @@ def _read(directory: str, kind: type[Compacted] | type[Following], isolation: Is
 
 def run(run: Run) -> None:
     with quiet():  # of segments that are looked for again
-        _load_kernels(str(run.directory / "first"))
+        load_kernels(str(run.directory / "first"))
         for case in run.cases():
             with run.watching(case):
                 _life(run, case)
 
 
-def _make_topics(directory: str) -> None:
+def make_topics(directory: str) -> None:
     with LogManager.open(directory, create=True) as manager:
         for topic, configs in TOPICS.items():
             manager.create_topic(topic, partitions=1, configs=configs)
             manager.open_log(topic, 0)
 
 
-def _load_kernels(directory: str) -> None:
+def load_kernels(directory: str) -> None:
     """Once, so that no child does."""
-    _make_topics(directory)
+    make_topics(directory)
     with LogManager.open(directory) as manager:
         for topic in TOPICS:
             log = manager.open_log(topic, 0)
@@ -288,7 +288,7 @@ def _load_kernels(directory: str) -> None:
 
 def _life(run: Run, case: Case) -> None:
     directory = str(run.directory / str(case.number))
-    _make_topics(directory)
+    make_topics(directory)
     stop, batches = FORK.Event(), case.chance.randrange(*BATCHES, BATCHES_A_TRANSACTION)
     others = [Worker.start(maintain, directory, stop)]
     for kind in (Compacted, Following):
