@@ -307,6 +307,9 @@ class LogConfig:
         Between(1, DECOMPRESSED_BYTES_MAX),
         "Largest decompressed size of a record batch in memory; a larger batch is rejected as damaged.",
         is_kafkas=False)
+    keyfilter_enable: bool = _key("keyfilter.enable", BOOLEAN, False, ANYTHING,
+        "Whether closed segments get a filter of their keys, by which a search for a key passes over them.",
+        is_kafkas=False)
     delete_retention_ms: int = _key("delete.retention.ms", LONG, DAY_MS, Between(0),
         "Compaction keeps tombstones and transaction markers for this long after it could first have dropped them.",
         "log.cleaner.delete.retention.ms")
@@ -362,16 +365,17 @@ class LogConfig:
     follower_replication_throttled_replicas: frozenset[str] = _key("follower.replication.throttled.replicas", LIST,
         frozenset(), THROTTLED, "Replicas throttled on the follower.", has_effect=False)
     remote_storage_enable: bool = _key("remote.storage.enable", BOOLEAN, False, ANYTHING,
-        "Whether closed segments are copied to remote storage.", has_effect=False)
+        "Whether closed segments are copied to remote storage: commitlog tier copy.")
     remote_log_copy_disable: bool = _key("remote.log.copy.disable", BOOLEAN, False, ANYTHING,
-        "Whether copying to remote storage is stopped.", has_effect=False)
+        "Whether copying to remote storage is stopped.")
     remote_log_delete_on_disable: bool = _key("remote.log.delete.on.disable", BOOLEAN, False, ANYTHING,
         "Whether remote segments are deleted when remote.storage.enable is turned off.", has_effect=False)
     local_retention_ms: int = _key("local.retention.ms", LONG, -2, Between(-2),
-        "retention.ms for local segments that are also in remote storage.", "log.local.retention.ms", has_effect=False)
+        "retention.ms for local segments that are also in remote storage; -2: as retention.ms.",
+        "log.local.retention.ms")
     local_retention_bytes: int = _key("local.retention.bytes", LONG, -2, Between(-2),
-        "retention.bytes for local segments that are also in remote storage.",
-        "log.local.retention.bytes", has_effect=False)
+        "retention.bytes for local segments that are also in remote storage; -2: as retention.bytes.",
+        "log.local.retention.bytes")
     # fmt: on
 
     def __post_init__(self) -> None:

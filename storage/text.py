@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import NamedTuple
 
 from .errors import InvalidConfigError
 
@@ -114,3 +116,29 @@ def masked(text: str) -> str:
 def counted(amount: int, noun: str) -> str:
     """Returns a number with its noun: ``1 segment``, ``2 segments``."""
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
+
+
+class Address(NamedTuple):
+    """Host and port of a server."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(key: str, given: str) -> Address:
+    """Parses ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError, which names ``key``."""
+    host, colon, port = given.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a listener on ``host``."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.lower() == "localhost"

@@ -134,6 +134,14 @@ def collect(log: CommitLog, limits: CollectLimits | None = None, *, dry_run: boo
     return total
 
 
+def unnamed_objects(log: CommitLog) -> list[str]:
+    """Returns the keys of writes and segments that the log does not name: dropped ones, and those of killed processes.
+
+    A write that is in progress is one of them until its commit.
+    """
+    return sorted(facts.key for found in _listed(log.store, log.catch_up()).values() for facts in found)
+
+
 def abort_overdue(log: CommitLog, *, dry_run: bool = False) -> list[ClientTransaction]:
     """Aborts the transactions of clients that are open for longer than their timeouts, by the store's clock.
 

@@ -8,8 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ProducerFencedError, ProgressMismatchError, TransactionAbortedError, UnknownTopicOrPartitionError
+from ..errors import (
+    MissingSegmentError,
+    ProducerFencedError,
+    ProgressMismatchError,
+    TransactionAbortedError,
+    UnknownTopicOrPartitionError,
+)
+from ..format.files import file_names
 from ..format.tables import Int64s
+from ..reading.marks import UNFINISHED_COPY
 from .commit_log import CommitLog
 from .commits.commit import DataChange, GroupOffsets, OpenChange, PartitionSlices, StagedObject
 from .commits.state import State
@@ -73,6 +81,7 @@ def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
     """Proposes a write; None if the app's progress includes its version or offsets already.
 
     Raises UnknownTopicOrPartitionError if a topic was deleted, perhaps made again, since the tasks wrote for it;
+    MissingSegmentError if the copy of a partition to here is not finished;
     ProducerFencedError if another writer opened the app; TransactionAbortedError if the write's objects may be deleted:
     the tasks must write again.
     """
@@ -80,6 +89,9 @@ def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
         raise UnknownTopicOrPartitionError(
             f"write {staged.write}: topic id {dead[0][0]}, partition {dead[0][1]} is not there any more"
         )
+    for each, slices in staged.slices.items():
+        if len(slices):
+            check_copied(state, each)
     claim = staged.claim
     if claim is not None:
         app = state.apps.get(claim.app)
@@ -90,6 +102,13 @@ def commit_write(state: State, staged: StagedWrite) -> DataChange | None:
     if staged.write in state.void:
         raise TransactionAbortedError(f"write {staged.write} took too long, and its objects were given up: write again")
     return _data(state, staged)
+
+
+def check_copied(state: State, key: tuple[str, int]) -> None:
+    """Raises MissingSegmentError if a partition, by topic id and number, is a copy that is not finished."""
+    if state.partitions[key].is_unfinished:
+        name = file_names.unfinished_directory(state.topics[key[0]].name, key[1])
+        raise MissingSegmentError(UNFINISHED_COPY, path=name)
 
 
 def _is_committed(state: State, staged: StagedWrite, app: str) -> bool:

@@ -1,10 +1,12 @@
-"""The commits that maintenance proposes: a segment that replaces slices and segments, and a higher log start offset."""
+"""The commits that maintenance and copies propose: a segment that replaces slices and segments, a higher log start
+offset, and the end of a copy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .commits.commit import RetainChange, Segment, SwapChange
+from .commits.commit import FinishChange, RetainChange, Segment, SwapChange
 from .commits.state import Slice, State
 
 Part = Slice | Segment
@@ -53,3 +55,9 @@ def raise_log_start(state: State, topic_id: str, partition: int, log_start: int)
     if found is None or found.log_start >= min(log_start, found.end):
         return None
     return RetainChange(topic_id, partition, min(log_start, found.end))
+
+
+def finish_copy(state: State, topic_id: str, partition: int) -> FinishChange | None:
+    """Proposes that the copy of a partition to here is finished; None if it is, or the partition no longer exists."""
+    found = state.partitions.get((topic_id, partition))
+    return None if found is None or not found.is_unfinished else FinishChange(topic_id, partition)

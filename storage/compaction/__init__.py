@@ -7,29 +7,6 @@ never touched.
 
 :mod:`.dirty` finds which part of a log is dirty and which log is the dirtiest, :mod:`.markers` which transaction
 markers are still needed, :mod:`.superseded` which batches need not be decoded again. :mod:`.filter` decides the fate of
-each batch, :mod:`.output` writes the new segments, and :mod:`.rounds` runs the whole round. ``segment.swap`` replaces
-the old segments crash-safely.
+each batch, :mod:`.rewriting` writes batches again with fewer records, :mod:`.output` has the new segments, and
+:mod:`.rounds` runs the whole round. ``segment.swap`` replaces the old segments crash-safely.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-import lazy_loader
-
-if TYPE_CHECKING:
-    from .dirty import (
-        Cleanable as Cleanable,
-        cleanable as cleanable,
-        dirtiest_first as dirtiest_first,
-        group_segments as group_segments,
-    )
-    from .rounds import Cleaner as Cleaner, CleanResult as CleanResult
-else:
-    __getattr__, __dir__, __all__ = lazy_loader.attach(
-        __name__,
-        submod_attrs={
-            "dirty": ["Cleanable", "cleanable", "dirtiest_first", "group_segments"],
-            "rounds": ["CleanResult", "Cleaner"],
-        },
-    )

@@ -1,37 +1,25 @@
 """Decides the fate of each batch (Kafka's MemoryRecords.filterTo and the filter of its Cleaner).
 
-A window of batches is decided at once, by masks over its batches and over all their records. A batch that loses nothing
-is copied as it is; one that loses some records is rebuilt with the rest; one that loses all records but is still needed
-keeps its header; the others are dropped.
+A window of batches is decided at once, by masks over its batches and over all their records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from enum import IntEnum
-from functools import partial
-from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from .. import format as formats
-from ..errors import CorruptionError
-from ..format import compaction_view, v2
-from ..format.compaction_view import NO_HORIZON, Keyed, Rebuilt, Uint64s, Wanted
+from ..format import v2
+from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.constants import NO_OFFSET
-from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bools, Bytes, Int64s
 from ..kernels import offset_map as maps
-from ..recovery import ProducerState
-from ..segment import LogSegment, Rows, Window
+from ..recovery.producer_state import ProducerState
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
+from .rewriting import Fate, Verdict, count_in, parts_of, read_keys, verify, written
 from .superseded import Superseded
-
-# Decompressed records are held in memory, so compressed batches are processed in smaller portions.
-_EXPECTED_RATIO = 4
 
 
 @dataclass(frozen=True)
@@ -47,15 +35,6 @@ class Rules:
     legacy_horizon_ms: int  # segments whose .log is newer keep tombstones of magic 0 and 1
 
 
-class Fate(IntEnum):
-    """What happens to a batch."""
-
-    GONE = 0
-    COPIED = 1
-    REBUILT = 2
-    EMPTIED = 3  # keeps its header only
-
-
 @dataclass
 class Counts:
     """Statistics of a compaction."""
@@ -68,15 +47,6 @@ class Counts:
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(mine + others for mine, others in zip(astuple(self), astuple(other), strict=True)))
-
-
-class _Verdict(NamedTuple):
-    """The decision on a window: the fate of its batches, and the records to keep."""
-
-    fates: npt.NDArray[np.int8]  # shape (batches,)
-    horizons: Int64s  # shape (batches,)
-    kept: Bools  # shape (records,)
-    survivors: Int64s  # shape (batches,): records kept
 
 
 class Filter:
@@ -102,7 +72,7 @@ class Filter:
         verify(self.segment, window, np.flatnonzero(discarded | (headers.table["count"] == 0)))
         superseded = ~discarded & self.rules.superseded.of(headers)
         is_read = ~discarded & ~superseded & (headers.table["count"] != 0)
-        parts = _parts(window, is_read)
+        parts = parts_of(window, is_read)
         pieces = [piece for part in parts for piece in self._filtered(window, part, discardable, is_read)]
         self.counts.bytes_read += len(window.buffer)
         self.counts.records_read += int(headers.table["count"][superseded].sum())
@@ -122,23 +92,23 @@ class Filter:
         )
         self.counts.records_read += len(records.offsets)
         self.counts.records_kept += int(verdict.survivors.sum())
-        return _written(window.buffer, headers, verdict, partial(_rebuilt, headers, records, read_rows, verdict))
+        return written(window.buffer, headers, verdict, records, read_rows)
 
     def _looked_up(self, records: Keyed) -> Bools:
         return self.rules.offset_map.are_latest(records.hashes, records.has_key, records.offsets)
 
     def _decide(
         self, headers: BatchHeaders, records: Keyed, kept: Bools, counts: Int64s, discardable: Bools
-    ) -> _Verdict:
-        survivors = _count_in(counts, kept)
-        has_tombstone = _count_in(counts, kept & ~records.has_value) > 0
+    ) -> Verdict:
+        survivors = count_in(counts, kept)
+        has_tombstone = count_in(counts, kept & ~records.has_value) > 0
         is_v2, has_horizon = headers.table["magic"] >= v2.MAGIC, headers.has_delete_horizon
         gets_horizon = is_v2 & ~has_horizon & (has_tombstone | (headers.is_control & discardable))
         horizons = np.where(has_horizon, headers.table["base_timestamp"], NO_HORIZON)
         horizons[gets_horizon] = self.rules.now_ms + self.rules.delete_retention_ms
         fates = np.where(survivors, Fate.REBUILT, np.where(self._is_needed(headers), Fate.EMPTIED, Fate.GONE))
         fates[(survivors == counts) & (survivors > 0) & ~gets_horizon] = Fate.COPIED
-        return _Verdict(fates.astype(np.int8), horizons, kept, survivors)
+        return Verdict(fates.astype(np.int8), horizons, kept, survivors)
 
     def _kept(self, headers: BatchHeaders, records: Keyed, counts: Int64s, is_latest: Bools) -> Bools:
         """Returns which records are kept, shape (records,), of batches that are not dropped as a whole."""
@@ -168,77 +138,3 @@ class Filter:
                 is_of_epoch = control & (table["producer_epoch"] == state.epoch)
                 needed |= (table["producer_id"] == producer_id) & is_of_epoch
         return needed
-
-
-def _count_in(counts: Int64s, flags: Bools) -> Int64s:
-    """Returns how many flags are set per batch; ``counts``, shape (batches,), is the number of flags of each batch."""
-    before = np.concatenate(([0], np.cumsum(flags)))
-    stops = np.cumsum(counts)
-    found: Int64s = before[stops] - before[stops - counts]
-    return found
-
-
-@contextmanager
-def _locating(segment: LogSegment, window: Window) -> Iterator[None]:
-    """A context that adds path and position to CorruptionErrors."""
-    try:
-        yield
-    except CorruptionError as error:
-        raise error.located(segment.path(file_names.LOG), window.position) from error
-
-
-def verify(segment: LogSegment, window: Window, rows: Rows) -> None:
-    """Raises CorruptRecordError, with path and position, if the checksum of a batch in ``rows`` is wrong."""
-    with _locating(segment, window):
-        formats.verify(window.buffer, window.headers[rows])
-
-
-def read_keys(segment: LogSegment, window: Window, rows: Rows, secret: Uint64s | None) -> Keyed:
-    """Returns the records of the batches ``rows``, all of magic 2 or none. Raises CorruptionError with path."""
-    with _locating(segment, window):
-        limit = segment.context.config.max_decompressed_bytes
-        return compaction_view.read(window.buffer, window.headers[rows], secret, limit)
-
-
-def _parts(window: Window, is_read: Bools) -> Iterator[slice]:
-    """Divides a window into parts, each of one format and with records that need about a window's memory.
-
-    ``is_read``, shape (batches,), marks the batches whose records are read.
-    """
-    headers = window.headers
-    weights = headers.table["size"] * np.where(headers.codec != 0, _EXPECTED_RATIO, 1) * is_read
-    part_of = (np.cumsum(weights) - weights) // len(window.buffer)
-    breaks = (np.diff(part_of) != 0) | np.diff(headers.table["magic"] >= v2.MAGIC)
-    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(headers)]
-    return (slice(first, last) for first, last in pairwise(bounds))
-
-
-def _written(
-    buffer: Bytes, headers: BatchHeaders, verdict: _Verdict, rebuild: Callable[[Int64s], Rebuilt]
-) -> list[Bytes]:
-    """Returns the bytes of the remaining batches, in order and in few pieces: neighbours in a buffer form one piece."""
-    table, fates = headers.table, verdict.fates
-    starts, sizes = table["position"].copy(), table["size"].copy()
-    sources: dict[int, Bytes] = {Fate.COPIED: buffer}
-    emptied, rebuilt = np.flatnonzero(fates == Fate.EMPTIED), np.flatnonzero(fates == Fate.REBUILT)
-    if len(emptied):
-        sources[Fate.EMPTIED] = np.concatenate([v2.empty_batch(headers[row : row + 1]) for row in emptied.tolist()])
-        sizes[emptied] = v2.LAYOUT.itemsize
-        starts[emptied] = np.arange(len(emptied)) * v2.LAYOUT.itemsize
-    if len(rebuilt):
-        sources[Fate.REBUILT], sizes[rebuilt] = rebuild(rebuilt)
-        starts[rebuilt] = np.cumsum(sizes[rebuilt]) - sizes[rebuilt]
-    kept = np.flatnonzero(fates)
-    breaks = (np.diff(fates[kept]) != 0) | (starts[kept][1:] != (starts + sizes)[kept][:-1])
-    bounds = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(kept)] if len(kept) else [0]
-    runs = ((kept[first], kept[last - 1]) for first, last in pairwise(bounds))
-    return [sources[int(fates[first])][starts[first] : starts[last] + sizes[last]] for first, last in runs]
-
-
-def _rebuilt(headers: BatchHeaders, records: Keyed, read_rows: Int64s, verdict: _Verdict, rows: Int64s) -> Rebuilt:
-    """Returns the batches ``rows`` with only the kept records; ``records`` are those of the batches ``read_rows``."""
-    is_row = np.zeros(len(headers), dtype=np.bool_)
-    is_row[rows] = True
-    kept = np.flatnonzero(verdict.kept & np.repeat(is_row[read_rows], records.counts))
-    at = np.searchsorted(read_rows, rows)
-    return records.rebuild(Wanted(at, kept, verdict.survivors[rows], headers[rows], verdict.horizons[rows]))

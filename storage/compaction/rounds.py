@@ -13,22 +13,24 @@ import numpy as np
 
 from ..clock import Clock, instant
 from ..config import CleanerConfig
-from ..errors import CorruptRecordError, InvalidConfigError
-from ..filesystem import FileStatus
+from ..errors import InvalidConfigError
+from ..filesystem.port import FileStatus
 from ..format import v2
 from ..format.compaction_view import Keyed
-from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import Bools, Bytes, Int64s
 from ..kernels import offset_map as maps
 from ..prefetch import in_order
-from ..reading import LogReader
-from ..segment import LogSegment, Window, swap_in
-from ..writing import Log
+from ..reading.reader import LogReader
+from ..segment.swap import swap_in
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
+from ..writing.log import Log
 from .dirty import Cleanable, cleanable, group_segments
-from .filter import Counts, Filter, Rules, read_keys, verify
+from .filter import Counts, Filter, Rules
 from .markers import Transactions
 from .output import Output
+from .rewriting import read_keys, to_its_end, verify
 from .superseded import Superseded
 
 WINDOW_BYTES_MIN = 8 * 1024 * 1024  # below, call overhead exceeds the processing; a batch is read whole anyway
@@ -194,7 +196,7 @@ class _Round:
             if segment.base_offset >= self.what.first_dirty_offset:
                 return
             with closing(segment):
-                for window in _to_its_end(segment, segment.batches(window_bytes=self.window_bytes)):
+                for window in to_its_end(segment, segment.batches(window_bytes=self.window_bytes)):
                     self._go_on(window)
                     verify(segment, window, slice(None))
 
@@ -221,7 +223,7 @@ class _Round:
     def _dirty_windows(self, segment: LogSegment, transactions: Transactions) -> Iterator[_Dirty]:
         start = self.what.first_dirty_offset
         windows = segment.batches(segment.position_before(start), window_bytes=self.window_bytes)
-        for window in _to_its_end(segment, windows):
+        for window in to_its_end(segment, windows):
             self._go_on(window)
             headers = window.headers
             wanted = ~transactions.discardable(segment, window) & ~headers.is_control
@@ -317,20 +319,6 @@ class _Round:
     def _go_on(self, window: Window) -> None:
         self.check()
         self.pause.after(len(window.buffer))
-
-
-def _to_its_end(segment: LogSegment, windows: Iterator[Window]) -> Iterator[Window]:
-    """Yields ``windows``, up to the end of a closed segment; raises CorruptRecordError if batches are missing there.
-
-    The segment's index shows that they are missing; after a rewrite, nothing would.
-    """
-    window = None
-    for window in windows:
-        yield window
-    lost = None if window is None else segment.lost_end(window.headers.next_offset)
-    if lost is not None:
-        what = f"{lost}. Restore the log; or, if the log is right, rebuild its index"
-        raise CorruptRecordError(what, path=segment.path(file_names.LOG), position=segment.size)
 
 
 def _filter(decided: _Decided) -> tuple[Bytes, Counts, Sequence[AbortedTxn]]:

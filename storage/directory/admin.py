@@ -16,12 +16,14 @@ from uuid import uuid4
 from .. import bucket
 from ..config import LogConfig
 from ..errors import CorruptionError, LogStoreError, UnknownTopicOrPartitionError
-from ..filesystem import OPEN_FILES, FileSystem, read_file, remove_tree, size_of
+from ..filesystem.open_files import OPEN_FILES
+from ..filesystem.operations import read_file, remove_tree, size_of
+from ..filesystem.port import FileSystem
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
-from ..segment import LogContext
+from ..segment.walk import LogContext
 from ..topic_rules import changed_configs, check_more_partitions
-from ..writing import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
+from ..writing.locks import APPEND_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 from .broker_settings.metadata_log import read_metadata_log
 from .manager import LogManager
 from .protected_topics import check_changeable, is_protected
@@ -335,8 +337,8 @@ def _mark_deleted(manager: LogManager, directory: str) -> None:
 def _remove_deleted(manager: LogManager, topic: str) -> None:
     """Removes the directories of deleted partitions, and those of copies of the topic that were not finished."""
     for name in manager.filesystem.list(manager.directory):
-        whole = name.removesuffix(file_names.UNFINISHED)
-        found = file_names.parse_partition_directory(whole)
-        if found is not None and (found.kind == "delete" or (whole != name and found.topic == topic)):
+        found = file_names.parse_partition_directory(name)
+        is_deleted = found is not None and found.kind == "delete"
+        if is_deleted or file_names.is_unfinished_directory(name, topic):
             remove_tree(manager.filesystem, manager.path(name))
     manager.filesystem.sync_directory(manager.directory)

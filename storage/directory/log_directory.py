@@ -17,27 +17,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from .. import bucket
+from .. import bucket, tiers
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError, StorageError
-from ..filesystem import (
-    FileSystem,
-    LocalFileSystem,
-    Lock,
-    MadeFileSystem,
-    catch_up,
-    make_directory_durably,
-    read_file,
-    write_atomically,
-)
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import catch_up, make_directory_durably, read_file, write_atomically
+from ..filesystem.port import FileSystem, Lock, MadeFileSystem
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
-from ..reading import UNFINISHED_COPY, Marks
-from ..segment import Holes
+from ..reading.marks import UNFINISHED_COPY, Marks
+from ..segment.joining import Holes
 from .position_topics import is_of_0_7
 from .remote_tier import remote_offsets
-from .topics_file import TopicDescription, TopicsFile, decode_topics_file, encode_topics
+from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +45,7 @@ BELOW_MAX = 200  # names to look at for a log directory in a directory that has 
 
 def check_copied(filesystem: FileSystem, directory: str) -> None:
     """Raises MissingSegmentError if the copy of the partition in ``directory`` is not finished."""
-    unfinished = directory + names.UNFINISHED
+    unfinished = names.unfinished_path(directory)
     if filesystem.status(unfinished) is not None:
         raise MissingSegmentError(UNFINISHED_COPY, path=unfinished)
 
@@ -79,7 +72,8 @@ class LogDirectory:
     ) -> Self:
         """Opens a log directory; with ``create``, creates it if it is missing.
 
-        ``directory`` may be the URL of a log on an object store, which is shown as a directory that can be read only.
+        ``directory`` may be the URL of a log on an object store, or the address of a tier (``tiers.address``): both are
+        shown as directories that can be read only.
         ``overrides``: settings, by Kafka's names, that override those of every topic.
 
         Raises NotALogDirError if ``directory`` is missing, is a file, or holds other files and no partition, and
@@ -88,6 +82,8 @@ class LogDirectory:
         """
         if filesystem is None and not create and bucket.is_store_url(directory):
             filesystem = bucket.open_files(directory, clock=clock)
+        elif filesystem is None and tiers.is_tier_address(directory):
+            filesystem = tiers.open_tiered_files(directory)
         elif isinstance(filesystem, MadeFileSystem):
             filesystem.catch_up()
         path = filesystem.root if isinstance(filesystem, MadeFileSystem) else local_path(directory)
@@ -158,13 +154,14 @@ class LogDirectory:
 
     def described_topics(self) -> dict[str, TopicDescription]:
         """Returns the topics in ``topics.json``, by name; none in a broker's directory, which has no such file."""
-        return dict(self._topics_file().topics)
+        return dict(self.topics_file().topics)
 
     def broker_settings(self) -> dict[str, str]:
         """Returns the settings for all topics in ``topics.json``, by a broker's keys; none if there is no such file."""
-        return dict(self._topics_file().broker)
+        return dict(self.topics_file().broker)
 
-    def _topics_file(self) -> TopicsFile:
+    def topics_file(self) -> TopicsFile:
+        """Returns the content of ``topics.json``; nothing if there is no such file. Raises CorruptionError."""
         path = self.path(TOPICS_FILE)
         try:
             return decode_topics_file(read_file(self.filesystem, path, ROOT_FILE_BYTES_MAX))
@@ -173,13 +170,19 @@ class LogDirectory:
         except CorruptionError as error:
             raise error.located(path) from error
 
-    def describe_topics(self, topics: Mapping[str, TopicDescription], broker: Mapping[str, str] | None = None) -> None:
+    def describe_topics(
+        self,
+        topics: Mapping[str, TopicDescription],
+        broker: Mapping[str, str] | None = None,
+        owned: OwnSettings | None = None,
+    ) -> None:
         """Replaces ``topics.json``, atomically and durably. The caller holds the root lock.
 
-        ``broker``: the settings for all topics; None keeps them.
+        ``broker``: the settings for all topics, and ``owned`` those of nodes and groups; None keeps them.
         """
-        settings = self.broker_settings() if broker is None else broker
-        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values(), settings))
+        before = self.topics_file()
+        broker, owned = before.broker if broker is None else broker, before.owned if owned is None else owned
+        write_atomically(self.filesystem, self.path(TOPICS_FILE), encode_topics(topics.values(), broker, owned))
 
     def partitions_found(self, topic: str) -> tuple[int, ...]:
         """Returns the partitions of a topic for which there are directories; ignores ``topics.json``."""
@@ -327,6 +330,14 @@ class LogDirectory:
                 data = checkpoints.encode_offsets({**listed, partition: 0})
                 write_atomically(self.filesystem, self.path(names.CLEANER_OFFSET_CHECKPOINT), data)
 
+    def note_log_start(self, partition: TopicPartition, offset: int) -> None:
+        """Adds a partition to the checkpoint of log starts, also at 0: its first segments go to a tier; durable."""
+        with self.root_lock():
+            listed = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
+            if listed.get(partition) != offset:
+                data = checkpoints.encode_offsets({**listed, partition: offset})
+                write_atomically(self.filesystem, self.path(names.LOG_START_OFFSET_CHECKPOINT), data)
+
     def forget_partitions(self, partitions: Container[TopicPartition]) -> None:
         """Removes the entries of deleted partitions from the checkpoints, durably. The caller holds the root lock."""
         for name in names.OFFSET_CHECKPOINTS:
@@ -378,6 +389,9 @@ class RootCheckpoints:
 
     def note_holes(self) -> None:
         self.log_directory.note_holes(self.partition)
+
+    def note_start(self, log_start_offset: int) -> None:
+        self.log_directory.note_log_start(self.partition, log_start_offset)
 
     def remote_below(self, first_offset: int) -> range | None:
         return remote_offsets(self.log_directory, {self.partition: first_offset}).get(self.partition)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
-from .. import bucket
+from .. import bucket, tiers
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
@@ -22,12 +22,16 @@ from ..errors import (
     UnknownTopicOrPartitionError,
     did_you_mean,
 )
-from ..filesystem import FileSystem, MadeFileSystem, make_own_directory, not_a_link, remove_tree, write_atomically
+from ..filesystem.operations import make_own_directory, not_a_link, remove_tree, write_atomically
+from ..filesystem.port import FileSystem, MadeFileSystem
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
-from ..reading import Checkpoints, LogReader, LogWatcher
+from ..reading.marks import Checkpoints
+from ..reading.reader import LogReader
+from ..reading.watcher import LogWatcher
 from ..topic_rules import check_count, check_free, check_new_name, check_partitions, check_requested
-from ..writing import Log, is_append_lock_taken
+from ..writing.locks import is_append_lock_taken
+from ..writing.log import Log
 from .given_settings import config_of
 from .log_directory import LogDirectory, RootCheckpoints, check_copied
 from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_compacted
@@ -73,8 +77,8 @@ class LogManager(LogDirectory):
 
     def topics(self) -> dict[str, TopicDescription]:
         """Returns all topics, by name: those in ``topics.json``, and others for which there are directories."""
-        described, broker = self._topics_file()
-        described = dict(described)
+        file = self.topics_file()
+        described, broker = dict(file.topics), file.broker
         compacted = {topic for topic, _ in self.offsets(names.CLEANER_OFFSET_CHECKPOINT)}
         for topic, partitions in self._partitions_found(lambda topic: topic not in described).items():
             configs = COORDINATOR_TOPICS.get(topic) or ({"cleanup.policy": "compact"} if topic in compacted else {})
@@ -224,11 +228,14 @@ class LogManager(LogDirectory):
         directory = self.partition_path(topic, partition)
         return self.is_here(topic, partition) and is_append_lock_taken(self.filesystem, directory)
 
-    def open_log(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
+    def open_log(
+        self, topic: str, partition: int, config: LogConfig | None = None, *, reports_remote: bool = True
+    ) -> Log:
         """Opens a partition for writing. Returns the same object until the manager is closed or a write has failed.
 
-        ``config`` replaces the topic's; the partition must then exist. Raises LogDirLockedError while a broker runs on
-        the directory, MissingSegmentError if the directory of the partition is lost, and otherwise as Log.open.
+        ``config`` replaces the topic's; the partition must then exist. ``reports_remote``: as of :meth:`open_reader`.
+        Raises LogDirLockedError while a broker runs on the directory, MissingSegmentError if the directory of the
+        partition is lost, and otherwise as Log.open.
         """
         topic_partition = TopicPartition(topic, partition)
         known = self._logs.get(topic_partition)
@@ -250,8 +257,14 @@ class LogManager(LogDirectory):
                 checkpoints=RootCheckpoints(self, topic_partition),
                 after_failure=has_failed,
             )
-            report_remote(directory, self._logs[topic_partition].remote)
+            if reports_remote:
+                report_remote(directory, self._logs[topic_partition].remote)
         return self._logs[topic_partition]
+
+    def opened_log(self, topic: str, partition: int) -> Log | None:
+        """Returns a partition's log that is open for writing and has not failed, if there is one. Opens nothing."""
+        log = self._logs.get(TopicPartition(topic, partition))
+        return log if log is None or log.failure is None else None
 
     def open_reader(
         self, topic: str, partition: int, config: LogConfig | None = None, *, reports_remote: bool = True
@@ -261,26 +274,35 @@ class LogManager(LogDirectory):
         Logs a warning if only a broker's remote storage has the log's first offsets. With ``reports_remote=False``, the
         caller does that, by :attr:`LogReader.remote`.
         """
-        return self._open_to_read(LogReader, topic, partition, config, reports_remote=reports_remote)
+        found = self._partition_config(topic, partition)
+        return self._open_to_read(LogReader, topic, partition, config or found, reports_remote=reports_remote)
+
+    def open_reader_of_known(self, topic: str, partition: int, config: LogConfig) -> LogReader:
+        """Opens a partition that the caller knows to exist; looks up no topic, for which a tier lists all partitions.
+
+        Otherwise as :meth:`open_reader` with ``reports_remote=False``.
+        """
+        return self._open_to_read(LogReader, topic, partition, config, reports_remote=False)
 
     def open_watcher(self, topic: str, partition: int, *, reports_remote: bool = True) -> LogWatcher:
         """Opens a partition for reading as it grows. Takes no lock. Otherwise as :meth:`open_reader`."""
-        return self._open_to_read(LogWatcher, topic, partition, reports_remote=reports_remote)
+        config = self._partition_config(topic, partition)
+        return self._open_to_read(LogWatcher, topic, partition, config, reports_remote=reports_remote)
 
     def _open_to_read(
         self,
         kind: type[ReaderT],
         topic: str,
         partition: int,
-        config: LogConfig | None = None,
+        config: LogConfig,
         *,
         reports_remote: bool,
     ) -> ReaderT:
-        found, path = self._partition_config(topic, partition), self.partition_path(topic, partition)
+        path = self.partition_path(topic, partition)
         files = self._files_to_read(path)
         opened = kind.open(
             path,
-            config or found,
+            config,
             clock=self.clock,
             filesystem=files,
             checkpoints=self._checkpoints_to_read(TopicPartition(topic, partition), files),
@@ -292,8 +314,11 @@ class LogManager(LogDirectory):
     def _files_to_read(self, directory: str) -> FileSystem:
         """Returns the file system for a reader of a partition: one that shows its files as they were together."""
         files = self.filesystem
-        is_made = isinstance(files, MadeFileSystem)  # so that a local directory loads nothing of a bucket's
-        return bucket.PinnedFiles(files, directory) if is_made and isinstance(files, bucket.BucketFileSystem) else files
+        if not isinstance(files, MadeFileSystem):  # so that a local directory loads nothing of a bucket's
+            return files
+        if isinstance(files, tiers.TieredFiles):
+            return tiers.PinnedTier(files, directory)
+        return bucket.PinnedFiles(files, directory) if isinstance(files, bucket.BucketFileSystem) else files
 
     def _checkpoints_to_read(self, partition: TopicPartition, files: FileSystem) -> Checkpoints:
         """Returns the marks for a reader of a partition: of the same moment as its ``files``, where that has one."""

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ..filesystem.operations import holds_from_log_start
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
-from ..reading import remote_text
+from ..reading.marks import remote_text
 from .broker_settings.metadata_log import read_metadata_log
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def remote_offsets(directory: LogDirectory, first_offsets: Mapping[TopicPartitio
         partition: range(log_starts[partition], first)
         for partition, first in first_offsets.items()
         if log_starts.get(partition, first) < first
+        and not holds_from_log_start(directory.filesystem, directory.path(str(partition)))
     }
     tiered = _tiered(directory, {topic for topic, _ in below})
     return {partition: offsets for partition, offsets in below.items() if partition[0] in tiered}

@@ -24,11 +24,10 @@ from typing import Any, NamedTuple
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import CorruptionError, SnapshotError, StorageError
-from ..filesystem import (
-    OPEN_FILES,
-    FileSystem,
-    LocalFileSystem,
-    lock_holders,
+from ..filesystem.holders import lock_holders
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.open_files import OPEN_FILES
+from ..filesystem.operations import (
     make_directory_durably,
     make_own_directory,
     not_a_link,
@@ -37,11 +36,13 @@ from ..filesystem import (
     remove_tree,
     write_atomically,
 )
+from ..filesystem.port import FileSystem
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
-from ..segment import LogContext, swap_plan
-from ..writing import APPEND_LOCK_FILE, wait_for_lock
+from ..segment.swap import swap_plan
+from ..segment.walk import LogContext
+from ..writing.locks import APPEND_LOCK_FILE, wait_for_lock
 from .manager import LogManager
 from .remote_tier import remote_offsets, report_remote
 
@@ -51,7 +52,7 @@ MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # for five million files
 LOG_FOLDER = "log"
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
-LISTING_ATTEMPTS = 5  # while topics are created and deleted
+LISTING_ATTEMPTS = 200  # while topics are created and deleted; each takes the locks of all partitions
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # other disk, or no link support
 SIDECARS = (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA_FILE)
 
@@ -102,6 +103,32 @@ def take_snapshot(manager: LogManager, target: str) -> Snapshot:
         snapshot = Snapshot(target, manager.directory, taken_at_ms, files)
         _complete(manager.filesystem, building, snapshot)
     return snapshot
+
+
+def take_cut(manager: LogManager, folder: str) -> tuple[int, dict[str, SnapshotFile]]:
+    """Links every ``.log`` of a log directory to ``folder``, which must be missing, and copies the rest, at one moment.
+
+    Returns the moment, ms since 1970, and the files by their paths below ``folder``. A linked active segment goes on
+    growing: only the bytes up to its stated size are of that moment. Syncs nothing. Raises as :func:`take_snapshot`.
+    """
+    OPEN_FILES.check_room_for_locks(len(_partitions(manager)), f"a cut of {manager.directory}")
+    manager.lock_brokers_out()
+    with _standing_still(manager) as partitions:
+        files = dict(_take_all(manager, partitions, folder, links_active=True))
+        taken_at_ms = manager.clock.now_ms()
+    _report_remote(manager, files)
+    return taken_at_ms, files
+
+
+def fill_log_directory(target: str, fill: Callable[[str], Iterable[str]]) -> None:
+    """Makes a log directory with what ``fill`` writes to the folder that it is given; durable on return.
+
+    ``fill`` returns the paths of its files below the folder. Raises SnapshotError if ``target`` is not empty, and what
+    ``fill`` raises.
+    """
+    filesystem = LocalFileSystem()
+    with _building(filesystem, local_path(target)) as building:
+        _sync(filesystem, building, fill(building))
 
 
 def fill_snapshot(target: str, source: str, fill: Callable[[str], None], clock: Clock) -> Snapshot:
@@ -216,7 +243,9 @@ def _context(manager: LogManager, partition: TopicPartition) -> LogContext:
     return LogContext(directory, LogConfig(), manager.clock, manager.filesystem, writable=False)
 
 
-def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str) -> Iterator[tuple[str, SnapshotFile]]:
+def _take_all(
+    manager: LogManager, partitions: list[TopicPartition], folder: str, *, links_active: bool = False
+) -> Iterator[tuple[str, SnapshotFile]]:
     """Links or copies all files of the log directory to ``folder``; yields each with its path below ``folder``."""
     make_own_directory(manager.filesystem, folder)
     for name in manager.filesystem.list(manager.directory):
@@ -229,7 +258,7 @@ def _take_all(manager: LogManager, partitions: list[TopicPartition], folder: str
         newest = max((name for name in found if name.endswith(file_names.LOG)), default=None)
         for name, current in found.items():
             path = file_names.join(directory, name)
-            may_link = name.endswith(file_names.LOG) and name != newest
+            may_link = name.endswith(file_names.LOG) and (links_active or name != newest)
             source = file_names.join(context.directory, current)
             yield path, _take(manager.filesystem, source, file_names.join(folder, path), may_link=may_link)
 
@@ -331,7 +360,7 @@ def _complete(filesystem: FileSystem, building: str, snapshot: Snapshot) -> None
     write_atomically(filesystem, file_names.join(building, MANIFEST_FILE), _encode(snapshot))
 
 
-def _sync(filesystem: FileSystem, folder: str, files: Mapping[str, SnapshotFile]) -> None:
+def _sync(filesystem: FileSystem, folder: str, files: Iterable[str]) -> None:
     """Syncs all files, including linked ones, and their directories."""
     directories = {folder}
     for path in files:

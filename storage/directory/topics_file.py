@@ -1,8 +1,10 @@
 """Encodes and decodes ``topics.json``, which lists the topics of a log directory, with partitions and configs.
 
 Kafka ignores the file. Under ``broker``, it has the settings for all topics that have none of their own, by the names
-of a broker's keys. The first change to a topic that a broker created adds the topic to the file. The other settings of
-such a topic are known only to the broker, so the file lists it under ``settings_elsewhere`` too.
+of a broker's keys; under ``nodes`` and ``groups``, those of one gateway or one group of consumers.
+
+The first change to a topic that a broker created adds the topic to the file. The other settings of such a topic are
+known only to the broker, so the file lists it under ``settings_elsewhere`` too.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..errors import CorruptionError, InvalidTopicError
@@ -52,17 +55,35 @@ class TopicDescription:
         return [TopicPartition(self.name, number) for number in self.partitions]
 
 
+class Owner(Enum):
+    """Who has settings of its own that are no topic's, under this name in the file."""
+
+    NODE = "nodes"  # a gateway, by its id
+    GROUP = "groups"  # of consumers
+
+
+OwnSettings = Mapping[Owner, Mapping[str, Mapping[str, str]]]  # by the owner's name
+
+
 class TopicsFile(NamedTuple):
     """The content of the file."""
 
     topics: Mapping[str, TopicDescription]  # by name; each has the settings in ``broker``, too
-    broker: Mapping[str, str]  # settings for all topics, by a broker's keys
+    broker: Mapping[str, str]  # settings for all topics and nodes, by a broker's keys
+    owned: OwnSettings = MappingProxyType({})
+
+    def owned_by(self, owner: Owner, name: str) -> Mapping[str, str]:
+        """Returns the settings of a node or group."""
+        return self.owned.get(owner, {}).get(name, {})
 
 
-def encode_topics(topics: Iterable[TopicDescription], broker: Mapping[str, str] | None = None) -> bytes:
+def encode_topics(
+    topics: Iterable[TopicDescription], broker: Mapping[str, str] | None = None, owned: OwnSettings | None = None
+) -> bytes:
     """Returns the content of the file; each topic must have an id, and partitions from 0 on without a gap.
 
-    ``broker``: the settings for all topics; those that the topics carry are not written.
+    ``broker``: the settings for all topics; those that the topics carry are not written. ``owned``: those of nodes and
+    groups.
     """
     topics = list(topics)
     content: dict[str, Any] = {
@@ -77,6 +98,9 @@ def encode_topics(topics: Iterable[TopicDescription], broker: Mapping[str, str] 
         content["settings_elsewhere"] = elsewhere
     if broker:
         content["broker"] = dict(broker)
+    for owner, settings in (owned or {}).items():
+        if settings:
+            content[owner.value] = {name: dict(own) for name, own in settings.items()}
     return json.dumps(content, indent=2).encode() + b"\n"
 
 
@@ -95,14 +119,22 @@ def decode_topics_file(data: bytes) -> TopicsFile:
                 f"the file has version {content['version']}, but this engine knows {TOPICS_VERSION}: "
                 "install a newer release"
             )
-        broker = content.get("broker", {})
-        if not all(isinstance(value, str) for value in broker.values()):
-            raise ValueError(f"broker has settings that are not strings: {broker}")
+        broker = _texts("broker", content.get("broker", {}))
+        owned = {
+            owner: {name: _texts(f"{owner.value} {name}", own) for name, own in content.get(owner.value, {}).items()}
+            for owner in Owner
+        }
         found = {name: _description(name, topic, broker) for name, topic in content["topics"].items()}
         elsewhere = {name: replace(found[name], known=Known.SOME) for name in content.get("settings_elsewhere", ())}
-        return TopicsFile({**found, **elsewhere}, broker)
+        return TopicsFile({**found, **elsewhere}, broker, owned)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidTopicError) as error:
         raise CorruptionError(f"the content is not what this engine writes: {error}; {_WAY_OUT}") from error
+
+
+def _texts(of: str, settings: Mapping[str, Any]) -> Mapping[str, str]:
+    if not all(isinstance(value, str) for value in settings.values()):
+        raise ValueError(f"{of} has settings that are not strings: {settings}")
+    return settings
 
 
 def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str]) -> TopicDescription:
@@ -114,7 +146,6 @@ def _description(name: str, topic: Mapping[str, Any], broker: Mapping[str, str])
     partitions, configs, topic_id = topic["partitions"], topic["configs"], topic["id"]
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise ValueError(f"topic {name} has {partitions} partitions")
-    if not all(isinstance(value, str) for value in configs.values()):
-        raise ValueError(f"topic {name} has settings that are not strings: {configs}")
+    _texts(f"topic {name}", configs)
     checkpoints.decode_id(topic_id)
     return TopicDescription(name, tuple(range(partitions)), configs, topic_id, broker=broker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -10,7 +11,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from types import MappingProxyType
 
-from .local_file import OPEN_FLAGS, AddingContext, LocalFile, opened
+from .local_file import OPEN_FLAGS, AddingContext, LocalFile, add_context, opened
 from .locks import (
     LocalByteLocks,
     LocalLock,
@@ -41,10 +42,14 @@ class LocalFileSystem:
 
     def status(self, path: str) -> FileStatus | None:
         try:
-            with AddingContext("status", path):
-                found = os.stat(path)
+            found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # nothing can have such a name
+                return None
+            add_context(error, "status", path)
+            raise
         return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, found.st_ino, stat.S_ISDIR(found.st_mode))
 
     def is_link(self, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import numpy as np
@@ -34,12 +35,35 @@ def is_made(filesystem: FileSystem, path: str) -> bool:
     return isinstance(filesystem, MadeFileSystem) and filesystem.is_made(path)
 
 
+def holds_from_log_start(filesystem: FileSystem, directory: str) -> bool:
+    """Whether offsets that are not there were lost: see :meth:`MadeFileSystem.holds_from_log_start`."""
+    return isinstance(filesystem, MadeFileSystem) and filesystem.holds_from_log_start(directory)
+
+
+def shown_path(filesystem: FileSystem, path: str) -> str:
+    """Returns the name for a file in errors: see :meth:`MadeFileSystem.shown_path`."""
+    return filesystem.shown_path(path) if isinstance(filesystem, MadeFileSystem) else path
+
+
 def forget_read(file: File) -> bool:
     """Lets the next read of a file ask for its bytes again; False if each read does, as that of a local file."""
     if not isinstance(file, MadeFile):
         return False
     file.forget()
     return True
+
+
+def count_other_names(filesystem: FileSystem, path: str) -> int:
+    """Returns how many more names (hard links) a file has, as in a snapshot; 0 where the file system cannot show it."""
+    with filesystem.open(path, "read") as file:
+        try:
+            held = file.hold()
+        except io.UnsupportedOperation:
+            return 0
+        try:
+            return os.fstat(held.descriptor).st_nlink - 1
+        finally:
+            held.release()
 
 
 def not_a_link(filesystem: FileSystem, directory: str) -> str:

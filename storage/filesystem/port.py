@@ -243,6 +243,14 @@ class MadeFileSystem(ABC):
     def is_made(self, path: str) -> bool:
         """Whether what ``path`` says was checked when the file was made, so that it needs no check against others."""
 
+    def shown_path(self, path: str) -> str:
+        """Returns the name for a file in errors, where somebody finds it: that of an object that has all its bytes."""
+        return path
+
+    def holds_from_log_start(self, directory: str) -> bool:
+        """Whether a partition's directory shows all offsets from its log start on, or some were lost."""
+        return False
+
 
 class MadeFile(ABC):
     """An open file of a :class:`MadeFileSystem`, which may keep what was read of it."""

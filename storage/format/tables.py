@@ -152,6 +152,11 @@ class BinaryColumn:
         valid = None if self.valid is None else self.valid[start:stop]
         return BinaryColumn(self.data, self.offsets[start : stop + 1], valid)
 
+    def take(self, rows: Int64s) -> BinaryColumn:
+        """The strings with these indices, in the order of ``rows``, as a column of its own memory."""
+        positions, offsets = _taken(self.offsets, rows)
+        return BinaryColumn(self.data[positions], offsets, None if self.valid is None else self.valid[rows])
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -187,6 +192,11 @@ class HeadersColumn:
     def slice(self, start: int, stop: int) -> HeadersColumn:
         """The headers of records [start, stop) as a column that shares the memory of this one."""
         return HeadersColumn(self.offsets[start : stop + 1], self.keys, self.values)
+
+    def take(self, rows: Int64s) -> HeadersColumn:
+        """The headers of the records with these indices, in the order of ``rows``, as a column of its own memory."""
+        headers, offsets = _taken(self.offsets, rows)
+        return HeadersColumn(offsets, self.keys.take(headers), self.values.take(headers))
 
 
 @dataclass(frozen=True)
@@ -236,6 +246,17 @@ class Records:
             None if self.headers is None else self.headers.slice(start, stop),
         )
 
+    def take(self, rows: Int64s) -> Records:
+        """The records with these indices, in the order of ``rows``, as a table of its own memory."""
+        return Records(
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.timestamp_types[rows],
+            None if self.keys is None else self.keys.take(rows),
+            None if self.values is None else self.values.take(rows),
+            None if self.headers is None else self.headers.take(rows),
+        )
+
     def between(self, start_offset: int, end_offset: int) -> Records:
         """The rows from the first to the last record with ``start_offset <= offset < end_offset``.
 
@@ -245,6 +266,21 @@ class Records:
             return self
         inside = np.flatnonzero((self.offsets >= start_offset) & (self.offsets < end_offset))
         return self.slice(int(inside[0]), int(inside[-1]) + 1) if len(inside) else self.slice(0, 0)
+
+
+def _taken(offsets: Int32s, rows: Int64s) -> tuple[Int64s, Int32s]:
+    """Returns the positions of all elements of the lists ``rows``, and the offsets of these lists without others.
+
+    List i has the elements [offsets[i], offsets[i + 1]). Raises ValueError for more elements than fit 32-bit offsets.
+    """
+    firsts = offsets[rows].astype(np.int64)
+    ends = np.cumsum(offsets[rows + 1] - firsts)
+    total = int(ends[-1]) if len(ends) else 0
+    if total > INT32_MAX:
+        raise ValueError(f"{total} elements in one column, at most {INT32_MAX} fit: take fewer rows")
+    found = np.concatenate(([0], ends))
+    positions = np.repeat(firsts - found[:-1], np.diff(found)) + np.arange(total)
+    return positions, found.astype(np.int32)
 
 
 class Decoded(NamedTuple):

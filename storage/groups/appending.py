@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import LogStoreError, StorageError
 from ..format import v2
-from ..writing import AppendInfo, Log, check_batch
+from ..writing.checked_appends import AppendInfo
+from ..writing.checked_batch import encoded_batch
+from ..writing.log import Log
 from .offsets import keyed_batches
 
 SYNCS_AT_ONCE = 16  # of partitions
@@ -19,7 +21,7 @@ def append_entries(log: Log, entries: Sequence[tuple[bytes, bytes | None]], now_
     batch = v2.encode_small(entries, now_ms)
     if len(batch) > config.batch_size_max:
         return log.append_encoded(keyed_batches(entries, now_ms, config), sync=False)
-    (appended,) = log.append_checked([check_batch(batch, config)], sync=False)
+    (appended,) = log.append_checked([encoded_batch(batch, config)], sync=False)
     if isinstance(appended, LogStoreError):
         raise appended
     return appended

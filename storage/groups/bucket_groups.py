@@ -7,10 +7,10 @@ after a restart they join again. Times of commits are not kept either, so offset
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 from .. import bucket
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import LogStoreError, OffsetOutOfRangeError
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
@@ -32,33 +32,48 @@ class BucketGroups:
         assert log is not None
         self._manager, self._log, self._transactions = manager, log, transactions
         self._others: dict[GroupKey, GroupValue] = {}  # what commits have no place for: the members
+        self._is_looking = self._has_looked = False
 
     # Reading
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Asks the store once for all that is read within it, which must write nothing."""
+        self._is_looking, self._has_looked = True, False
+        try:
+            yield
+        finally:
+            self._is_looking = False
+
+    def _catch_up(self) -> None:
+        if not (self._is_looking and self._has_looked):
+            self._log.catch_up()
+            self._has_looked = True
 
     def contents(
         self, failures: list[LogStoreError] | None = None, *, partitions: Collection[int] | None = None
     ) -> dict[GroupKey, GroupValue]:
         """Returns the records of all groups. One request to the store; ``partitions`` makes no difference."""
-        self._log.catch_up()
+        self._catch_up()
         with self._log.reading() as state:
             found: dict[GroupKey, GroupValue] = dict(self._offsets(state.groups))
         return found | self._others
 
     def records(self, group: str) -> dict[GroupKey, GroupValue]:
-        self._log.catch_up()
+        self._catch_up()
         found: dict[GroupKey, GroupValue] = dict(self._offsets_of(group).items())
         found |= {key: value for key, value in self._others.items() if key.group == group}
         return {key: found[key] for key in keys_of(group, found)}
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
-        self._log.catch_up()
+        self._catch_up()
         found = self._offsets_of(group)
         keys = ((each, OffsetCommitKey(group, *each)) for each in wanted)
         return {each: found[key] for each, key in keys if key in found}
 
     def undecided(self, group: str) -> set[TopicPartition]:
         """Returns the partitions in which open transactions have offsets of a group. One request to the store."""
-        self._log.catch_up()
+        self._catch_up()
         with self._log.reading() as state:
             return {_partition_of(name) for name in bucket.undecided_offsets(state, group)}
 

@@ -18,14 +18,16 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import InvalidRecordError
 from ..format.files.file_names import TopicPartition, partition_directory
 from ..format.internal.state_records import LaterKindError
 from ..format.tables import Bools
-from ..reading import FetchData, LogFollower
-from ..recovery import read_markers
-from ..writing import AppendInfo, Log
+from ..reading.fetch import FetchData
+from ..reading.follower import LogFollower
+from ..recovery.segment_recovery import read_markers
+from ..writing.checked_appends import AppendInfo
+from ..writing.log import Log
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -85,7 +87,7 @@ class LatestByKey(Generic[K, V]):
         Records that cannot be read are in ``unreadable`` and ``nameless``, and logged. Raises as
         :meth:`LogReader.read`. After an error, the next call reads the whole partition again.
         """
-        if log is not None and self._log is not None and self._log.ends_as(log):
+        if log is not None and self.has_all_of(log):
             return self.values
         try:
             self._catch_up()
@@ -95,6 +97,10 @@ class LatestByKey(Generic[K, V]):
             self._forget()
             raise
         return self.values
+
+    def has_all_of(self, log: Log) -> bool:
+        """Whether all that ``log`` has, which is of this partition, was read. Looks at no file."""
+        return self._log is not None and self._log.ends_as(log)
 
     def _catch_up(self) -> None:
         if self._log is None:
@@ -111,17 +117,28 @@ class LatestByKey(Generic[K, V]):
         if not self._log.is_current():
             self._refresh(self._log)
 
-    def wrote(self, entries: Sequence[tuple[bytes, bytes | None]], where: AppendInfo) -> None:
+    def wrote(
+        self,
+        entries: Sequence[tuple[bytes, bytes | None]],
+        where: AppendInfo,
+        decoded: Sequence[tuple[K, V]] | None = None,
+    ) -> None:
         """Adds records (key, value) that the caller has just appended, so that they need not be read from the log.
 
         They must not be part of a transaction. The caller must hold the log's lock, and must have called
-        :meth:`catch_up` under that lock before the append.
+        :meth:`catch_up` under that lock before the append. ``decoded``: what the bytes decode to, if that is known.
         """
         end_offset = where.last_offset + 1
-        if self._log is not None and self._log.pass_over(where.first_offset, end_offset, where.size):
+        if self._log is None or not self._log.pass_over(where.first_offset, end_offset, where.size):
+            return
+        if decoded is None:
             for offset, (key, value) in enumerate(entries, where.first_offset):
                 self._apply({key: _Record(offset, value)})
-            self._next_offset = end_offset
+        else:
+            for offset, ((key, _), (name, found)) in enumerate(zip(entries, decoded, strict=True), where.first_offset):
+                self._offsets[key], self.values[name] = offset, found
+                self.unreadable.pop(name, None)
+        self._next_offset = end_offset
 
     def undecided(self) -> list[K]:
         """Returns the keys that open transactions have written, as of the last :meth:`catch_up`."""

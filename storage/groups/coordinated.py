@@ -6,9 +6,10 @@ log does not confirm: every read first takes in what was appended since the last
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from ..directory import INTERNAL_PARTITIONS, LogManager
+from ..directory.manager import INTERNAL_PARTITIONS, LogManager
 from ..errors import GroupChangedError, LockHeldError, LogStoreError, StorageError, kept_in
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
@@ -17,7 +18,7 @@ from ..format.internal.internal_topics import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ..writing import Log
+from ..writing.log import Log
 from .appending import SyncThreads, append_entries
 from .coordinator_port import Changes, GroupChange, GroupFence, TransactionalOffsets
 from .offsets import GroupKey, GroupValue, group_logs, keyed_batches, keys_of
@@ -53,8 +54,14 @@ class CoordinatedGroups:
 
         Those of open transactions are not among them. Raises as :meth:`offsets`.
         """
-        values = self._logs.values_to_write(group)
+        values = self._logs.named_to_write(group)
         return {key: values[key] for key in keys_of(group, values)}
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """As :meth:`CoordinatorLogs.one_look`."""
+        with self._logs.one_look():
+            yield
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:
         """Returns the offsets that a group committed in the ``wanted`` partitions, as far as it did.
@@ -71,7 +78,7 @@ class CoordinatedGroups:
         partition = self._logs.partition_of(group)
         if partition is None:
             return set()
-        self._logs.current_to_write(partition)
+        self._logs.seen_to_write(partition)
         keys = (
             key
             for key in self._logs.latest(partition).undecided()
@@ -197,11 +204,11 @@ def _check_fence(fence: GroupFence, found: GroupValue | None) -> None:
     """Raises GroupChangedError if a group is not as its coordinator stored it."""
     if found is None or found is fence.expected:
         return
-    if (
-        isinstance(found, bytes | OffsetCommitValue)
-        or fence.expected is None
-        or _state(found) != _state(fence.expected)
-    ):
+    if isinstance(found, GroupMetadataValue) and isinstance(fence.expected, GroupMetadataValue):
+        is_right = _state(found) == _state(fence.expected)
+    else:
+        is_right = found == fence.expected
+    if not is_right:
         raise GroupChangedError(f"group {fence.key.group!r}: another coordinator has stored the group")
 
 

@@ -15,20 +15,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
-from ..directory import (
-    INTERNAL_PARTITIONS,
-    LOST,
-    LogManager,
-    TopicDescription,
-    partition_topic_id,
-    read_metadata_log,
-)
+from ..directory.admin import partition_topic_id
+from ..directory.broker_settings.metadata_log import read_metadata_log
+from ..directory.manager import INTERNAL_PARTITIONS, LOST, LogManager
+from ..directory.topics_file import TopicDescription
 from ..errors import (
     CorruptionError,
     InvalidConfigError,
@@ -53,6 +50,15 @@ SHOWN_MAX = 10  # partitions listed in a message
 _UNREAD = -1
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Look(Generic[K, V]):
+    """What was found in one look at the log; see :meth:`CoordinatorLogs.one_look`."""
+
+    has_no_topic: bool = False
+    seen: dict[int, Mapping[K, V] | LogStoreError] = field(default_factory=dict)  # by partition
+    named: dict[int, dict[str, dict[K, V]]] = field(default_factory=dict)  # the same by name
 
 
 class CoordinatorLogs(Generic[K, V]):
@@ -82,8 +88,21 @@ class CoordinatorLogs(Generic[K, V]):
         self._decode_value = decode_value
         self._name_of = name_of
         self._brokers_count: int | None = _UNREAD
+        self._look: _Look[K, V] | None = None
         self._homes: dict[str, int] = {}  # partitions by name
         self._kept = 0  # characters of these names
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Looks at the log once for all that is read within it, which must write nothing.
+
+        A client may name thousands of groups in one request, and most of them need not exist.
+        """
+        self._look = _Look()
+        try:
+            yield
+        finally:
+            self._look = None
 
     # The partition of a name
 
@@ -94,11 +113,18 @@ class CoordinatorLogs(Generic[K, V]):
         missing from the directory or cannot be determined. Caches the result.
         """
         found = self._homes.get(name)
-        if found is None:
-            found = self._partition_of(name, create=create)
-            if found is not None:
-                self._keep(name, found)
+        if found is not None or (self._look is not None and self._look.has_no_topic and not create):
+            return found
+        found = self._partition_of(name, create=create)
+        if found is not None:
+            self._keep(name, found)
+        elif self._look is not None:
+            self._look.has_no_topic = True
         return found
+
+    def known_partition(self, name: str) -> int | None:
+        """Returns the partition of a name if it is known already; looks at nothing."""
+        return self._homes.get(name)
 
     def _keep(self, name: str, partition: int) -> None:
         """Caches the partition of a name; names come from clients, so what is kept of them is bounded."""
@@ -168,7 +194,25 @@ class CoordinatorLogs(Generic[K, V]):
         InvalidRecordError if the value of a key of that name cannot be read: its state is unknown, and not missing.
         """
         partition = self.partition_of(name)
-        return {} if partition is None else self._readable(partition, self.latest(partition).catch_up(), name)
+        return {} if partition is None else self._readable(partition, self._seen(partition, self._current), name)
+
+    def _current(self, partition: int) -> Mapping[K, V]:
+        return self.latest(partition).catch_up()
+
+    def _seen(self, partition: int, read: Callable[[int], Mapping[K, V]]) -> Mapping[K, V]:
+        """Returns what ``read`` returns, or raises its error; reads a partition once in :meth:`one_look`."""
+        if self._look is None:
+            return read(partition)
+        seen = self._look.seen
+        if partition not in seen:
+            try:
+                seen[partition] = read(partition)
+            except LogStoreError as error:
+                seen[partition] = error
+        found = seen[partition]
+        if isinstance(found, LogStoreError):
+            raise found
+        return found
 
     def _readable(self, partition: int, values: Mapping[K, V], name: str) -> Mapping[K, V]:
         for key, error in self.latest(partition).unreadable.items():
@@ -184,7 +228,22 @@ class CoordinatorLogs(Generic[K, V]):
         never synced; damage to what was synced stays an error.
         """
         partition = self.partition_of(name)
-        return {} if partition is None else self._readable(partition, self.current_to_write(partition), name)
+        return {} if partition is None else self._readable(partition, self.seen_to_write(partition), name)
+
+    def named_to_write(self, name: str) -> Mapping[K, V]:
+        """Returns those of :meth:`values_to_write` that are of the name."""
+        values, partition = self.values_to_write(name), self.partition_of(name)
+        if self._look is None or partition is None:
+            return {key: value for key, value in values.items() if self._name_of(key) == name}
+        if partition not in self._look.named:
+            found = self._look.named[partition] = {}
+            for key, value in values.items():
+                found.setdefault(self._name_of(key), {})[key] = value
+        return self._look.named[partition].get(name, {})
+
+    def seen_to_write(self, partition: int) -> Mapping[K, V]:
+        """As :meth:`current_to_write`, once in :meth:`one_look`."""
+        return self._seen(partition, self.current_to_write)
 
     def current_to_write(self, partition: int) -> Mapping[K, V]:
         """As :meth:`values_to_write`, for a partition."""

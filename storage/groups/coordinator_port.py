@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
+from ..format.internal.group_records import GroupRecordKey
 from ..format.internal.internal_topics import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
-from ..writing import Producer
+from ..writing.checked_appends import Producer
 from .offsets import GroupKey, GroupValue
 
 
@@ -23,8 +25,8 @@ class GroupChange(NamedTuple):
 class GroupFence(NamedTuple):
     """Refuses the changes beside it if another coordinator has stored the group since this one did."""
 
-    key: GroupMetadataKey
-    expected: GroupMetadataValue | None  # as this coordinator read or stored it; a group that was deleted fits, too
+    key: GroupMetadataKey | GroupRecordKey
+    expected: GroupMetadataValue | bytes | None  # as this coordinator read or stored it; a deleted record fits, too
 
 
 Changes = Sequence[GroupChange | GroupFence]
@@ -54,6 +56,10 @@ class GroupRecords(Protocol):
 
         Those of open transactions are not among them. Raises as :meth:`offsets`.
         """
+        ...
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """Looks at the log once for all that is read within it, which must write nothing."""
         ...
 
     def offsets(self, group: str, wanted: Collection[TopicPartition]) -> dict[TopicPartition, OffsetCommitValue]:

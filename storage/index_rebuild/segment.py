@@ -9,13 +9,18 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptionError, CorruptRecordError
-from ..filesystem import read_file, write_atomically
+from ..filesystem.operations import read_file, write_atomically
 from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.index_entries import encode_offset_entries, encode_time_entries, fits
 from ..format.tables import HEADERS, BatchHeaders, Int64s
-from ..recovery import SIDECAR_BYTES_MAX, Marker, read_markers, rows_for_replay
-from ..segment import LogContext, SegmentReader, TimestampOffset, Window, running_largest
+from ..recovery.producer_snapshots import SIDECAR_BYTES_MAX
+from ..recovery.producer_state import Marker
+from ..recovery.producer_state_manager import rows_for_replay
+from ..recovery.segment_recovery import read_markers
+from ..segment.reader import SegmentReader
+from ..segment.time_index import TimestampOffset, running_largest
+from ..segment.walk import LogContext, Window
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,7 @@ def difference(found: bytes | None, right: bytes) -> str:
         return "missing"
     differing = (n for n, (a, b) in enumerate(zip(found, right, strict=False)) if a != b)
     position = next(differing, min(len(found), len(right)))
-    return f"{len(found)} bytes, wrong from position {position} on"
+    return f"{len(found)} bytes, which differ from the rebuilt ones from position {position} on"
 
 
 def carry_out(context: LogContext, changes: Iterable[Change]) -> list[tuple[str, str]]:

@@ -105,7 +105,7 @@ def _forget_imports() -> None:
 _compiling = _Compiling()
 
 
-class _OnUse(ModuleType):
+class OnUse(ModuleType):
     """Acts as a module of kernels, which it imports when one of its attributes is first used."""
 
     def __getattr__(self, name: str) -> Any:
@@ -163,7 +163,7 @@ if TYPE_CHECKING:
     )
 else:
     _MODULES = "canonical compaction_keys memory murmur2 offset_map records scan streams varint writing"
-    globals().update({module: _OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
+    globals().update({module: OnUse(f"{__name__}.{module}") for module in _MODULES.split()})
 
 
 def are_imported() -> bool:

@@ -9,17 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ..compaction import Cleanable, cleanable
-from ..directory import LogManager, TopicDescription
+from ..compaction.dirty import Cleanable, cleanable
+from ..config import LogConfig
+from ..directory.log_directory import check_copied
+from ..directory.manager import LogManager
+from ..directory.topics_file import TopicDescription
 from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
-from ..groups import GroupDescription, GroupLags
-from ..reading import LogReader
-from ..retention import RetentionReport, SegmentFate, preview_retention
-from ..segment import PROBE_BYTES, LogSegment
-from ..transactions import HangingTransaction, HoldingTransaction, hanging_transactions, holding_transaction
+from ..groups.lag import GroupLags
+from ..groups.states import GroupDescription
+from ..reading.reader import LogReader
+from ..retention.apply import preview_retention
+from ..retention.plan import SegmentFate
+from ..retention.report import RetentionReport
+from ..segment.walk import PROBE_BYTES
+from ..segment.writer import LogSegment
+from ..transactions.hanging import HangingTransaction, HoldingTransaction, hanging_transactions, holding_transaction
 from .retain import retention_options
 from .selecting import select_partition
 
@@ -44,6 +51,25 @@ class PartitionDescription:
             return "uncleanable"
         return "clean" if fate.segment.next_offset <= self.cleanable.first_dirty_offset else "dirty"
 
+    @property
+    def compaction_text(self) -> str | None:
+        """How dirty the log is, and what the next compaction does; None if the topic is not compacted."""
+        what = self.cleanable
+        if what is None:
+            return None
+        reason = f": the ratio must be above {what.ratio_min:g}" if what.is_dirty else ""
+        return (
+            f"dirty ratio {what.ratio:.2f}: {what.dirty_bytes:,} dirty bytes, {what.clean_bytes:,} clean; compaction "
+            f"is {'due' if what.is_due else f'not due{reason}'}; it stops at {what.first_uncleanable_offset}: "
+            f"{what.held_by}"
+        )
+
+    def state_of(self, fate: SegmentFate) -> str:
+        """Returns ``deletable``, ``active``, what compaction may do with the segment, or ``closed``."""
+        return (
+            "deletable" if fate.goes else "active" if fate.segment.is_active else self.compaction_of(fate) or "closed"
+        )
+
 
 def describe_partition(
     manager: LogManager, topic: str, partition: int, *, as_of_ms: int | None = None
@@ -55,12 +81,18 @@ def describe_partition(
     checkpointed = manager.offsets(file_names.CLEANER_OFFSET_CHECKPOINT).get(TopicPartition(topic, partition))
     now_ms = manager.clock.now_ms() if as_of_ms is None else as_of_ms
     chosen = select_partition(manager, topic, partition)
-    with manager.open_reader(topic, partition, chosen.config, reports_remote=False) as log:
+    with _opened(manager, TopicPartition(topic, partition), chosen.config) as log:
         log.check_readable_to(log.log_end_offset)
         plan = preview_retention(log, retention_options(chosen), as_of_ms=now_ms)
         hanging = hanging_transactions(manager, TopicPartition(topic, partition), log)
         what = _cleanable(log, checkpointed, now_ms)
         return PartitionDescription(topic, partition, plan, what, holding_transaction(log), hanging, log.remote)
+
+
+def _opened(manager: LogManager, partition: TopicPartition, config: LogConfig | None = None) -> LogReader:
+    """Opens a partition for reading. Raises MissingSegmentError if the copy of the partition to here is unfinished."""
+    check_copied(manager.filesystem, manager.partition_path(*partition))
+    return manager.open_reader(*partition, config, reports_remote=False)
 
 
 def _cleanable(log: LogReader, checkpointed: int | None, now_ms: int) -> Cleanable | None:
@@ -97,7 +129,7 @@ def describe_topics(
     for topic in topics:
         found, ends = TopicSummary(topic.name, len(topic.partitions)), dict[TopicPartition, int]()
         for partition in topic.topic_partitions:
-            with kept_in(failures), manager.open_reader(*partition, reports_remote=False) as log:
+            with kept_in(failures), _opened(manager, partition) as log:
                 log.check_readable_to(log.log_end_offset)
                 found = log.looking_again(partial(_with_log, found, log))
                 ends[partition] = log.log_end_offset

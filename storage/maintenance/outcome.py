@@ -14,7 +14,7 @@ from ..clock import instant
 from ..errors import EXIT_DAMAGED, CorruptionError, LogDirLockedError, LogStoreError
 from ..format.files import file_names
 from ..text import counted
-from ..writing import Log
+from ..writing.log import Log
 from .run import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ class Report(Protocol):
 class Changes(NamedTuple):
     """What a report changed in a partition, or would change in a dry run."""
 
-    verb: str  # "delete" or "compact"
+    verb: str  # "delete", "compact", "filter" or "tier"
     is_dry_run: bool
     segments: int = 0
-    bytes: int = 0  # fewer than before
+    bytes: int = 0  # fewer than before; for "filter", of filters that were made
     next_ms: int | None = None  # when the next segment may be deleted, if that is known
     has_notes: bool = False  # such as a warning
 
@@ -125,7 +125,7 @@ class Tally:
         topics = len({topic for topic, changes in self._changes if changes})
         segments = sum(changes.segments for _, changes in self._changes)
         size = sum(changes.bytes for _, changes in self._changes)
-        by = ", " if first.verb == "delete" else " by "
+        by = {"delete": ", ", "tier": ", ", "filter": " with "}.get(first.verb, " by ")
         done = f"{past} {counted(segments, 'segment')}{by}{counted(size, 'byte')}, of {counted(topics, 'topic')}"
         if not topics:
             done = f"nothing to {first.verb}"
@@ -188,7 +188,7 @@ def _described(error: OSError) -> str:
     return f"{error.filename or 'the disk'}: {error.strerror or error}{advice}"
 
 
-def patiently(run: MaintenanceRun, log: Log, task: Callable[[], Report]) -> Report:
+def patiently(run: MaintenanceRun, log: Log, task: Callable[[], T]) -> T:
     """Returns the result of ``task``, which takes the maintenance lock of ``log``.
 
     If the lock is held: with ``run.wait``, waits and runs ``task`` again; else raises LogDirLockedError.

@@ -6,36 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..errors import LogStoreError
 from ..format.files.file_names import TopicPartition
-from ..index_rebuild import SegmentSurvey
-from ..retention import RetentionPolicy
+from ..index_rebuild.segment import SegmentSurvey
+from ..retention.policies import RetentionPolicy
 from ..text import parse_names
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .bucket import operations as in_bucket
 from .locking import maintenance_lock
 from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
-from .run import MaintenanceRun, Partition
+from .run import Item, MaintenanceRun, Partition, Result, Runner
 from .selecting import Selection, with_checkpoints
 
 LOGS_AT_A_TIME = 64  # whose locks one process holds: each is an open file
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
-class Runner(Protocol):
-    """Runs independent tasks, on machines that can access the directory."""
-
-    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-        """Returns the result of ``task`` for each item, in order. ``what`` names the items for progress: ``segments``.
-
-        ``task``, items and results can be pickled.
-        """
-        ...
 
 
 @runtime_checkable
@@ -80,26 +66,28 @@ def retain_partitions(
     runner: Runner,
     *,
     keep_for_groups: Sequence[str] = (),
+    keep_for_tables: retain.TablesKept = retain.no_tables,
     policy: RetentionPolicy | None = None,
 ) -> Iterator[PartitionOutcome]:
     """Deletes old segments, one log per task, and yields an outcome per partition.
 
     First ends abandoned transactions, which would block this. Keeps records that a group in ``keep_for_groups`` has not
-    read; each item is a name, or several separated by commas. ``policy`` replaces ``retention.ms`` and
-    ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
+    read; each item is a name, or several separated by commas. ``keep_for_tables`` returns, when the run begins, the
+    next offsets of tables that are exported from topics; what they do not have is kept. ``policy`` replaces
+    ``retention.ms`` and ``retention.bytes`` in topics whose ``cleanup.policy`` has ``delete``.
     """
     kept_for = parse_names("--keep-for-groups", keep_for_groups)
     if run.bucket is not None:
         with run.manager() as manager:
-            groups = retain.GroupsKept.read(manager, kept_for)
-        yield from in_bucket.retain_partitions(run, selection.partitions, groups, policy)
+            readers = retain.ReadersKept.read(manager, kept_for, keep_for_tables)
+        yield from in_bucket.retain_partitions(run, selection.partitions, readers, policy)
         return
     with run.manager() as manager:
         failure = abandoned_transactions.resolve(run, manager)
-        groups = retain.GroupsKept.read(manager, kept_for)
+        readers = retain.ReadersKept.read(manager, kept_for, keep_for_tables)
     if failure is not None:
         yield failure
-    task = partial(retain.retain_partition, run, groups=groups, policy=policy)
+    task = partial(retain.retain_partition, run, readers=readers, policy=policy)
     yield from _judge_deleted(run, runner("logs", task, selection.partitions))
 
 

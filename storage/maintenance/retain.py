@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..config import CHECK_INTERVAL_MS
-from ..directory import POLICY_KEY, LogManager
+from ..directory.admin import topic_id
+from ..directory.manager import LogManager
+from ..directory.protected_topics import POLICY_KEY
 from ..format.files.file_names import TopicPartition
-from ..groups import GroupOffsets
-from ..retention import (
-    RetentionOptions,
-    RetentionPolicy,
-    RetentionReport,
-    SegmentFate,
-    SparingRetention,
-    policies_with,
-    preview_retention,
-    retain,
-)
-from ..writing import Log
+from ..groups.offsets import GroupOffsets
+from ..remote_metadata.topic import MetadataTopic, copied_below
+from ..retention.apply import preview_retention, retain
+from ..retention.plan import RetentionOptions, SegmentFate
+from ..retention.policies import RetentionPolicy, SparingRetention, policies_with
+from ..retention.report import RetentionReport
+from ..tiers import TopicIdPartition
+from ..writing.log import Log
 from .outcome import Changes, PartitionOutcome, Report, outcome_of, patiently
 from .run import MaintenanceRun, Partition
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class GroupsKept:
-    """The committed offsets of groups; records that one of these groups has not read are kept."""
+NextOffsets = Mapping[TopicPartition, int]  # of some partitions: the next one that a reader needs
+TablesKept = Callable[[LogManager], Mapping[str, NextOffsets]]  # by table, when a run begins
 
-    offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+
+def no_tables(_manager: LogManager) -> Mapping[str, NextOffsets]:
+    return {}
+
+
+@dataclass(frozen=True)
+class ReadersKept:
+    """The next offsets of groups and tables; records that one of them does not have are kept."""
+
+    groups: Mapping[str, NextOffsets] = field(default_factory=dict)
+    tables: Mapping[str, NextOffsets] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, manager: LogManager, groups: Iterable[str]) -> GroupsKept:
-        """Reads the offsets that ``groups`` have committed so far; warns of a group without any."""
+    def read(cls, manager: LogManager, groups: Iterable[str], tables: TablesKept) -> ReadersKept:
+        """Reads the offsets that ``groups`` have committed so far, and those of tables; warns of a group without any.
+
+        Raises the errors of ``tables``, before anything is deleted.
+        """
         committed = GroupOffsets(manager)
         found = {
             group: {key: each.offset for key, each in committed.fetch(group).items()} for group in dict.fromkeys(groups)
@@ -48,24 +58,47 @@ class GroupsKept:
                     group,
                     manager.directory,
                 )
-        return cls(found)
+        return cls(found, tables(manager))
 
-    def of(self, partition: Partition) -> dict[str, int]:
-        """Returns the offset that each group has committed in a partition; 0 for a group without one there."""
-        return {group: offsets.get(partition.key, 0) for group, offsets in self.offsets.items()}
+    def hold(self, options: RetentionOptions, partition: Partition) -> RetentionOptions:
+        """Returns ``options`` for a partition, with the next offset of each group, and of each table of the topic.
+
+        It is 0 for one that has none there.
+        """
+        of_topic = {
+            table: offsets
+            for table, offsets in self.tables.items()
+            if any(key.topic == partition.topic for key in offsets)
+        }
+        return replace(
+            options,
+            keep_for_groups={group: offsets.get(partition.key, 0) for group, offsets in self.groups.items()},
+            keep_for_tables={table: offsets.get(partition.key, 0) for table, offsets in of_topic.items()},
+        )
 
 
 def retain_partition(
-    run: MaintenanceRun, partition: Partition, groups: GroupsKept, policy: RetentionPolicy | None = None
+    run: MaintenanceRun, partition: Partition, readers: ReadersKept, policy: RetentionPolicy | None = None
 ) -> PartitionOutcome:
     """Deletes the segments that a log's policies release, and .deleted files of earlier runs; returns the outcome.
 
     ``policy`` replaces the log's limits of size and time. A log with nothing to delete is only read: it is not locked,
     and none of its files is written.
     """
-    options = retention_options(partition, run.check_interval_ms, policy)
-    options = replace(options, keep_for_groups=groups.of(partition))
-    return outcome_of(partition, lambda: _retain(run, partition, options))
+    options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
+    return outcome_of(partition, lambda: _retain(run, partition, _with_tier(run, partition, options)))
+
+
+def _with_tier(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> RetentionOptions:
+    """Returns ``options`` with the offset below which a tier has all records, for a topic with tiered storage."""
+    if not partition.config.remote_storage_enable or run.bucket is not None:
+        return options
+    with run.manager() as manager:
+        topic = topic_id(manager, manager.topic(partition.topic))
+        place = TopicIdPartition(partition.topic, topic or "", partition.number)
+        segments = MetadataTopic(manager).segments(place).values() if topic else ()
+    start = partition.checkpointed.log_start_offset or 0
+    return replace(options, tiered_below=copied_below(segments, start))
 
 
 def retention_options(

@@ -1,42 +1,47 @@
-"""The options of a maintenance run, and what it knows of a partition beforehand."""
+"""The options of a maintenance run, what it knows of a partition beforehand, and what runs its tasks."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 from ..bucket import COLLECTOR_KEYS, BucketFileSystem, CollectLimits, CommitLog, is_store_url, open_files
 from ..clock import Clock, SystemClock, instant
 from ..config import CleanerConfig, LogConfig, keys_of
-from ..directory import (
-    BROKER_KEYS,
-    ROOT_FILE_BYTES_MAX,
-    FoundSettings,
-    LogManager,
-    TopicDescription,
-    TopicSettings,
-    check_interval_ms,
-    config_of,
-    is_protected,
-    is_state_of_a_tool,
-    log_bytes,
-    parse_described,
-)
+from ..directory.admin import log_bytes
+from ..directory.broker_settings.described import parse_described
+from ..directory.broker_settings.found import FoundSettings, TopicSettings
+from ..directory.directory_settings import BROKER_KEYS, check_interval_ms
+from ..directory.given_settings import config_of
+from ..directory.log_directory import ROOT_FILE_BYTES_MAX
+from ..directory.manager import LogManager
+from ..directory.protected_topics import is_protected, is_state_of_a_tool
+from ..directory.topics_file import TopicDescription
 from ..errors import CorruptionError, InvalidConfigError, did_you_mean
-from ..filesystem import FileSystem, LocalFileSystem, not_a_link, read_file, this_process
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.locks import this_process
+from ..filesystem.operations import not_a_link, read_file
+from ..filesystem.port import FileSystem, MadeFileSystem
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
-from ..reading import KeptInMemory, LogReader
-from ..segment import Holes, LogContext, always
+from ..reading.marks import KeptInMemory
+from ..reading.reader import LogReader
+from ..segment.joining import Holes, always
+from ..segment.walk import LogContext
 from ..text import parse_pairs
-from ..verify import CheckpointedOffsets
+from ..tiers import is_tier_address, open_tiered_files
+from ..verify.log import CheckpointedOffsets
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _TOPIC_KEYS = frozenset(key.name for key in keys_of(LogConfig).values())
 
@@ -119,11 +124,13 @@ class MaintenanceRun:
     def __post_init__(self) -> None:
         """Raises InvalidConfigError for a path on another file system (:func:`paths.local_path`).
 
-        Reads the log at a URL; raises as :func:`bucket.open_root`.
+        Reads the log at a URL, or the tier at an address, as :meth:`LogManager.open` does.
         """
         if is_store_url(self.directory):
             object.__setattr__(self, "filesystem", open_files(self.directory))
-        made = self.filesystem.root if isinstance(self.filesystem, BucketFileSystem) else None
+        elif is_tier_address(self.directory):
+            object.__setattr__(self, "filesystem", open_tiered_files(self.directory))
+        made = self.filesystem.root if isinstance(self.filesystem, MadeFileSystem) else None
         object.__setattr__(self, "directory", made or local_path(self.directory))
 
     @property
@@ -166,6 +173,17 @@ class MaintenanceRun:
 def describe_holder(name: str) -> str:
     """Returns ``NAME since TIME, PROCESS`` for this process, so that others can find who locks a partition."""
     return f"{name} since {instant(SystemClock().now_ms())}, {this_process()}"
+
+
+class Runner(Protocol):
+    """Runs independent tasks, on machines that can access the directory."""
+
+    def __call__(self, what: str, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+        """Returns the result of ``task`` for each item, in order. ``what`` names the items for progress: ``segments``.
+
+        ``task``, items and results can be pickled.
+        """
+        ...
 
 
 class Chosen(Enum):

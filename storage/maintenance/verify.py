@@ -6,19 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..directory import check_copied
-from ..filesystem import size_of
+from ..directory.log_directory import check_copied
+from ..filesystem.operations import size_of
 from ..format.files.file_names import LOG
-from ..verify import (
-    Finding,
-    LogFindings,
-    SegmentFindings,
-    SegmentToVerify,
-    Severity,
-    join,
-    plan_verification,
-    verify_segment,
-)
+from ..text import counted
+from ..verify.findings import Finding, Severity
+from ..verify.log import LogFindings, join, plan_verification
+from ..verify.segment import SegmentFindings, SegmentToVerify, verify_segment
 from .outcome import OutcomeStatus, PartitionOutcome, attempt
 from .run import MaintenanceRun, Partition
 
@@ -99,8 +93,8 @@ class Verified:
 
     @property
     def result(self) -> str:
-        """How many findings there are of each severity, such as ``1 damage, 2 note``; or ``sound``."""
-        counts = [f"{len(of):,} {severity.value}" for severity in Severity if (of := self.found.of(severity))]
+        """How many findings there are of each severity, such as ``1 damage, 2 notes``; or ``sound``."""
+        counts = [_counted(severity, len(of)) for severity in Severity if (of := self.found.of(severity))]
         return ", ".join(counts) or "sound"
 
     def with_findings(self, head: str) -> str:
@@ -137,3 +131,7 @@ def _finding_facts(finding: Finding) -> dict[str, Any]:
         "lost_offsets": None if finding.lost is None else list(finding.lost),
         "advice": finding.advice,
     }
+
+
+def _counted(severity: Severity, count: int) -> str:
+    return counted(count, severity.value) if severity is Severity.NOTE else f"{count:,} {severity.value}"

@@ -14,12 +14,14 @@ import numpy as np
 
 from .. import format as formats
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, StorageError
-from ..format.files import file_names
+from ..format.constants import LOG_OVERHEAD
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
-from ..segment import LogSegment, Window, first_offset
+from ..segment.joining import first_offset, size_at_start
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 from .aborted import Isolation
-from .fetch import ALL_TIMES, FetchData, Timespan
+from .fetch import ALL_TIMES, FetchData, RowChoice, Timespan
 from .reader import FETCH_BYTES, LogReader
 from .view import REOPEN_ATTEMPTS
 
@@ -35,15 +37,18 @@ def salvaged_records(
     isolation: Isolation = Isolation.READ_COMMITTED,
     columns: Collection[str] = ALL_COLUMNS,
     timespan: Timespan = ALL_TIMES,
+    choice: RowChoice | None = None,
 ) -> Iterator[Records]:
     """Yields records as :meth:`LogReader.records`, but passes each damage to ``report`` and continues after it.
+
+    With a ``choice``, yields only the records that it chooses, with its columns too.
 
     ``report`` gets a CorruptionError with path and position, and with the offsets that are skipped because of it, if
     they are known; of several in a row, the first one has the offsets of all. Each damage is reported once, even if
     segments are replaced during the read and read again. Offsets that are in no segment are reported too, unless
     compaction may have removed them.
     """
-    salvage = _Salvage(reader, report, isolation)
+    salvage = _Salvage(reader, report, isolation, choice)
     with reader.despite_damage():
         for data in salvage.fetches(start, end):
             for records in salvage.records(data, start, end, columns, timespan):
@@ -56,10 +61,11 @@ def salvaged_records(
 class _Salvage:
     """One pass over a log that may be damaged."""
 
-    def __init__(self, reader: LogReader, report: Report, isolation: Isolation) -> None:
+    def __init__(self, reader: LogReader, report: Report, isolation: Isolation, choice: RowChoice | None) -> None:
         self._reader = reader
         self._report_damage = report
         self._isolation = isolation
+        self._choice = choice
         self._known: set[tuple[str | None, int | str | None]] = set()
         self._pending: list[CorruptionError] = []  # to be reported when the next sound batch shows what is skipped
         self._next_offset = 0  # after the last sound batch
@@ -106,9 +112,9 @@ class _Salvage:
     def _from(self, offset: int, end: int) -> Iterator[FetchData]:
         visible_end, before = self._reader.end_offset(self._isolation), None
         for segment in self._reader.segments.reaching(offset):
+            self._report_missing(before, segment, min(end, visible_end))
             if max(offset, segment.base_offset) >= min(end, visible_end):
                 return
-            self._report_missing(before, segment)
             before = segment
             for window in self._in_order(segment, max(offset, segment.base_offset), end):
                 is_visible = window.headers.table["last_offset"] < visible_end
@@ -119,13 +125,16 @@ class _Salvage:
                 if offset >= end or not is_visible.all():
                     return
 
-    def _report_missing(self, before: LogSegment | None, segment: LogSegment) -> None:
-        """Reports the offsets that are in no segment between ``before``, which was read to its end, and the next."""
-        if before is not None and self._next_offset < segment.base_offset:
+    def _report_missing(self, before: LogSegment | None, segment: LogSegment, end: int) -> None:
+        """Reports the offsets that are in no segment between ``before``, which was read to its end, and the next.
+
+        None from offset ``end`` on.
+        """
+        if before is not None and self._next_offset < min(segment.base_offset, end):
             try:
                 segment.check_follows(before, self._next_offset)
             except CorruptionError as error:
-                error.skipped_offsets = self._next_offset, segment.base_offset - 1
+                error.skipped_offsets = self._next_offset, min(segment.base_offset, end) - 1
                 self._report(error)
 
     def _in_order(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
@@ -145,20 +154,21 @@ class _Salvage:
     def _windows(self, segment: LogSegment, first: int, end: int) -> Iterator[Window]:
         """Yields batches with correct checksums, up to the one that reaches ``end``; may begin below ``first``."""
         position, self._next_offset = segment.position_before(first), first
+        found_stop = _position_reaching(segment, end)
+        stop = found_stop if position < found_stop < segment.size else segment.size
         while position < segment.size:
             try:
-                for window in segment.walk(position, segment.size, FETCH_BYTES):
+                for window in segment.walk(position, stop, FETCH_BYTES):
                     position = window.position + window.headers.end
                     yield self._with_right_checksums(segment, window, first, end)
-                if position < segment.size:  # a wrong length, or the end of the segment is missing
-                    raise CorruptRecordError(
-                        "a batch is incomplete", path=segment.path(file_names.LOG), position=position
-                    )
+                if position < stop == segment.size:  # a wrong length, or the end of the segment is missing
+                    raise CorruptRecordError("a batch is incomplete", path=segment.shown_path, position=position)
             except CorruptRecordError as error:
                 self._pending.append(error)
                 found = segment.search(segment.size).next_sound(position + 1)
                 resume_at = segment.size if found is None else found
                 error.skipped_bytes, position = resume_at - position, resume_at
+            stop = segment.size
         self.report_pending(min(end, self._ceiling(segment)))
 
     def _ceiling(self, segment: LogSegment) -> int:
@@ -173,7 +183,7 @@ class _Salvage:
         rows = slice(0, int(reaching[0]) + 1 if len(reaching) else None)  # damage after these is not read
         headers, is_right = window.headers[rows], is_right[rows]
         is_wanted = headers.table["last_offset"] >= first
-        path, what = segment.path(file_names.LOG), "the batch does not match its checksum"
+        path, what = segment.shown_path, "the batch does not match its checksum"
         for row in [*np.flatnonzero(~is_right & is_wanted).tolist(), len(headers)]:
             self._pass(headers[:row][is_right[:row]], self._ceiling(segment), end)
             if row < len(headers):
@@ -197,7 +207,7 @@ class _Salvage:
             offsets = f"{table['base_offset'][row]} to {table['last_offset'][row]}"
             reason = f"the batch has offsets {offsets}, which are not above those of the batches before"
             at = window.position + int(table["position"][row])
-            error = CorruptRecordError(reason, path=segment.path(file_names.LOG), position=at)
+            error = CorruptRecordError(reason, path=segment.shown_path, position=at)
             error.skipped_bytes = int(table["size"][row])
             self._report(error)
 
@@ -231,10 +241,15 @@ class _Salvage:
     ) -> Iterator[Records]:
         """Yields the records of a fetch; if a batch does not decode, reports it and yields those of the others."""
         try:
-            found = [data.records(start, end, columns, timespan)]
+            found = [self._decoded(data, start, end, columns, timespan)]
         except CorruptionError:
             found = list(self._one_by_one(data, start, end, columns, timespan))
         yield from found
+
+    def _decoded(self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan) -> Records:
+        if self._choice is None:
+            return data.records(start, end, columns, timespan)
+        return data.chosen(self._choice, start, end, columns, timespan)
 
     def _one_by_one(
         self, data: FetchData, start: int, end: int, columns: Collection[str], timespan: Timespan
@@ -242,14 +257,27 @@ class _Salvage:
         for row in np.flatnonzero(data.visible).tolist():
             window = data.window._replace(headers=data.window.headers[row : row + 1])
             try:
-                yield FetchData(data.segment, window, data.visible[row : row + 1], ()).records(
-                    start, end, columns, timespan
-                )
+                one = FetchData(data.segment, window, data.visible[row : row + 1], ())
+                yield self._decoded(one, start, end, columns, timespan)
             except CorruptionError as error:
                 header = window.headers.table[0]
                 error.skipped_offsets = int(header["base_offset"]), int(header["last_offset"])
                 error.skipped_bytes = int(header["size"])
                 self._report(error)
+
+
+def _position_reaching(segment: LogSegment, end: int) -> int:
+    """Returns where, according to the offset index, the batch ends that reaches offset ``end``; 0 if unknown.
+
+    Only saves reading: a walk to a wrong position goes on from there.
+    """
+    with suppress(CorruptIndexError):
+        index = segment.offset_index
+        row = int(np.searchsorted(index.offsets, end - 1))
+        position = int(index.positions[row]) if row < len(index.offsets) else -1
+        if 0 <= position < segment.size:
+            return position + size_at_start(np.frombuffer(segment.read_bytes(position, LOG_OVERHEAD), dtype=np.uint8))
+    return 0
 
 
 def _above(window: Window, floor: int, ceiling: int) -> Bools:

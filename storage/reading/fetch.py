@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .. import format as formats
 from ..config import INT64_MAX
+from ..errors import CorruptRecordError
 from ..format import v2
 from ..format.constants import TimestampType
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import BatchHeaders, Bools, Int64s, Records
-from ..segment import LogSegment, Window
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 from .aborted import AbortedTransaction
 
 INT64_MIN = -INT64_MAX - 1
@@ -24,6 +27,11 @@ class Timespan(NamedTuple):
 
     first: int = INT64_MIN
     last: int = INT64_MAX
+
+    def holds(self, timestamps: Int64s) -> Bools:
+        """Returns which timestamps are in the range; same shape."""
+        found: Bools = (timestamps >= self.first) & (timestamps <= self.last)
+        return found
 
     def may_hold(self, headers: BatchHeaders) -> Bools:
         """Returns which batches may have a record in the range; shape (batches,).
@@ -36,7 +44,20 @@ class Timespan(NamedTuple):
         return found
 
 
-ALL_TIMES = Timespan()
+ALL_TIMES: Timespan = Timespan()
+
+
+class RowChoice(Protocol):
+    """Chooses records by some of their columns."""
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The columns, of :data:`ALL_COLUMNS`, that :meth:`rows` needs."""
+        ...
+
+    def rows(self, records: Records) -> Bools:
+        """Returns which of ``records`` are chosen; shape (n,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,15 @@ class FetchData:
     def next_offset(self) -> int:
         """The offset at which the next fetch continues: the one after the last batch."""
         return self.window.headers.next_offset
+
+    def checked_bytes(self) -> bytes:
+        """Returns the batches as stored. Raises CorruptRecordError, with path and position, for a wrong checksum."""
+        headers = self.window.headers
+        try:
+            formats.verify(self.window.buffer, headers)
+        except CorruptRecordError as error:
+            raise error.located(self.segment.shown_path, self.window.position) from None
+        return self.window.buffer[: headers.end].tobytes()
 
     def offset_with_records(self, offset: int) -> int | None:
         """Returns the first offset from ``offset`` on whose batch has a visible record there or after; None: no batch.
@@ -89,6 +119,26 @@ class FetchData:
             wanted = wanted & timespan.may_hold(headers)
         rows = slice(None) if wanted.all() else np.flatnonzero(wanted)  # a slice copies no header
         return self.segment.decode(self.window, rows, tuple(columns), self.asked).records.between(start, end)
+
+    def chosen(
+        self, choice: RowChoice, start: int, end: int, columns: Collection[str], timespan: Timespan = ALL_TIMES
+    ) -> Records:
+        """Returns the records of :meth:`records` that ``choice`` chooses.
+
+        Decodes other columns than those of the choice only for batches with such a record.
+        """
+        tested = self.records(start, end, choice.columns, timespan)
+        rows = np.flatnonzero(choice.rows(tested))
+        if not len(rows) or {*columns} == {*choice.columns}:
+            return tested.take(rows)
+        last_offsets = self.window.headers.table["last_offset"]
+        is_needed = np.zeros(len(last_offsets), dtype=np.bool_)
+        is_needed[np.searchsorted(last_offsets, tested.offsets[rows])] = True
+        del tested
+        records = replace(self, visible=self.visible & is_needed).records(
+            start, end, {*columns, *choice.columns}, timespan
+        )
+        return records.take(np.flatnonzero(choice.rows(records)))
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from ..segment import Holes
+from ..segment.joining import Holes
 
 UNFINISHED_COPY = (  # of a partition that has only a directory with another name
-    "the copy of this partition to here is not finished: run the same commitlog copy again, which goes on with it, or "
-    "delete the topic"
+    "the copy of this partition to here is not finished: run the same commitlog copy again (or upgrade, if that made "
+    "it), which goes on with it, or delete the topic"
 )
 
 
@@ -44,13 +44,20 @@ class Checkpoints(Protocol):
         """Records that offsets may be missing anywhere in the log; durable on return."""
         ...
 
+    def note_start(self, log_start_offset: int) -> None:
+        """Records where the log begins, also if that is 0, since its first segments go to a tier; durable on return."""
+        ...
+
     def remote_below(self, first_offset: int) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""
         ...
 
 
 def remote_text(offsets: range) -> str:
-    """Returns offsets as text: ``offsets 0 to 617 are only in the broker's remote storage, which is not read``."""
+    """Returns offsets as text: ``offsets 0 to 617 are only in the broker's remote storage, which is not read``.
+
+    Without the address of its tier, that is: see :mod:`tiers.address`.
+    """
     return f"offsets {offsets[0]} to {offsets[-1]} are only in the broker's remote storage, which is not read"
 
 
@@ -77,6 +84,9 @@ class KeptInMemory:
 
     def note_holes(self) -> None:
         self._holes = Holes.ANYWHERE
+
+    def note_start(self, log_start_offset: int) -> None:
+        self._marks = self._marks._replace(log_start_offset=log_start_offset)
 
     def remote_below(self, first_offset: int) -> None:
         """Returns None: no broker is known."""

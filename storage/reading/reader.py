@@ -15,13 +15,16 @@ import numpy as np
 
 from ..config import INT64_MAX
 from ..errors import CorruptRecordError, MissingSegmentError, OffsetOutOfRangeError
-from ..format.files import file_names
 from ..format.record_columns import ALL_COLUMNS
 from ..format.tables import Bools, Records
-from ..recovery import Marker, read_markers
-from ..segment import NEVER_COMPACTED, PROBE_BYTES, FoundBatch, Holes, LogSegment, OffsetAndTimestamp, Window
+from ..recovery.producer_state import Marker
+from ..recovery.segment_recovery import read_markers
+from ..segment.joining import NEVER_COMPACTED, Holes
+from ..segment.reader import FoundBatch, OffsetAndTimestamp
+from ..segment.walk import PROBE_BYTES, Window
+from ..segment.writer import LogSegment
 from .aborted import AbortedTransaction, Isolation, aborted_runs
-from .fetch import ALL_TIMES, INT64_MIN, FetchData, Timespan
+from .fetch import ALL_TIMES, INT64_MIN, FetchData, RowChoice, Timespan
 from .marks import remote_text
 from .slices import End, FileSlice, aborted_in, whole_end
 from .tails import check_end_before, sound_stop
@@ -206,7 +209,7 @@ class LogReader(LogView):
             raise CorruptRecordError(
                 f"a batch has offsets {table['base_offset']} to {table['last_offset']}, but {limit} at offset {end}: "
                 "restore the file from a copy",
-                path=segment.path(file_names.LOG),
+                path=segment.shown_path,
                 position=window.position + int(table["position"]),
             )
 
@@ -236,18 +239,23 @@ class LogReader(LogView):
         isolation: Isolation = Isolation.READ_COMMITTED,
         columns: Collection[str] = ALL_COLUMNS,
         timespan: Timespan = ALL_TIMES,
+        choice: RowChoice | None = None,
         fetch_bytes: int = FETCH_BYTES,
     ) -> Iterator[Records]:
         """Yields the records with ``start <= offset < end`` that ``isolation`` shows, in tables, in offset order.
 
         With a ``timespan``, skips segments and batches without any record in that range; yields all records of the
-        others. Ends early at :meth:`end_offset`. Raises like :meth:`read` and :meth:`FetchData.records`.
+        others. With a ``choice``, yields only the records that it chooses, with its columns too. Ends early at
+        :meth:`end_offset`. Raises like :meth:`read` and :meth:`FetchData.records`.
         """
         bound = self.end_offset(isolation)
         start = self._passing_over(start, timespan)
         fetch_bytes = min(fetch_bytes, PROBE_BYTES + max(end - start, 0) * FETCH_BYTES_A_RECORD)
         for data in self._fetches(start, end, bound, isolation, fetch_bytes, timespan):
-            records = data.records(start, end, columns, timespan)
+            if choice is None:
+                records = data.records(start, end, columns, timespan)
+            else:
+                records = data.chosen(choice, start, end, columns, timespan)
             del data  # so that the next fetch reuses its memory, which is in the cache
             if len(records):
                 yield records
@@ -312,6 +320,15 @@ class LogReader(LogView):
         such a batch is when its transaction ended. Raises CorruptRecordError if a skipped batch is damaged.
         """
         return self.looking_again(lambda: self._offset_for_timestamp(timestamp_ms, isolation))
+
+    def first_at(self, timestamp_ms: int, isolation: Isolation) -> int | None:
+        """Returns the offset that :meth:`offset_for_timestamp` finds, or of lost records that may be before it."""
+
+        def offset_at(time_ms: int) -> int | None:
+            found = self.offset_for_timestamp(time_ms, isolation)
+            return None if found is None else found.offset
+
+        return self.with_lost_before(offset_at(timestamp_ms), offset_at)
 
     def _offset_for_timestamp(self, timestamp_ms: int, isolation: Isolation) -> OffsetAndTimestamp | None:
         bound = self.end_offset(isolation)

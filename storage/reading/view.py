@@ -14,21 +14,22 @@ from typing import NamedTuple, Self, TypeVar
 from ..clock import Clock, SystemClock
 from ..config import LogConfig
 from ..errors import MissingSegmentError, OffsetOutOfRangeError, PolicyViolationError, StorageError
-from ..filesystem import FileSystem, LocalFileSystem, catch_up, pin
+from ..filesystem.local import LocalFileSystem
+from ..filesystem.operations import catch_up, pin
+from ..filesystem.port import FileSystem
 from ..format.files import file_names
-from ..recovery import (
-    EXPIRATION_CHECK_INTERVAL_MS,
-    LoadedLog,
-    LogLoader,
-    ProducerState,
-    ProducerStateManager,
-    find_lost_start,
-    lost_start_error,
-)
-from ..segment import Holes, LogContext, swap_plan
+from ..recovery.loader import LogLoader
+from ..recovery.lost_start import find_lost_start, lost_start_error
+from ..recovery.producer_state import EXPIRATION_CHECK_INTERVAL_MS, ProducerState
+from ..recovery.producer_state_manager import ProducerStateManager
+from ..recovery.view import LoadedLog
+from ..segment.joining import Holes
+from ..segment.swap import swap_plan
+from ..segment.walk import LogContext
 from .aborted import Isolation, Outcomes
 from .marks import UNFINISHED_COPY, Checkpoints, KeptInMemory, Marks
 
+ANY_TIME_MS = -1  # of a record without a time; no other record is older
 REOPEN_ATTEMPTS = 5  # if files of a log disappear five times in a row during one read, it is being deleted
 
 T = TypeVar("T")
@@ -116,11 +117,11 @@ class LogView:
     def _look(self) -> LoadedLog:
         return self._loader().view()
 
-    def _gone(self) -> StorageError:
-        unfinished = self.context.directory + file_names.UNFINISHED
+    def _gone(self) -> StorageError | MissingSegmentError:
+        unfinished = file_names.unfinished_path(self.context.directory)
         if self.context.filesystem.status(self.context.directory) is None:
             if self.context.filesystem.status(unfinished) is not None:
-                return StorageError(f"{unfinished}: {UNFINISHED_COPY}")
+                return MissingSegmentError(UNFINISHED_COPY, path=unfinished)
             return StorageError(
                 f"{self.context.directory}: no such directory: the partition was deleted, or its disk is not mounted"
             )
@@ -162,13 +163,33 @@ class LogView:
         listing = self.context.filesystem.list(self.context.directory)
         start = self.checkpoints.read().log_start_offset
         lost = find_lost_start(self.context, listing, swap_plan(self.context, listing), start)
-        return None if lost is None else lost_start_error(self.context.directory, lost)
+        return None if lost is None else lost_start_error(self.context, lost)
 
     @property
     def earliest_offset(self) -> int:
         """The first offset that a read from the beginning asks for: the log start, or that of lost first segments."""
         lost = self.lost_start()
         return self.log_start_offset if lost is None or lost.skipped_offsets is None else lost.skipped_offsets[0]
+
+    def with_lost_before(self, found: int | None, offset_at: Callable[[int], int | None]) -> int | None:
+        """Returns where a read from a time begins, if ``found`` is the first record at or after it that the log has.
+
+        This is the first of the lost records (:meth:`lost_start`) if none is between them and ``found``: any of them
+        may be at or after the time. ``offset_at`` returns the first record at or after another time.
+        """
+        earliest = self.earliest_offset
+        if found is None or earliest == self.log_start_offset or found != offset_at(ANY_TIME_MS):
+            return found
+        return earliest
+
+    @property
+    def in_tier(self) -> range | None:
+        """The offsets from the log start up to the first segment, if only remote storage has them; None: none.
+
+        As :attr:`remote`, but None once the log start is above them.
+        """
+        remote = self.remote
+        return remote if remote is not None and remote.stop == self._log_start_offset else None
 
     def _find_remote(self) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""

@@ -14,19 +14,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ..errors import CorruptionError, SegmentOffsetOverflowError
-from ..filesystem import write_atomically
+from ..filesystem.operations import write_atomically
 from ..format.files import file_names
-from ..segment import (
-    FILE_KINDS,
-    PROBE_BYTES,
-    Holes,
-    LogSegment,
-    LogSegments,
-    SwapPlan,
-    carry_out,
-    is_waiting,
-    split_segment,
-)
+from ..segment.collection import LogSegments
+from ..segment.joining import Holes
+from ..segment.split import split_segment
+from ..segment.swap import SwapPlan, carry_out, is_waiting
+from ..segment.walk import FILE_KINDS, PROBE_BYTES
+from ..segment.writer import LogSegment
 from .leader_epochs import LeaderEpochCache
 from .log_end import find_end
 from .lost_start import find_lost_start, lost_start_text
@@ -82,7 +77,9 @@ class LogLoader(LogViewer):
         plan = self._plan(listing)
         self._lost = find_lost_start(self.context, listing, plan, self.log_start_offset)
         if self._lost is not None:
-            logger.warning("%s: %s; keeping what shows it", self.context.directory, lost_start_text(self._lost))
+            logger.warning(
+                "%s: %s; keeping what shows it", self.context.directory, lost_start_text(self.context, self._lost)
+            )
         if may_finish_swaps:
             self._remove_orphans(plan)  # before the .deleted files that explain them
             waiting = {name for name in plan.deleted if name.endswith(file_names.DELETED) and self._is_waiting(name)}
@@ -112,7 +109,7 @@ class LogLoader(LogViewer):
         segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may remove
         log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
-        epochs.truncate_from_start(log_start_offset)
+        epochs.truncate_from_start(self.log_start_offset)  # as in LogLoader: records in a tier are below the segments
         producers = self._producers_to_write(producers, segments, log_start_offset, log_end_offset)
         self._sync(segments, log_end_offset)
         segments.active.resize_indexes()
@@ -128,16 +125,16 @@ class LogLoader(LogViewer):
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, plan: SwapPlan) -> None:
-        """Remove index files whose ``.log`` does not exist, because a crash interrupted the removal of their segment.
+        """Remove indexes and key filters without a ``.log``: a crash interrupted the removal of their segment.
 
         Keeps those below the first segment if they are the only trace of its predecessors.
         """
         known = plan.segment_suffixes().keys()
         kept_below = 0 if self._lost is None else self._lost.stop
-        for kind in FILE_KINDS[1:]:
+        for kind in (*FILE_KINDS[1:], file_names.KEY_FILTER):
             for base in sorted(each for each in plan.kept_by_suffix[kind] - known if each >= kept_below):
                 path = self._path(file_names.segment_file(base, kind))
-                logger.warning("%s: removed this index, because its .log does not exist", path)
+                logger.warning("%s: removed this file, because its .log does not exist", path)
                 self.context.filesystem.remove(path)
 
     def _recover_segments(

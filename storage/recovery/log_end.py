@@ -17,7 +17,9 @@ from ..errors import CorruptionError, CorruptRecordError
 from ..format import v2
 from ..format.constants import HEADER_UP_TO_MAGIC, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT
 from ..format.files import file_names
-from ..segment import SEARCHED_BATCH_BYTES_MAX, LogSegment, one_sound_batch, size_at_start
+from ..segment.joining import size_at_start
+from ..segment.resync import SEARCHED_BATCH_BYTES_MAX, one_sound_batch
+from ..segment.writer import LogSegment
 
 
 class LogEnd(NamedTuple):
@@ -89,7 +91,7 @@ def _beyond(active: LogSegment, end: int, recovery_point: int) -> CorruptRecordE
         "this batch are wrong. Restore the file, or, if files were added later, remove "
         f"{file_names.CLEAN_SHUTDOWN_FILE}"
     )
-    return CorruptRecordError(reason, path=active.path(file_names.LOG), position=position)
+    return CorruptRecordError(reason, path=active.shown_path, position=position)
 
 
 class _Rest:
@@ -147,4 +149,4 @@ class _Rest:
         except CorruptionError as error:
             return error
         reason = "a batch that cannot be read; restore the file"
-        return CorruptRecordError(reason, path=self._active.path(file_names.LOG), position=self._active.size)
+        return CorruptRecordError(reason, path=self._active.shown_path, position=self._active.size)

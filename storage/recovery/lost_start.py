@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..errors import MissingSegmentError
-from ..filesystem import is_zero
+from ..filesystem.operations import holds_from_log_start, is_zero
 from ..format.files import file_names
-from ..segment import FILE_KINDS, LogContext, SwapPlan
+from ..segment.swap import SwapPlan
+from ..segment.walk import FILE_KINDS, LogContext
 
 
 def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan, log_start_offset: int) -> range | None:
@@ -23,6 +24,8 @@ def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan,
     first = min(bases, default=0)
     if first <= log_start_offset:
         return None
+    if holds_from_log_start(context.filesystem, context.directory):
+        return range(log_start_offset, first)
     names = {*listing}
     traces = sorted(
         base
@@ -33,20 +36,22 @@ def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan,
     return None if found is None else range(max(found, log_start_offset), first)
 
 
-def lost_start_text(lost: range) -> str:
+def lost_start_text(context: LogContext, lost: range) -> str:
     """Returns the sentence about offsets that :func:`find_lost_start` has found."""
+    if holds_from_log_start(context.filesystem, context.directory):
+        return f"records {lost.start} to {lost.stop - 1} are in no segment, here or in the tier"
     return (
         f"records {lost.start} to {lost.stop - 1} are gone, and only an index is there: damage, or retention without "
         "its checkpoint"
     )
 
 
-def lost_start_error(directory: str, lost: range) -> MissingSegmentError:
-    """Returns the error about offsets that :func:`find_lost_start` has found in a partition's directory."""
+def lost_start_error(context: LogContext, lost: range) -> MissingSegmentError:
+    """Returns the error about offsets that :func:`find_lost_start` has found in a partition."""
     error = MissingSegmentError(
-        f"{lost_start_text(lost)}; restore the files of these segments, or, if the records were deleted, state it by "
-        f"commitlog delete-records up to offset {lost.stop}",
-        path=directory,
+        f"{lost_start_text(context, lost)}; restore the files of these segments, or, if the records were deleted, "
+        f"state it by commitlog delete-records up to offset {lost.stop}",
+        path=context.directory,
     )
     error.skipped_offsets = lost.start, lost.stop - 1
     return error

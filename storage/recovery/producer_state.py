@@ -149,11 +149,15 @@ class ProducerState(NamedTuple):
         last = self.last_sequence if self.epoch == epoch else NO_SEQUENCE
         return 0 if last == INT32_MAX else last + 1
 
-    def may_go_on(self, epoch: int, sequence: int) -> bool:
-        """Whether a batch of no transaction follows the last one of the same epoch, or is the producer's first."""
+    def may_go_on(self, epoch: int, sequence: int, *, transactional: bool = False) -> bool:
+        """Whether a batch follows the last one of the same epoch, or is the producer's first.
+
+        ``transactional``: it is of a transaction, which it may begin; others may not come while one is open.
+        """
         if self.epoch == NO_PRODUCER_EPOCH:
             return True
-        return epoch == self.epoch and sequence == self.next_sequence(epoch) and not self.in_transaction
+        is_next = epoch == self.epoch and sequence == self.next_sequence(epoch)
+        return is_next and (transactional or not self.in_transaction)
 
     def batches_with(self, epoch: int, newest: ProducerBatch) -> tuple[ProducerBatch, ...]:
         """The latest batches of ``epoch`` once this producer has written ``newest`` with it."""

@@ -128,9 +128,15 @@ class ProducerStateManager:
             return self._prepare(batches, batch.last_offset + 1, Origin.CLIENT, MappingProxyType({}))
         return self._prepare(batches, batch.last_offset + 1, Origin.COORDINATOR, {batch.base_offset: marker})
 
-    def prepared(self, states: Mapping[int, ProducerState], end_offset: int) -> ProducerUpdate:
-        """Returns the change to ``states``, which the caller has worked out, of producers without open transactions."""
-        return ProducerUpdate(end_offset, states, self._ongoing, (), None)
+    def prepared(
+        self, states: Mapping[int, ProducerState], end_offset: int, begun: Mapping[int, int] = MappingProxyType({})
+    ) -> ProducerUpdate:
+        """Returns the change to ``states``, which the caller has worked out.
+
+        ``begun``: the producers of transactions that begin, by their first offsets, ascending.
+        """
+        ongoing = {**self._ongoing, **begun} if begun else self._ongoing
+        return ProducerUpdate(end_offset, states, ongoing, (), None)
 
     def _prepare(
         self, batches: Iterable[ProducedBatch], end_offset: int, origin: Origin, markers: Mapping[int, Marker]

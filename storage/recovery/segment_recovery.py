@@ -20,7 +20,9 @@ from ..format.files import file_names
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Int64s
 from ..prefetch import one_ahead
-from ..segment import Holes, LogSegment, Window, always, find_damage
+from ..segment.joining import Holes, always, find_damage
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 from .leader_epochs import LeaderEpochCache
 from .producer_state import Marker
 from .producer_state_manager import ProducerStateManager
@@ -153,7 +155,7 @@ def records_lost(segment: LogSegment, next_offset: int, synced_offset: int) -> C
         f"the segment is sound only up to offset {next_offset}, but everything below {synced_offset} was synced: "
         "records are missing or damaged. Restore the file, or, to do without the records that follow, lower the offset "
         f"in the partition's line in {file_names.RECOVERY_POINT_CHECKPOINT}",
-        path=segment.path(file_names.LOG),
+        path=segment.shown_path,
         position=segment.size,
     )
 
@@ -217,7 +219,7 @@ def _broken(window: Window, synced_offset: int) -> list[int]:
 
 
 def _reason(segment: LogSegment, window: Window, headers: BatchHeaders, is_damaged: bool) -> CorruptionError:
-    path = segment.path(file_names.LOG)
+    path = segment.shown_path
     position = int(headers.table["position"][0])
     try:
         formats.verify(window.buffer, headers)

@@ -6,11 +6,13 @@ import logging
 from itertools import pairwise
 
 from ..clock import instant
-from ..filesystem import FileStatus
+from ..filesystem.port import FileStatus
 from ..format.files import file_names
-from ..reading import LogReader
-from ..segment import LogContext, is_waiting, mark_deleted
-from ..writing import Log
+from ..reading.reader import LogReader
+from ..segment.swap import is_waiting
+from ..segment.walk import LogContext
+from ..segment.writer import mark_deleted
+from ..writing.log import Log
 from .plan import RetentionOptions, RetentionPlan, plan_retention
 from .report import SEGMENTS_SHOWN, RetentionReport
 from .survey import DeletedFile, LogFacts, deleted_files, survey_log, with_confirmed, with_markers
@@ -87,6 +89,9 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
        some files still have their names. Opening the log removes index files without their log.
     4. The directory is synced.
 
+    If a tier has the segments, step 2 writes the log start as it is, and the directory is synced after each segment:
+    what a power cut leaves are the newest ones, and readers find the others in the tier.
+
     Any run, or opening the log for writing, removes ``.deleted`` files ``file.delete.delay.ms`` later. The time of a
     file is set because renaming does not change it and the file system port offers no other time; it is set before the
     rename, so that no crash leaves a ``.deleted`` file that looks old. Only ``.deleted`` names are ever removed, so a
@@ -103,7 +108,9 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
     if not found:
         return
     log_start_offset = max(next_offset for next_offset, _ in found.values())
-    if log_start_offset > log.log_start_offset:
+    if decided.is_local:
+        log.checkpoints.note_start(log.log_start_offset if log.remote is None else log.remote.start)
+    elif log_start_offset > log.log_start_offset:
         log.delete_records(log_start_offset)
     with log.replacing_segments({base: status for base, (_, status) in found.items()}) as segments:
         for segment in segments:
@@ -111,6 +118,8 @@ def apply_plan(log: Log, decided: RetentionPlan) -> None:
                 segments.remove(segment)
                 mark_deleted(log.context, segment.path(file_names.SNAPSHOT))
                 segment.mark_deleted()
+                if decided.is_local:  # nothing else says that this one is gone, so no newer one may be gone before it
+                    log.context.filesystem.sync_directory(log.context.directory)
         log.context.filesystem.sync_directory(log.context.directory)
 
 

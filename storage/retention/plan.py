@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..config import CHECK_INTERVAL_MS, LogConfig
 from ..errors import InvalidConfigError
 from ..text import counted
-from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies
+from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies, local_policies
 from .survey import LogFacts, SegmentFacts
 
 
@@ -19,7 +19,9 @@ class RetentionOptions:
 
     # Lowest committed offset in this partition by group, 0 if it has none: segments that it has not read are kept.
     keep_for_groups: Mapping[str, int] = field(default_factory=dict)
+    keep_for_tables: Mapping[str, int] = field(default_factory=dict)  # the next offset that each table lacks
     policies: Sequence[RetentionPolicy] | None = None  # instead of Kafka's
+    tiered_below: int | None = None  # a tier has all records below this offset; None: the topic has no tier
     check_interval_ms: int = CHECK_INTERVAL_MS  # how often retention runs: used in reports
     warnings: Sequence[str] = ()  # from the caller, for the report
 
@@ -30,7 +32,7 @@ class SegmentFate:
 
     segment: SegmentFacts
     goes: bool
-    rule: str  # the policy, the transaction or the group that decided
+    rule: str  # the policy, the transaction, the group or the table that decided
     reason: str
     until_ms: int | None = None  # if kept: the last moment at which time keeps it; None if time does not decide
     removed_by_ms: int | None = None  # its bytes are off the disk by then at the latest, if retention runs on time
@@ -53,6 +55,7 @@ class RetentionPlan:
     file_delete_delay_ms: int
     check_interval_ms: int
     warnings: tuple[str, ...] = ()
+    is_local: bool = False  # a tier has what is deleted, so the log begins where it did
 
     @property
     def removed(self) -> tuple[SegmentFate, ...]:
@@ -65,6 +68,8 @@ class RetentionPlan:
     @property
     def log_start_offset(self) -> int:
         """The log start offset once the plan is carried out."""
+        if self.is_local:
+            return self.facts.log_start_offset
         return max([self.facts.log_start_offset, *(fate.segment.next_offset for fate in self.removed)])
 
     @property
@@ -190,21 +195,34 @@ def plan_retention(
 ) -> RetentionPlan:
     """Returns which segments to delete and which to keep as of ``now_ms``, and why. Changes nothing."""
     options = options or RetentionOptions()
-    policies = kafka_policies(config) if options.policies is None else options.policies
+    is_tiered = options.tiered_below is not None
+    policies = options.policies or (local_policies(config) if is_tiered else kafka_policies(config))
     delays_ms = options.check_interval_ms + config.file_delete_delay_ms
     planner = _Planner(facts, config, now_ms, policies, delays_ms)
     transaction = _transaction_hold(facts)
-    groups = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
-    deleted = planner.removed([transaction, *groups])
-    fates = (*deleted, *planner.kept(deleted, [transaction, *groups]))
-    held_back = planner.removed([transaction])[len(deleted) :] if groups else []
-    warnings = (*options.warnings, *_warnings(facts, groups, held_back))
-    return RetentionPlan(facts, now_ms, fates, config.file_delete_delay_ms, options.check_interval_ms, warnings)
+    readers = [_group_hold(group, offset, facts) for group, offset in sorted(options.keep_for_groups.items())]
+    readers += [_table_hold(table, offset, facts) for table, offset in sorted(options.keep_for_tables.items())]
+    readers = [] if is_tiered else readers  # they find in the tier what is deleted here
+    holds = [transaction, *_tier_holds(options, facts)]
+    deleted = planner.removed([*holds, *readers])
+    fates = (*deleted, *planner.kept(deleted, [*holds, *readers]))
+    held_back = planner.removed(holds)[len(deleted) :] if readers else []
+    warnings = (*options.warnings, *_warnings(facts, readers, held_back))
+    delay_ms, interval_ms = config.file_delete_delay_ms, options.check_interval_ms
+    return RetentionPlan(facts, now_ms, fates, delay_ms, interval_ms, warnings, is_local=is_tiered)
 
 
 def _transaction_hold(facts: LogFacts) -> _Hold:
     offset = max(facts.last_stable_offset, facts.log_start_offset)
     return _Hold(offset, "open transaction", f"a transaction is open from offset {offset} on")
+
+
+def _tier_holds(options: RetentionOptions, facts: LogFacts) -> list[_Hold]:
+    """Returns the hold on records that are not in the tier yet, except below the log start."""
+    if options.tiered_below is None:
+        return []
+    bound = max(options.tiered_below, facts.log_start_offset)
+    return [_Hold(bound, "tier", f"the tier has only what is below offset {options.tiered_below}")]
 
 
 def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
@@ -213,12 +231,18 @@ def _group_hold(group: str, offset: int, facts: LogFacts) -> _Hold:
     return _Hold(bound, f"group {group}", f"group {group!r} has read only up to offset {offset}")
 
 
-def _warnings(facts: LogFacts, groups: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
-    """Yields a warning of how much is kept only because the slowest groups have not read it."""
+def _table_hold(table: str, offset: int, facts: LogFacts) -> _Hold:
+    """Returns the hold on records that were not exported to a table yet."""
+    bound = max(offset, facts.log_start_offset)
+    return _Hold(bound, f"table {table}", f"table {table} has only what is below offset {offset}")
+
+
+def _warnings(facts: LogFacts, readers: Sequence[_Hold], held_back: Sequence[SegmentFate]) -> Iterator[str]:
+    """Yields a warning of how much is kept only because the slowest groups or tables do not have it."""
     if not held_back:
         return
-    slowest = min(group.offset for group in groups)
-    who = " and ".join(group.name for group in groups if group.offset == slowest)
+    slowest = min(reader.offset for reader in readers)
+    who = " and ".join(reader.name for reader in readers if reader.offset == slowest)
     size = sum(fate.segment.size for fate in held_back)
     yield (
         f"{counted(len(held_back), 'segment')} with {size:,} of the {facts.size:,} bytes would be deleted if not kept "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from ..clock import instant
 from ..config import LogConfig
 from .survey import SegmentFacts
 from .wording import duration
+
+_AS_ALL = -2  # of local.retention.*
 
 
 class Situation(NamedTuple):
@@ -131,6 +133,16 @@ def policies_with(own: RetentionPolicy, config: LogConfig) -> tuple[RetentionPol
     Segments below the log start offset are deleted as always, and nothing else if ``cleanup.policy`` has no ``delete``.
     """
     return (LogStartRetention(), own) if config.delete else kafka_policies(config)
+
+
+def local_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:
+    """Returns Kafka's policies for the local segments of a topic whose segments are in a tier too.
+
+    ``local.retention.bytes`` and ``local.retention.ms``; -2 in one of them stands for the limit of the whole log.
+    """
+    size = config.retention_bytes if config.local_retention_bytes == _AS_ALL else config.local_retention_bytes
+    time = config.retention_ms if config.local_retention_ms == _AS_ALL else config.local_retention_ms
+    return kafka_policies(replace(config, retention_bytes=size, retention_ms=time))
 
 
 def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:

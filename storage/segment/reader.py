@@ -12,7 +12,7 @@ import numpy as np
 from .. import format as formats
 from ..config import INT64_MAX
 from ..errors import CorruptIndexError, CorruptionError, CorruptRecordError, MissingSegmentError
-from ..filesystem import is_made
+from ..filesystem.operations import is_made
 from ..format import v2
 from ..format.constants import INT32_MAX, LENGTH_AT, LOG_OVERHEAD, MAGIC_AT, NO_TIMESTAMP
 from ..format.files import file_names
@@ -70,7 +70,7 @@ class SegmentReader(SegmentWalk):
                 f"the segment reaches up to offset {next_offset - 1}, but the next one begins at {self.base_offset}; "
                 "restore both files"
             )
-            raise CorruptRecordError(reason, path=before.path(file_names.LOG))
+            raise CorruptRecordError(reason, path=before.shown_path)
         is_near = self.base_offset - before.base_offset <= INT32_MAX
         if next_offset < self.base_offset and is_near and self.context.holes() is not Holes.ANYWHERE:
             reason = f"offsets {next_offset} to {self.base_offset - 1} are in no segment, {NEVER_COMPACTED}"

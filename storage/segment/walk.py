@@ -24,7 +24,8 @@ from .. import format as formats
 from ..clock import Clock
 from ..config import INT64_MAX, LogConfig
 from ..errors import CorruptionError, CorruptRecordError, SegmentRemovedError
-from ..filesystem import File, FileStatus, FileSystem, Held, forget_read
+from ..filesystem.operations import forget_read, shown_path
+from ..filesystem.port import File, FileStatus, FileSystem, Held
 from ..format import StopReason, v2
 from ..format.constants import LENGTH_AT
 from ..format.files import file_names
@@ -103,6 +104,11 @@ class SegmentWalk:
     def path(self, kind: str) -> str:
         """The path of one of the segment's files; ``kind`` is one of :data:`FILE_KINDS`, such as ``.index``."""
         return file_names.join(self.context.directory, file_names.segment_file(self.base_offset, kind) + self.suffix)
+
+    @property
+    def shown_path(self) -> str:
+        """The name of the ``.log`` in errors."""
+        return shown_path(self.context.filesystem, self.path(file_names.LOG))
 
     def status(self) -> FileStatus:
         """Size, modification time and inode of the ``.log``. Raises SegmentRemovedError if the file does not exist."""
@@ -233,7 +239,7 @@ class SegmentWalk:
         found = find_damage(window.buffer, window.headers, self.context.holes, expected=expected, following=following)
         if found is None:
             return None
-        return Damage(found.row, found.error.located(self.path(file_names.LOG), window.position))
+        return Damage(found.row, found.error.located(self.shown_path, window.position))
 
     def _overlapping(self, window: Window, end: int) -> tuple[int, int] | None:
         """Returns the first and last offset of the batch after a window, if it is sound and overlaps it.
@@ -261,7 +267,7 @@ class SegmentWalk:
                 f"{self.path(file_names.LOG)}: the segment was truncated while this log was open; open the log again"
             )
         reason = "the last batch is incomplete, or its length field is wrong"
-        return CorruptRecordError(reason, path=self.path(file_names.LOG), position=position)
+        return CorruptRecordError(reason, path=self.shown_path, position=position)
 
     def walk(self, position: int, end: int, window_bytes: int = WINDOW_BYTES) -> Iterator[Window]:
         """Yields the batches between two positions like :meth:`batches`, but checks neither checksums nor neighbours.
@@ -277,7 +283,7 @@ class SegmentWalk:
             if len(scan.headers):
                 yield Window(position, buffer, scan.headers)
             if scan.reason not in (StopReason.END, StopReason.TRUNCATED):
-                raise formats.stop_error(scan, buffer).located(self.path(file_names.LOG), position)
+                raise formats.stop_error(scan, buffer).located(self.shown_path, position)
             if scan.end:
                 position, wanted = position + scan.end, window_bytes
             elif len(buffer) < wanted or (wanted := max(wanted + 1, size_at_start(buffer))) > end - position:
@@ -377,7 +383,7 @@ class SegmentWalk:
             check_wrapped(window.headers, rows, found, self.context.holes, lowest=self.base_offset, expected=expected)
             return found
         except CorruptionError as error:
-            raise error.located(self.path(file_names.LOG), window.position) from error
+            raise error.located(self.shown_path, window.position) from error
 
     def count_records(self, window: Window) -> int:
         """Returns how many records a window has; decodes messages of magic 0 and 1, whose headers do not say it."""

@@ -8,11 +8,11 @@ and the other gets an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from contextlib import AbstractContextManager, ExitStack
 from typing import NamedTuple
 
-from ..directory import INTERNAL_PARTITIONS, LogManager, TopicDescription
+from ..directory.manager import INTERNAL_PARTITIONS, LogManager
+from ..directory.topics_file import TopicDescription
 from ..errors import (
     InvalidRecordError,
     InvalidTxnStateError,
@@ -24,15 +24,16 @@ from ..errors import (
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import (
     TRANSACTION_STATE_TOPIC,
-    TopicPartitions,
     TransactionLogKey,
     TransactionLogValue,
     TransactionState,
 )
 from ..format.internal.state_records import read_transaction_key
-from ..groups import CoordinatorLogs, SyncThreads, append_entries
-from ..writing import Log, Producer
-from .transaction import Transaction
+from ..format.v2.header import LAYOUT
+from ..groups.appending import SyncThreads, append_entries
+from ..groups.coordinator_logs import CoordinatorLogs
+from ..writing.log import Log
+from .transaction import ungrouped
 
 # Which states may follow which (Kafka's TransactionState.validPreviousStates). Empty and a second Ongoing are written
 # for clients: a producer of theirs announces itself, and adds partitions one after the other.
@@ -52,10 +53,9 @@ LEGAL: Mapping[TransactionState, frozenset[TransactionState]] = {
 UNDECIDED = frozenset({TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE})
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 UNFINISHED = UNDECIDED | PREPARED  # a coordinator that takes over ends transactions in these states
-COMPLETED = {
-    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
-    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
-}
+RECORD_BYTES_MAX = 30  # without key and value
+
+_Entry = tuple[bytes, bytes]
 
 
 class StateChange(NamedTuple):
@@ -64,6 +64,13 @@ class StateChange(NamedTuple):
     transactional_id: str
     expected: TransactionLogValue | None
     value: TransactionLogValue
+
+
+class AtOnce(NamedTuple):
+    """What :meth:`TransactionStates.replace_at_once` did with each change: its error, or the log to be synced."""
+
+    errors: Sequence[Exception | None]
+    logs: Sequence[Log | None]
 
 
 class TransactionStates:
@@ -94,6 +101,10 @@ class TransactionStates:
         missing from the directory or cannot be determined.
         """
         return self._logs.values(transactional_id).get(TransactionLogKey(transactional_id))
+
+    def one_look(self) -> AbstractContextManager[None]:
+        """As :meth:`CoordinatorLogs.one_look`, for :meth:`newest`."""
+        return self._logs.one_look()
 
     def newest_to_write(self, transactional_id: str) -> TransactionLogValue | None:
         """As :meth:`newest`, for a coordinator: repairs the log after a power cut.
@@ -195,16 +206,84 @@ class TransactionStates:
 
         Raises what concerns all of them.
         """
-        log, latest = self.manager.open_log(*partition), self._logs.latest(partition.partition)
+        log = self.manager.open_log(*partition)
         with log.exclusively():
-            errors, newer = _checked(changes, latest.catch_up(log), latest.unreadable)
-            entries = [(TransactionLogKey(each.transactional_id).encode(), each.value.encode()) for each in newer]
-            if entries:
-                info = append_entries(log, entries, self.manager.clock.now_ms())
-                if sync:
-                    log.sync_appended()
-                latest.wrote(entries, info)
+            return self._replace_locked(log, partition.partition, changes, sync=sync)
+
+    def _replace_locked(
+        self, log: Log, partition: int, changes: Sequence[StateChange], *, sync: bool
+    ) -> list[LogStoreError | None]:
+        latest = self._logs.latest(partition)
+        errors, newer = _checked(changes, latest.catch_up(log), latest.unreadable)
+        if newer:
+            entries = [_entry(each) for each in newer]
+            info = append_entries(log, entries, self.manager.clock.now_ms())
+            if sync:
+                log.sync_appended()
+            latest.wrote(
+                entries, info, [(TransactionLogKey(each.transactional_id), each.value.as_stored) for each in newer]
+            )
         return errors
+
+    def replace_at_once(self, changes: Sequence[StateChange]) -> AtOnce | None:
+        """As :meth:`replace_all`, if that waits for no thread, no process and no sync; None: it did nothing.
+
+        Several threads may call this and the other methods, if only one does at a time.
+        """
+        found = self._open_logs(changes)
+        if found is None:
+            return None
+        entries = [_entry(each) for each in changes]
+        errors: list[LogStoreError | None] = [None] * len(changes)
+        logs: list[Log | None] = [None] * len(changes)
+        with ExitStack() as locked:
+            for partition, (log, indexes) in sorted(found.items()):
+                if not self._is_at_hand(log, partition, [entries[index] for index in indexes], locked):
+                    return None
+            for partition, (log, indexes) in found.items():
+                refused = self._replace_or_fail(log, partition, [changes[index] for index in indexes])
+                for index, error in zip(indexes, refused, strict=True):
+                    errors[index], logs[index] = error, None if error else log
+        return AtOnce(errors, logs)
+
+    def _open_logs(self, changes: Sequence[StateChange]) -> dict[int, tuple[Log, list[int]]] | None:
+        """Returns the logs of changes, by the numbers of their partitions, if all are open; and which are in each."""
+        found: dict[int, tuple[Log, list[int]]] = {}
+        for index, change in enumerate(changes):
+            number = self._logs.known_partition(change.transactional_id)
+            log = None if number is None else self.manager.opened_log(TRANSACTION_STATE_TOPIC, number)
+            if number is None or log is None:
+                return None
+            found.setdefault(number, (log, []))[1].append(index)
+        return found
+
+    def _is_at_hand(self, log: Log, partition: int, entries: Sequence[_Entry], locked: ExitStack) -> bool:
+        """Takes the lock of a log until ``locked`` ends, if nobody else has it, all was read, and there is room."""
+        size = LAYOUT.itemsize + sum(RECORD_BYTES_MAX + len(key) + len(value) for key, value in entries)
+        try:
+            return (
+                locked.enter_context(log.if_alone())
+                and self._logs.latest(partition).has_all_of(log)
+                and log.has_room(size, len(entries), self.manager.clock.now_ms())
+            )
+        except (LogStoreError, OSError):  # which the usual way reports
+            return False
+
+    def _replace_or_fail(
+        self, log: Log, partition: int, changes: Sequence[StateChange]
+    ) -> Sequence[LogStoreError | None]:
+        try:
+            return self._replace_locked(log, partition, changes, sync=False)
+        except LogStoreError as error:
+            if len(changes) == 1 or isinstance(error, StorageError):
+                return [error] * len(changes)
+            return [self._replace_or_fail(log, partition, [change])[0] for change in changes]
+
+    def sync_logs(self, logs: Iterable[Log]) -> Mapping[Log, StorageError]:
+        """Syncs logs of :meth:`replace_at_once`, each once; returns what failed. For any one thread."""
+        each = list(dict.fromkeys(logs))
+        found = zip(each, self._sync_threads.sync(each), strict=True)
+        return {log: failure for log, failure in found if failure is not None}
 
     def sync(self, transactional_ids: Iterable[str]) -> None:
         """Syncs what was written unsynced for these ids; those of one partition share a sync. Raises StorageError."""
@@ -232,6 +311,10 @@ class TransactionStates:
 
     def _log(self, transactional_id: str) -> Log:
         return self.manager.open_log(*self._logs.partition_to_write(transactional_id))
+
+
+def _entry(change: StateChange) -> _Entry:
+    return TransactionLogKey(change.transactional_id).encode(), change.value.encode()
 
 
 def _checked(
@@ -306,91 +389,3 @@ def state_text(value: TransactionLogValue | None) -> str:
         return "no state"
     name = value.transaction_status.name.title().replace("_", "")
     return f"{name} of producer {value.producer_id}, epoch {value.producer_epoch}"
-
-
-# The states of a transaction
-
-
-def empty_state(producer: Producer, timeout_ms: int, now_ms: int) -> TransactionLogValue:
-    """Returns the state of a producer that has announced itself and has begun no transaction."""
-    return TransactionLogValue(
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        transaction_timeout_ms=timeout_ms,
-        transaction_status=TransactionState.EMPTY,
-        transaction_partitions=None,
-        transaction_last_update_timestamp_ms=now_ms,
-    )
-
-
-def ongoing(transaction: Transaction) -> TransactionLogValue:
-    """Returns the Ongoing state of a transaction, to be written before its first record."""
-    return TransactionLogValue(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=TransactionState.ONGOING,
-        transaction_partitions=grouped(transaction.partitions),
-        transaction_last_update_timestamp_ms=transaction.start_ms,
-        transaction_start_timestamp_ms=transaction.start_ms,
-    )
-
-
-def extended_state(
-    before: TransactionLogValue, partitions: Iterable[TopicPartition], now_ms: int
-) -> TransactionLogValue:
-    """Returns the Ongoing state with ``partitions`` added to those of ``before``; a transaction begins if none is."""
-    is_ongoing = before.transaction_status is TransactionState.ONGOING
-    known = ungrouped(before) if is_ongoing else ()
-    return replace(
-        before,
-        transaction_status=TransactionState.ONGOING,
-        transaction_partitions=grouped([*known, *partitions]),
-        transaction_last_update_timestamp_ms=now_ms,
-        transaction_start_timestamp_ms=before.transaction_start_timestamp_ms if is_ongoing else now_ms,
-    )
-
-
-def prepared_state(
-    before: TransactionLogValue,
-    partitions: Iterable[TopicPartition],
-    now_ms: int,
-    *,
-    commit: bool,
-    raise_epoch: bool = True,
-) -> TransactionLogValue:
-    """Returns the Prepare state, which decides the transaction in state ``before``; ``partitions`` will get markers.
-
-    The state and the markers have an epoch that is one above that of the records. Without ``raise_epoch`` they have the
-    records' own, for a client of Kafka that ends its transaction and goes on with its epoch.
-    """
-    is_fenced = before.transaction_status is TransactionState.PREPARE_EPOCH_FENCE  # a broker has raised it already
-    return replace(
-        before,
-        producer_epoch=before.producer_epoch + (raise_epoch and not is_fenced),
-        transaction_status=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
-        transaction_partitions=grouped(partitions),
-        transaction_last_update_timestamp_ms=now_ms,
-    )
-
-
-def completed_state(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
-    """Returns the Complete state that follows the Prepare state ``before``, once all markers are written."""
-    return replace(
-        before,
-        transaction_status=COMPLETED[before.transaction_status],
-        transaction_partitions=(),
-        transaction_last_update_timestamp_ms=now_ms,
-    )
-
-
-def grouped(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Returns partitions grouped by topic, as a state stores them."""
-    by_topic = groupby(sorted(set(partitions)), key=lambda partition: partition[0])
-    return tuple(TopicPartitions(topic, tuple(number for _, number in each)) for topic, each in by_topic)
-
-
-def ungrouped(value: TransactionLogValue) -> tuple[TopicPartition, ...]:
-    """Returns the partitions of a state, ascending."""
-    topics = value.transaction_partitions or ()
-    return tuple(sorted(TopicPartition(each.topic, number) for each in topics for number in each.partition_ids))

@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ..bucket import CommitLog, GroupOffset, OffsetsChange, State
-from ..directory import LogManager
+from ..directory.manager import LogManager
 from ..format.constants import NO_OFFSET
 from ..format.files.file_names import TopicPartition
-from ..groups import CommittedOffset, GroupOffsets
+from ..groups.offsets import CommittedOffset, GroupOffsets
 from ..topic_rules import SINK_PREFIX
+from .choosing import SAME_NAMES, NewNames
 
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 
 
-def copy_groups(source: LogManager, target: LogManager | CommitLog, topics: Collection[str] | None = None) -> int:
+def copy_groups(
+    source: LogManager,
+    target: LogManager | CommitLog,
+    topics: Collection[str] | None = None,
+    new_names: NewNames = SAME_NAMES,
+) -> int:
     """Copies the offsets of all groups for ``topics``, by default for all; returns the number of groups.
 
     The progress of a writer to a topic is one of them. Offsets in ``target`` only go forward: a larger one there stays,
     because its group or writer has gone on since an earlier copy.
     """
-    found = {name: _of_topics(offsets, topics) for name, offsets in GroupOffsets(source).groups().items()}
+    found = {name: _of_topics(offsets, topics, new_names) for name, offsets in GroupOffsets(source).groups().items()}
     groups = {name: offsets for name, offsets in found.items() if offsets}
     commit_groups(groups, target)
     return len(groups)
 
 
 def _of_topics(
-    offsets: Mapping[TopicPartition, CommittedOffset], topics: Collection[str] | None
+    offsets: Mapping[TopicPartition, CommittedOffset], topics: Collection[str] | None, new_names: NewNames
 ) -> dict[TopicPartition, CommittedOffset]:
     return {
-        partition: each
+        new_names.partition(partition): each
         for partition, each in offsets.items()
         if topics is None or partition.topic.removeprefix(SINK_PREFIX) in topics
     }

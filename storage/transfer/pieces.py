@@ -9,8 +9,8 @@ from ..errors import StorageError
 from ..format.checksums import crc32c
 from ..format.constants import INT32_MAX
 from ..format.files import file_names as names
-from ..reading import LogReader
-from ..segment import LogSegment
+from ..reading.reader import LogReader
+from ..segment.writer import LogSegment
 
 PIECE_BYTES_MAX = 120 << 20  # one put takes 128 MiB
 READ_BYTES = 8 << 20  # at once
@@ -73,25 +73,34 @@ def end_to_copy(reader: LogReader) -> int:
     return min(unmarked, default=reader.log_end_offset)
 
 
-def pieces_of(reader: LogReader, limit: int = PIECE_BYTES_MAX, end: int | None = None) -> list[Piece]:
+def pieces_of(
+    reader: LogReader, limit: int = PIECE_BYTES_MAX, end: int | None = None, *, start: int | None = None
+) -> list[Piece]:
     """Returns the pieces of a log, from the segment with the log start on. Reads and checks every batch.
 
-    ``end``: where a batch begins at which to stop; by default the log end.
+    ``end``: where a batch begins at which to stop; by default the log end. ``start``: where a segment begins; by
+    default the log start.
 
     Leaves the segments' files open: so the pieces can be read though maintenance replaces or deletes the files.
 
-    Raises CorruptionError for damage, also if the first segments were lost, which nothing would show in a copy.
+    Raises CorruptionError for damage, also if segments were lost, which nothing or little would show in a copy.
     """
     lost = reader.lost_start()
     if lost is not None:
         raise lost
     end = reader.log_end_offset if end is None else end
+    start = reader.log_start_offset if start is None else start
     reader.check_readable_to(end)
     found: list[Piece] = []
+    before: LogSegment | None = None
     for segment, next_offset in reader.segments.with_next_offsets(reader.log_end_offset):
-        if next_offset > reader.log_start_offset and segment.base_offset < max(end, 1):
+        if next_offset > start and segment.base_offset < max(end, 1):
+            if before is not None:
+                is_last = bool(found) and found[-1].segment is before
+                segment.check_follows(before, found[-1].reached if is_last else before.base_offset)
             found += _of_segment(segment, min(next_offset, end), limit)
-    return _without_gaps(found, reader.log_start_offset, end)
+            before = segment
+    return _without_gaps(found, start, end)
 
 
 def _without_gaps(pieces: list[Piece], start: int, end: int) -> list[Piece]:

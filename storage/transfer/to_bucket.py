@@ -1,10 +1,15 @@
 """Copies a log directory to an object store: each piece of a log becomes a segment object, with Kafka's own bytes.
 
-The commits of a partition, in this order; if killed after any of them and run again, the copy continues:
+The commit that makes a topic says that the copies of all its partitions are unfinished, so that nobody reads or writes
+them: they are shown as ``orders-0.unfinished``. The commits of a partition follow, in this order; if killed after any
+of them and run again, the copy continues:
 
-1. all offsets up to the log's end exist, but are empty: readers see no record yet;
+1. all offsets up to the log's end exist, but are empty;
 2. the log start offset is that of the source;
-3. the pieces replace the empty offsets, one after the other.
+3. the pieces replace the empty offsets, one after the other;
+4. the copy is finished: readers and writers see it.
+
+So a partition is complete or visibly not there. One that is damaged in the source stays unfinished.
 
 Two copies of one topic may run at once: each skips what the other has committed, if it has the source's bytes.
 """
@@ -27,18 +32,21 @@ from ..bucket import (
     SwapChange,
     TopicChange,
     encode_filler,
+    finish_copy,
     is_filler,
     parts_of,
     put_staged,
     raise_log_start,
 )
-from ..directory import LogManager, TopicDescription, check_whole, topic_id
+from ..directory.admin import check_whole
+from ..directory.manager import LogManager
+from ..directory.topics_file import TopicDescription
 from ..errors import CorruptionError, StorageError, TopicExistsError, UnknownTopicOrPartitionError
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names as names
-from ..reading import LogReader
+from ..reading.reader import LogReader
 from ..topic_rules import check_free, check_new_name
-from .choosing import OnDamage, raise_damage, topics_to_copy
+from .choosing import SAME_NAMES, NewNames, OnDamage, raise_damage, topics_to_copy
 from .indexes import aborted_in, indexes_of
 from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, end_to_copy, pieces_of
 
@@ -49,22 +57,28 @@ def copy_to_bucket(
     topics: Collection[str] | None = None,
     on_damage: OnDamage = raise_damage,
     *,
+    new_names: NewNames = SAME_NAMES,
     limit: int = PIECE_BYTES_MAX,
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete.
 
-    Passes damage in a partition of the source, which stays empty in ``target``, to ``on_damage``, and then goes on with
-    the next one. ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError for a topic that is missing or has
-    only some partitions here, InvalidTopicError for a reserved name, TopicExistsError for another topic of that name
-    in ``target``, StorageError if it has other records, and ObjectStoreError.
+    Passes damage in a partition of the source, which stays unfinished in ``target``, to ``on_damage``, and then goes on
+    with the next one. Passes over partitions that an earlier copy of this topic has completed, if others are
+    unfinished: producers may have written to them. ``limit``: bytes of an object. Raises UnknownTopicOrPartitionError
+    for a topic that is missing or has only some partitions here, InvalidTopicError for a reserved name,
+    TopicExistsError for another topic of that name in ``target``, StorageError if it has other records, and
+    ObjectStoreError.
     """
     for topic in map(source.topic, topics_to_copy(source) if topics is None else topics):
         check_whole(source, topic)
-        id_ = _make_topic(target, topic, topic_id(source, topic))
+        new_topic, wanted_id = new_names.described(source, topic)
+        id_ = _make_topic(target, new_topic, wanted_id)
         for partition in topic.topic_partitions:
+            if id_ == wanted_id and _is_passed_over(target.state, id_, partition.partition):
+                continue
             try:
                 with source.open_reader(*partition) as reader:
-                    copied = _Copy(target, id_, *partition, limit).run(reader, end_to_copy(reader))
+                    copied = _Copy(target, id_, *new_names.partition(partition), limit).run(reader, end_to_copy(reader))
             except CorruptionError as error:
                 on_damage(partition, error)
             else:
@@ -83,10 +97,16 @@ def _make_topic(target: CommitLog, topic: TopicDescription, id_: str | None) -> 
         check_new_name(topic.name)
         check_free(topic.name, state.topic_ids)
         new_id = id_ or checkpoints.encode_id(uuid4())
-        return TopicChange("create", topic.name, new_id, len(topic.partitions), dict(topic.configs))
+        return TopicChange("create", topic.name, new_id, len(topic.partitions), dict(topic.configs), is_copied=True)
 
     target.commit(propose)
     return target.state.topic_ids[topic.name]
+
+
+def _is_passed_over(state: State, topic: str, partition: int) -> bool:
+    """Whether the copy of a partition is finished, and that of another one is not."""
+    unfinished = {number for (of, number), each in state.partitions.items() if of == topic and each.is_unfinished}
+    return bool(unfinished) and partition not in unfinished
 
 
 class _Copy:
@@ -101,6 +121,7 @@ class _Copy:
         self._log.commit(lambda state: raise_log_start(state, self._topic, self._partition, start))
         for piece in pieces:
             self._put(reader, piece, is_last=piece is pieces[-1])
+        self._log.commit(lambda state: finish_copy(state, self._topic, self._partition))
         size = sum(piece.stop - piece.start for piece in pieces)
         return CopiedPartition(self._name, self._partition, start, end, len(pieces), size)
 

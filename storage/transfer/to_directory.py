@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..directory import LogManager, topic_id
+from ..directory.manager import LogManager
 from ..errors import CorruptionError
-from ..format.files import file_names as names
+from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
-from ..reading import LogReader, Marks
-from ..segment import Holes
-from .choosing import OnDamage, raise_damage, topics_to_copy
+from ..reading.marks import Marks
+from ..reading.reader import LogReader
+from ..segment.joining import Holes
+from .choosing import SAME_NAMES, NewNames, OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
-from .unfinished import begin, directory_to_fill, finish, is_unfinished, make_indexes
+from .unfinished import begin, directory_to_fill, finish, is_complete, is_unfinished, make_indexes
 
 SEGMENT_BYTES_MAX = 1 << 30
 
@@ -26,38 +27,48 @@ def copy_to_directory(
     target: LogManager,
     topics: Collection[str] | None = None,
     on_damage: OnDamage = raise_damage,
+    new_names: NewNames = SAME_NAMES,
+    on_complete: OnComplete = note_nothing,
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
     Passes damage in a partition of the source to ``on_damage``, and then goes on with the next one. Partitions that an
-    earlier copy has completed are passed over. Raises UnknownTopicOrPartitionError for a topic that is missing,
-    TopicExistsError for one that ``target`` has from elsewhere, ObjectStoreError, and OSError.
+    earlier copy has completed are passed over, and so are whole topics, passed to ``on_complete``, if something else is
+    left to copy. Raises UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that
+    ``target`` has from elsewhere or if nothing is left to copy, ObjectStoreError, and OSError.
     """
-    for topic in map(source.topic, topics_to_copy(source) if topics is None else topics):
-        begin(target, topic, topic_id(source, topic))
+    wanted = [source.topic(name) for name in (topics_to_copy(source) if topics is None else topics)]
+    described = {each.name: new_names.described(source, each) for each in wanted}
+    complete = {name for name, each in described.items() if is_complete(target, *each)}
+    for topic in wanted:
+        if topic.name in complete and len(complete) < len(wanted):
+            on_complete(topic.name)
+            continue
+        begin(target, *described[topic.name])
         for partition in topic.topic_partitions:
-            if not is_unfinished(target, partition):
+            if not is_unfinished(target, new_names.partition(partition)):
                 continue
             try:
                 with source.open_reader(*partition) as reader:
-                    copied = _copy(source, reader, target, partition)
+                    holes = source.holes(partition)
+                    copied = _copy(reader, holes, target, new_names.partition(partition))
             except CorruptionError as error:
                 on_damage(partition, error)
             else:
                 yield copied
 
 
-def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: TopicPartition) -> CopiedPartition:
+def _copy(reader: LogReader, holes: Holes, target: LogManager, partition: TopicPartition) -> CopiedPartition:
     start, end = reader.log_start_offset, end_to_copy(reader)
     pieces = pieces_of(reader, SEGMENT_BYTES_MAX, end)
     directory = directory_to_fill(target, partition)
     for piece in pieces:
         _write(target, directory, piece)
     if end and (not pieces or pieces[-1].end > pieces[-1].reached):
-        path = names.join(directory, names.segment_file(end, names.LOG))
+        path = file_names.join(directory, file_names.segment_file(end, file_names.LOG))
         target.filesystem.open(path, "create").close()
     target.filesystem.sync_directory(directory)
-    if source.holes(partition) is Holes.ANYWHERE:
+    if holes is Holes.ANYWHERE:
         target.note_holes(partition)
     target.write_marks({partition: Marks(0, start)})
     make_indexes(target, partition)
@@ -67,7 +78,7 @@ def _copy(source: LogManager, reader: LogReader, target: LogManager, partition: 
 
 
 def _write(target: LogManager, directory: str, piece: Piece) -> None:
-    path = names.join(directory, names.segment_file(piece.base, names.LOG))
+    path = file_names.join(directory, file_names.segment_file(piece.base, file_names.LOG))
     with target.filesystem.open(path, "create") as file:
         position = 0
         for data in piece.chunks():

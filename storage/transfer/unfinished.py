@@ -4,32 +4,51 @@ On disk after each step:
 
 1. ``.unfinished`` for each partition of a topic, but no topic; a later copy begins again;
 2. the topic, with empty partitions, which count as unfinished because of step 1;
-3. of the partition that is being copied, only ``.unfinished``, with some files;
-4. its entries in the checkpoints too, then its indexes, epochs and snapshots, and then the partition.
+3. of each partition only ``.unfinished``, so that nobody reads or writes an empty one in its place;
+4. some files of the partition that is being copied;
+5. its entries in the checkpoints too, then its indexes, epochs and snapshots, and then the partition.
 
 So a partition is complete or visibly not there, and the next copy goes on with those that are not.
 """
 
 from __future__ import annotations
 
-from ..directory import LogManager, RootCheckpoints, TopicDescription
-from ..filesystem import make_own_directory, remove_tree
+from ..directory.admin import log_bytes, topic_id
+from ..directory.log_directory import RootCheckpoints
+from ..directory.manager import LogManager
+from ..directory.topics_file import TopicDescription
+from ..errors import TopicExistsError
+from ..filesystem.operations import make_own_directory, remove_tree
 from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
-from ..writing import Log
+from ..writing.log import Log
 
 
-def begin(target: LogManager, topic: TopicDescription, topic_id: str | None) -> None:
-    """Creates the topic, or finds it as an earlier copy left it. Raises TopicExistsError for any other topic."""
+def begin(target: LogManager, topic: TopicDescription, id_: str | None) -> None:
+    """Creates the topic, or finds it as an earlier copy left it.
+
+    Raises TopicExistsError for any other topic, and if somebody wrote to one of its empty partitions.
+    """
     found = target.find_topic(topic.name)
     partitions = topic.topic_partitions
-    if found is not None and found.partitions == topic.partitions and any(is_unfinished(target, p) for p in partitions):
-        return
-    if found is None:
-        for partition in partitions:
-            make_own_directory(target.filesystem, _directory(target, partition))
-        target.filesystem.sync_directory(target.directory)
-    target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=topic_id)
+    unfinished = [each for each in partitions if is_unfinished(target, each)]
+    if found is None or found.partitions != topic.partitions or not unfinished:
+        if found is None:
+            for partition in partitions:
+                make_own_directory(target.filesystem, _directory(target, partition))
+            target.filesystem.sync_directory(target.directory)
+            unfinished = partitions
+        target.create_topic(topic.name, partitions=len(topic.partitions), configs=topic.configs, topic_id=id_)
+    for partition in unfinished:
+        _remove_empty(target, partition)
+
+
+def is_complete(target: LogManager, topic: TopicDescription, id_: str | None) -> bool:
+    """Whether ``target`` has this topic, with this id, as an earlier copy completed it."""
+    found = target.find_topic(topic.name)
+    if found is None or id_ is None or found.partitions != topic.partitions:
+        return False
+    return topic_id(target, found) == id_ and not any(is_unfinished(target, each) for each in found.topic_partitions)
 
 
 def is_unfinished(target: LogManager, partition: TopicPartition) -> bool:
@@ -43,14 +62,23 @@ def directory_to_fill(target: LogManager, partition: TopicPartition) -> str:
     for name in files.list(directory):
         if name != names.PARTITION_METADATA_FILE:
             remove_tree(files, names.join(directory, name))
+    return directory
+
+
+def _remove_empty(target: LogManager, partition: TopicPartition) -> None:
+    """Removes the empty partition that came with the topic, if it is still there; keeps its topic id."""
+    files, directory = target.filesystem, _directory(target, partition)
     empty = target.partition_path(*partition)
     if files.status(empty) is not None:
+        if log_bytes(files, empty):
+            raise TopicExistsError(
+                f"{empty} has records that no copy brought: delete the topic there, and copy it again"
+            )
         metadata = names.join(empty, names.PARTITION_METADATA_FILE)
         if files.status(metadata) is not None:
             files.rename(metadata, names.join(directory, names.PARTITION_METADATA_FILE))
             files.sync_directory(directory)
         remove_tree(files, empty)
-    return directory
 
 
 def make_indexes(target: LogManager, partition: TopicPartition) -> None:

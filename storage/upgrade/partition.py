@@ -2,6 +2,9 @@
 
 An earlier run needs no notes: a source gives its messages in the same order again, so the number of records in the
 target says where to go on. The records that are there are compared with the source.
+
+While the target lacks records of the source, a directory ``orders-0.unfinished`` beside it says so to ``verify``. It
+stays after damage in the source, behind which nothing is copied.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ProgressMismatchError
-from ..filesystem import FileSystem
+from ..errors import CorruptionError, ProgressMismatchError
+from ..filesystem.operations import make_own_directory, parent_of, remove_tree
+from ..filesystem.port import FileSystem
 from ..format.constants import TimestampType
+from ..format.files import file_names
 from ..format.tables import Records
-from ..kafka_0_7 import PositionLogReader
-from ..reading import Isolation
-from ..writing import Log
+from ..kafka_0_7.reader import PositionLogReader
+from ..reading.aborted import Isolation
+from ..writing.log import Log
 from .position_table import PositionTableWriter, Row, read_rows
 
 
@@ -44,11 +49,31 @@ class PartitionCopy:
     def run(self) -> Copied:
         """Appends the records that the target lacks, and writes the table of positions.
 
-        On disk after each step: the first records of the source, in order, and no table or that of an earlier run; all
-        records; all records and their table. Run again, it ends the same. Raises ProgressMismatchError if the target
+        On disk after each step: the mark of an unfinished copy, if there are records to append or damage; the first
+        records of the source, in order, and no table or that of an earlier run; all records; all records and their
+        table; no mark. Run again, it ends the same. Raises ProgressMismatchError if the target
         has other records than the source; CorruptRecordError and its kin, with path and position, for damage in the
         source, after the records before it; and what :meth:`Log.append_records` raises.
         """
+        try:
+            copied = self._run()
+        except CorruptionError:
+            self._mark()
+            raise
+        if self.filesystem.status(self._unfinished) is not None:
+            remove_tree(self.filesystem, self._unfinished)
+            self.filesystem.sync_directory(parent_of(self._unfinished))
+        return copied
+
+    @property
+    def _unfinished(self) -> str:
+        return file_names.unfinished_path(self.target.context.directory)
+
+    def _mark(self) -> None:
+        make_own_directory(self.filesystem, self._unfinished)
+        self.filesystem.sync_directory(parent_of(self._unfinished))
+
+    def _run(self) -> Copied:
         position, end = self.source.start, self.target.log_end_offset
         with PositionTableWriter(self.table_path, self.filesystem) as table:
             offset = self._take_over(table)
@@ -100,6 +125,8 @@ class PartitionCopy:
         there = min(max(end - offset, 0), len(records))
         self._compare(records.slice(0, there), offset)
         if there < len(records):
+            if self.filesystem.status(self._unfinished) is None:
+                self._mark()
             info = self.target.append_records(records.slice(there, len(records)), sync=False)
             if info.first_offset != offset + there:
                 raise self._mismatch(info.first_offset, "another process writes to it")

@@ -19,8 +19,8 @@ class Severity(Enum):
 
 
 _RESTORE = "restore the file from a copy; lost records cannot be rebuilt"
-_REBUILD = "rebuild it from the log"
-_REOPEN = "opening the log for writing repairs it"
+_REBUILD = "commitlog rebuild-index rebuilds it from the log"
+_REOPEN = "commitlog recover repairs it, as opening the log for writing does"
 _NOTHING = "no action needed"
 _WRITER = "check the program that wrote it; readers show it as Kafka does"
 
@@ -38,7 +38,7 @@ class Kind(Enum):
     RECORDS_MISSING = (
         "records-missing",
         Severity.DAMAGE,
-        "restore the file; to give the records up, lower the recovery point in the checkpoint",
+        "restore the file; to give the records up, lower the partition's offset in recovery-point-offset-checkpoint",
     )
     MISSING_SEGMENT = "missing-segment", Severity.DAMAGE, "restore the files of the segment"
     LOST_START = (
@@ -55,12 +55,21 @@ class Kind(Enum):
     )
     UNREADABLE = "unreadable", Severity.DAMAGE, "check the disk and permissions, and run this again"
 
-    OFFSET_OVERFLOW = "offset-overflow", Severity.REPAIRABLE, "opening the log for writing splits the segment"
+    OFFSET_OVERFLOW = (
+        "offset-overflow",
+        Severity.REPAIRABLE,
+        "commitlog recover splits the segment, as opening the log for writing does",
+    )
     BAD_OFFSET_INDEX = "bad-offset-index", Severity.REPAIRABLE, _REBUILD
     BAD_TIME_INDEX = "bad-time-index", Severity.REPAIRABLE, _REBUILD
     BAD_TXN_INDEX = "bad-txn-index", Severity.REPAIRABLE, _REBUILD
     MISSING_INDEX = "missing-index", Severity.REPAIRABLE, _REBUILD
-    MISSING_ABORT = "missing-abort", Severity.REPAIRABLE, "rebuild the index: read_committed may show aborted records"
+    MISSING_ABORT = (
+        "missing-abort",
+        Severity.REPAIRABLE,
+        "read_committed may show aborted records until commitlog rebuild-index has rebuilt the index",
+    )
+    BAD_KEY_FILTER = "bad-key-filter", Severity.REPAIRABLE, "remove it; commitlog key-filters makes it again"
     BAD_SNAPSHOT = "bad-snapshot", Severity.REPAIRABLE, _REBUILD
     MISSING_SNAPSHOT = "missing-snapshot", Severity.REPAIRABLE, _REBUILD
     BAD_EPOCHS = "bad-epochs", Severity.REPAIRABLE, _REOPEN
@@ -72,7 +81,13 @@ class Kind(Enum):
     UNSYNCED_TAIL = (
         "unsynced-tail",
         Severity.NOTE,
-        "a write is in progress or was never acknowledged: opening the log for writing cuts it off",
+        "a write is in progress or was never acknowledged: commitlog recover cuts it off, as opening the log for "
+        "writing does",
+    )
+    OLD_KEY_FILTER = (
+        "old-key-filter",
+        Severity.NOTE,
+        "searches do not use it, as after a copy of the directory: commitlog key-filters makes it again",
     )
     VANISHED = "vanished", Severity.NOTE, "the file was deleted or replaced during the check: run this again"
     OFFSETS_OVERLAP = "offsets-overlap", Severity.NOTE, _WRITER

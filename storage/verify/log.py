@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..errors import CorruptionError
-from ..filesystem import read_file
+from ..filesystem.operations import read_file
 from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
 from ..format.files.file_names import TopicPartition
-from ..recovery import LeaderEpochCache, find_lost_start, lost_start_text
-from ..segment import FILE_KINDS, LogContext, SwapPlan, swap_plan
+from ..recovery.leader_epochs import LeaderEpochCache
+from ..recovery.lost_start import find_lost_start, lost_start_text
+from ..segment.swap import SwapPlan, swap_plan
+from ..segment.walk import FILE_KINDS, LogContext
 from .findings import Finding, Findings, Kind, Severity
 from .producer_state import add_missing_abort
 from .segment import SegmentFindings, SegmentToVerify, verify_segment
@@ -65,11 +67,15 @@ def plan_verification(
     checkpointed = checkpointed or CheckpointedOffsets()
     lost = find_lost_start(context, listing, plan, checkpointed.log_start_offset or 0)
     if lost is not None:
-        what, bounds = lost_start_text(lost), (lost.start, lost.stop - 1)
+        what, bounds = lost_start_text(context, lost), (lost.start, lost.stop - 1)
         findings.add(Kind.LOST_START, context.directory, what, offset=lost.start, lost=bounds)
     for name in plan.kept:
         base = file_names.base_offset_of(name) or 0
-        if name.endswith(FILE_KINDS[1:]) and base not in suffixes and (lost is None or base >= lost.stop):
+        if (
+            name.endswith((*FILE_KINDS[1:], file_names.KEY_FILTER))
+            and base not in suffixes
+            and (lost is None or base >= lost.stop)
+        ):
             findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
     snapshots = sorted(plan.kept_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)

@@ -6,20 +6,23 @@ Reads no other segment, so that each segment can be a Spark task of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..filesystem import File, forget_read, is_zero
+from ..filesystem.operations import forget_read, is_zero, shown_path
+from ..filesystem.port import File
 from ..format import v2
 from ..format.files import file_names
 from ..format.files.checkpoints import EpochEntry, ProducerEntry
 from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, AbortedTxn
 from ..format.internal.state_records import STATE_TOPICS
-from ..segment import LogContext, Window, first_offset
+from ..segment.joining import first_offset
+from ..segment.walk import LogContext, Window
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
+from .key_filters import check_key_filter
 from .producer_state import ProducerCheck, Snapshot, read_snapshot
 from .resync import Damage, Tail, Walk
 from .state_records import StateChecks, topic_of
@@ -72,7 +75,10 @@ def verify_segment(context: LogContext, segment: SegmentToVerify, *, deep: bool 
     elsewhere is read twice before it is called damaged.
     """
     found = _verified(context, segment, deep)
-    return _verified(context, segment, deep) if found.is_damaged and _is_read_again(context, segment) else found
+    if found.is_damaged and _is_read_again(context, segment):
+        found = _verified(context, segment, deep)
+    named = tuple(replace(each, path=shown_path(context.filesystem, each.path)) for each in found.findings)
+    return replace(found, findings=named)
 
 
 def _is_read_again(context: LogContext, segment: SegmentToVerify) -> bool:
@@ -149,6 +155,10 @@ class _SegmentCheck:
         if end:
             self._add_missing(offset_file, time_file)
         self._finish(txn_file)
+        if self._records is not None and not (
+            self._is_damaged or self.segment.following is None or self.segment.swapped
+        ):
+            check_key_filter(self.context, base_offset, self.findings)
         return self._result()
 
     def _index(self, kind: str, fault: Kind, entry_bytes: int) -> IndexFile:

@@ -24,13 +24,16 @@ from ..errors import (
 from ..format import v2
 from ..format.constants import INT32_MAX, NO_TIMESTAMP, TRANSACTIONAL_MASK
 from ..format.tables import BatchHeaders, Bytes, last_sequence
-from ..recovery import ProducedBatch, ProducerBatch, ProducerState, ProducerUpdate
-from ..segment import PlacedBatch
+from ..recovery.producer_state import ProducedBatch, ProducerBatch, ProducerState, ProducerUpdate
+from ..segment.writer import PlacedBatch
 from .checked_batch import CheckedBatch
 from .shared_log import SharedLog
 
 Refusal = AppendError | CorruptRecordError | InvalidRecordError | UnsupportedCompressionTypeError
 _REFUSALS = (AppendError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError)
+
+
+MARKER_BYTES = 78  # of the batch that ends a transaction
 
 
 class AppendInfo(NamedTuple):
@@ -72,14 +75,18 @@ class CheckedAppends(SharedLog):
                 self._acknowledge(transactional=any(batch.is_transactional for batch in appended))
         return found
 
-    def is_quick(self, batches: Sequence[CheckedBatch], *, sync: bool = True) -> bool:
-        """Whether :meth:`append_checked` would neither sync nor roll a segment nor check more than plain numbers."""
+    def is_quick(self, batches: Sequence[CheckedBatch], *, markers: int = 0, sync: bool = True) -> bool:
+        """Whether :meth:`append_checked` would neither sync nor roll a segment nor check more than plain numbers.
+
+        ``markers``: how many markers of the present time are appended before the batches, unsynced.
+        """
         active, headers = self.segments.active, [batch.header for batch in batches if batch.header is not None]
-        end_offset = self._log_end_offset + sum(header.records for header in headers)
+        end_offset = self._log_end_offset + markers + sum(header.records for header in headers)
         latest = max((header.max_timestamp for header in headers), default=NO_TIMESTAMP)
-        if len(headers) < len(batches) or active.should_roll(
-            sum(len(batch.data) for batch in batches), latest, end_offset - 1
-        ):
+        size = markers * MARKER_BYTES + sum(len(batch.data) for batch in batches)
+        if markers:
+            latest = max(latest, self.context.clock.now_ms())
+        if len(headers) < len(batches) or active.should_roll(size, latest, end_offset - 1):
             return False
         segment_ms = self.context.config.max_segment_ms - active.roll_jitter_ms
         if headers and not active.size and latest - headers[0].max_timestamp > segment_ms:
@@ -87,6 +94,11 @@ class CheckedAppends(SharedLog):
         return not sync or not self._is_sync_due(
             end_offset, transactional=any(batch.is_transactional for batch in batches)
         )
+
+    def has_room(self, size: int, records: int, max_timestamp: int) -> bool:
+        """Whether the active segment takes so many bytes and records; ``max_timestamp`` (ms) is the largest."""
+        last_offset = self._log_end_offset + records - 1
+        return self.has_begun and not self.segments.active.should_roll(size, max_timestamp, last_offset)
 
     def _append_or_refuse(self, batch: CheckedBatch) -> AppendInfo | Refusal:
         try:
@@ -203,13 +215,15 @@ class PlainBatch(NamedTuple):
     producer_id: int  # -1: it has none
     producer_epoch: int
     sequence: int
+    is_transactional: bool = False
 
 
 class PlainAppends:
     """Appends plain batches to one log with one write, while it holds the append lock.
 
     Begins by :func:`begin_plain`. Takes only batches with which nothing but a write is to be done: no new segment, no
-    sync that is due, no producer that repeats itself or has a new epoch. The others are for
+    sync that is due, as that of a transaction's batch always is, no producer that repeats itself or has a new epoch.
+    Whether a transaction is open is for the caller to know. The others are for
     :meth:`CheckedAppends.append_checked`, after :meth:`end`. The results are the same.
     """
 
@@ -226,6 +240,7 @@ class PlainAppends:
             self._offset_max = min(self._offset_max, log.recovery_point + config.flush_messages - 2)
         self._batches: list[PlacedBatch] = []
         self._states: dict[int, ProducerState] = {}
+        self._begun: dict[int, int] = {}  # the producers of transactions that begin, by their first offsets
         self.records = self.size = 0  # taken
 
     @property
@@ -240,9 +255,12 @@ class PlainAppends:
             or self._end_offset + batch.records - 1 > self._offset_max
             or not self._entries
             or self._active.is_too_late(batch.max_timestamp)
+            or (self._sync and batch.is_transactional)
         ):
             return False
-        return batch.producer_id < 0 or self._known(batch).may_go_on(batch.producer_epoch, batch.sequence)
+        return batch.producer_id < 0 or self._known(batch).may_go_on(
+            batch.producer_epoch, batch.sequence, transactional=batch.is_transactional
+        )
 
     def _known(self, batch: PlainBatch) -> ProducerState:
         known = self._states.get(batch.producer_id) or self._log.producers.last_entry(batch.producer_id)
@@ -264,11 +282,14 @@ class PlainAppends:
         self.records += batch.records
         self.size += size
         if batch.producer_id >= 0:
-            self._remember(batch, last_offset)
+            self._remember(batch, offset, last_offset)
         return offset
 
-    def _remember(self, batch: PlainBatch, last_offset: int) -> None:
+    def _remember(self, batch: PlainBatch, offset: int, last_offset: int) -> None:
         known = self._known(batch)
+        begins = batch.is_transactional and not known.in_transaction
+        if begins:
+            self._begun[offset] = batch.producer_id
         newest = ProducerBatch(
             last_sequence(batch.sequence, batch.records - 1), last_offset, batch.records - 1, batch.max_timestamp
         )
@@ -277,7 +298,7 @@ class PlainAppends:
             batch.producer_epoch,
             known.coordinator_epoch,
             batch.max_timestamp,
-            known.current_txn_first_offset,
+            offset if begins else known.current_txn_first_offset,
             known.batches_with(batch.producer_epoch, newest),
         )
 
@@ -289,7 +310,7 @@ class PlainAppends:
         log = self._log
         with log._touching_the_disk(), log._changing():
             self._active.append_batches(self._batches)
-            log._note_appended(log.producers.prepared(self._states, self._end_offset))
+            log._note_appended(log.producers.prepared(self._states, self._end_offset, self._begun))
         if self._sync:
             with log._touching_the_disk():
                 log._acknowledge(transactional=False)

@@ -15,18 +15,13 @@ from ..format.constants import INT32_MAX, NO_TIMESTAMP, Codec
 from ..format.files import file_names
 from ..format.internal import control_records
 from ..format.tables import BatchHeaders, Bytes, Records
-from ..reading import Marks
-from ..recovery import (
-    Marker,
-    Origin,
-    ProducerBatch,
-    ProducerUpdate,
-    assign_epochs,
-    read_markers,
-    snapshots_outside,
-    write_snapshot,
-)
-from ..segment import Holes, LogSegment, Window, leave_gaps
+from ..reading.marks import Marks
+from ..recovery.producer_snapshots import snapshots_outside, write_snapshot
+from ..recovery.producer_state import Marker, Origin, ProducerBatch, ProducerUpdate
+from ..recovery.segment_recovery import assign_epochs, read_markers
+from ..segment.joining import Holes, leave_gaps
+from ..segment.walk import Window
+from ..segment.writer import LogSegment
 from .batch_checks import FOLLOWING, Analysis, analyze, check_batch_sizes, validate_and_assign_offsets
 from .checked_appends import (
     AppendInfo,
@@ -295,6 +290,23 @@ class Log(CheckedAppends):
         self.epochs.truncate_from_start(self._log_start_offset)
         self.producers.on_log_start_offset_increased(self._log_start_offset)
 
+    def raise_start_in_tier(self, offset: int) -> None:
+        """Raises the log start to ``offset``, below which a tier has records that no reader may see any more.
+
+        Durable on return. Raises as :meth:`delete_records`.
+        """
+        if self.in_tier is None or offset > self.in_tier.stop:
+            self.delete_records(offset)
+            return
+        with self._writing():
+            self._sync()
+            self.start_without_records(offset)  # raises if records may not be deleted
+            tiered = self.in_tier
+            if tiered is not None and offset > tiered.start:
+                self.remote = range(offset, tiered.stop) if offset < tiered.stop else None
+                with self._changing():
+                    self._write_marks()
+
     def truncate_to(self, offset: int) -> None:
         """Removes all batches that reach ``offset`` or lie above it; does nothing if the log ends at or below it.
 
@@ -322,7 +334,8 @@ class Log(CheckedAppends):
         active.truncate_to(offset)
         active.resize_indexes()
         self._log_end_offset = active.next_offset()
-        self._log_start_offset = min(self._log_start_offset, self._log_end_offset)
+        if self._log_end_offset < self._log_start_offset:  # both were in a batch that is removed whole
+            self._lower_marks(self._recovery_point, self._log_end_offset)
         self.epochs.truncate_from_end(self._log_end_offset)
         self._after_cut()
 

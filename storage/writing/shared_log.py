@@ -10,12 +10,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from ..errors import CorruptionError, LockHeldError, StorageError
-from ..filesystem import FileStatus, make_directory_durably, not_a_link
+from ..filesystem.operations import make_directory_durably, not_a_link
+from ..filesystem.port import FileStatus
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
-from ..reading import Checkpoints, Marks
-from ..recovery import LoadedLog, assign_epochs, replay, write_snapshot
-from ..segment import LogContext, LogSegment, LogSegments
+from ..reading.marks import Checkpoints, Marks
+from ..recovery.producer_snapshots import write_snapshot
+from ..recovery.segment_recovery import assign_epochs, replay
+from ..recovery.view import LoadedLog
+from ..segment.collection import LogSegments
+from ..segment.walk import LogContext
+from ..segment.writer import LogSegment
 from .locks import (
     APPEND_LOCK_FILE,
     MAINTENANCE_LOCK_FILE,
@@ -221,7 +226,8 @@ class SharedLog(SyncedLog):
         open, and their space is not free.
         """
         with self._writing():
-            is_raised = self.checkpoints.read().log_start_offset > self._log_start_offset
+            start = self._log_start_offset if self.in_tier is None else self.in_tier.start
+            is_raised = self.checkpoints.read().log_start_offset > start
             if is_raised or any(map(self._is_replaced, self.segments)):
                 self._reload()
 

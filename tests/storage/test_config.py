@@ -46,8 +46,8 @@ def by_name(keys: dict[str, Any]) -> list[Any]:
 # --- the same keys as Kafka
 
 
-def test_a_topic_has_all_of_kafkas_keys_and_one_unknown_to_kafka() -> None:
-    assert set(OURS_TOPIC) == {*KAFKA_TOPIC, "max.decompressed.bytes"}
+def test_a_topic_has_all_of_kafkas_keys_and_two_unknown_to_kafka() -> None:
+    assert set(OURS_TOPIC) == {*KAFKA_TOPIC, "max.decompressed.bytes", "keyfilter.enable"}
     assert set(LogConfig.of_kafka(LogConfig().to_mapping())) == set(KAFKA_TOPIC)
 
 
@@ -280,9 +280,9 @@ def test_a_brokers_other_keys_are_accepted_and_reported_as_unused() -> None:
 
 
 def test_topic_keys_for_brokers_only_are_reported_as_unused() -> None:
-    topic = {"remote.storage.enable": True, "retention.ms": 1, "unclean.leader.election.enable": False}
+    topic = {"remote.log.delete.on.disable": True, "retention.ms": 1, "unclean.leader.election.enable": False}
     LogConfig.from_mapping(topic)
-    assert LogConfig.without_effect(topic) == ["remote.storage.enable", "unclean.leader.election.enable"]
+    assert LogConfig.without_effect(topic) == ["remote.log.delete.on.disable", "unclean.leader.election.enable"]
 
 
 # --- consequences of the values

@@ -33,20 +33,17 @@ from ...format.constants import (
     TRANSACTIONAL_MASK,
 )
 from ...format.tables import Int64s
-from ...recovery import Origin, ProducerStateManager
-from ...writing import (
-    AppendInfo,
-    CheckedBatch,
-    analyze,
-    produced_batch,
-    repeated_append,
-    validate_and_assign_offsets,
-)
+from ...recovery.producer_state import Origin
+from ...recovery.producer_state_manager import ProducerStateManager
+from ...writing.batch_checks import analyze, validate_and_assign_offsets
+from ...writing.checked_appends import AppendInfo, produced_batch, repeated_append
+from ...writing.checked_batch import CheckedBatch
 from ..commit_log import CommitLog
 from ..commits.commit import POSITION, ClientTransaction, DataChange, PartitionSlices, StagedObject
 from ..commits.state import State
 from ..commits.transactions import problem_of
 from ..filler import empty_batch
+from ..proposals import check_copied
 from ..staged_objects import FilledSlice, encode_object, rows_of
 from ..staging import check_fits_put, put_staged
 
@@ -185,6 +182,7 @@ class _Partition:
         found = state.partitions.get(key)
         if found is None:
             raise UnknownTopicOrPartitionError(f"partition {key[1]} of topic id {key[0]} is not there any more")
+        check_copied(state, key)
         self.end = found.end
         self._key, self._known = key, state.producers
         self._producers = ProducerStateManager(f"{state.topics[key[0]].name}-{key[1]}")

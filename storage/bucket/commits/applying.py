@@ -18,6 +18,7 @@ from .commit import (
     Commit,
     DataChange,
     EndChange,
+    FinishChange,
     GroupOffsets,
     OffsetsChange,
     OpenChange,
@@ -53,6 +54,8 @@ def apply(state: State, commit: Commit) -> None:
             _set_offsets(state, offsets)
         case TopicChange() as change:
             _change_topic(state, change)
+        case FinishChange() as change:
+            _partition(state, change).is_unfinished = False
         case OpenChange(app, epoch, query, run):
             transactions.end(state, app, is_commit=False)
             last = state.apps.get(app)
@@ -80,6 +83,8 @@ def check(state: State, commit: Commit) -> None:
                     _expect_none(transactions.problem_of(state, *each[:3]))
             case TopicChange() as change:
                 _check_topic(state, change)
+            case FinishChange() as change:
+                _expect(_partition(state, change).is_unfinished, "finishes a partition that is not being copied")
             case OpenChange(app, epoch):
                 last = state.apps.get(app)
                 _expect(epoch == (last.epoch if last else 0) + 1, f"epoch {epoch} of app {app!r} does not follow")
@@ -175,7 +180,7 @@ def _check_swap(state: State, partition: PartitionState, change: SwapChange) -> 
     _expect(change.segment.end <= partition.stable_end, "replaces offsets of an open transaction")
 
 
-def _partition(state: State, change: PartitionSlices | SwapChange | RetainChange) -> PartitionState:
+def _partition(state: State, change: PartitionSlices | FinishChange | SwapChange | RetainChange) -> PartitionState:
     partition = state.partitions.get((change.topic_id, change.partition))
     if partition is None:
         raise CorruptionError(f"names partition {change.partition} of topic id {change.topic_id}, which is not there")
@@ -261,7 +266,8 @@ def _change_topic(state: State, change: TopicChange) -> None:
     state.topics[change.topic_id] = Topic(change.name, change.topic_id, partitions, configs)
     state.topic_ids[change.name] = change.topic_id
     for number in range(last.partitions, partitions):
-        state.partitions[change.topic_id, number] = PartitionState()
+        state.partitions[change.topic_id, number] = partition = PartitionState()
+        partition.is_unfinished = change.is_copied
 
 
 def _delete_topic(state: State, topic: Topic) -> None:

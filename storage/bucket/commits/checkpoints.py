@@ -38,7 +38,7 @@ from .state import (
 )
 
 MAGIC = b"CLCHKP1\n"
-VERSION = 2  # 1 has no open transactions
+VERSION = 3  # 1 has no open transactions, 2 no partitions that are being copied
 EVERY = 100  # commits
 NEWEST = "checkpoints/newest"  # a hint: may be missing, old or wrong
 CHECKPOINT_BYTES_MAX = 1 << 30
@@ -77,8 +77,9 @@ def _numbers(segment: Segment) -> tuple[int, ...]:
 
 
 def _head(state: State) -> dict[str, Any]:
+    unfinished = [list(key) for key, each in sorted(state.partitions.items()) if each.is_unfinished]
     return {
-        "v": VERSION if state.open else 1,
+        "v": VERSION if unfinished else 2 if state.open else 1,
         "logId": state.log_id,
         "n": state.number,
         "uid": state.uid,
@@ -89,6 +90,7 @@ def _head(state: State) -> dict[str, Any]:
         "dropped": dict(sorted(state.dropped.items())),
         "producers": to_json(state.producers),
         **({"open": transactions.to_json(state)} if state.open else {}),
+        **({"unfinished": unfinished} if unfinished else {}),
         "writes": len(state.writes),
         "objects": len(state.objects),
         "partitions": [
@@ -115,9 +117,19 @@ def decode_checkpoint(data: bytes) -> State:
     _read_topics(state, fields)
     _read_progress(state, fields)
     _read_tables(state, fields, rest[4 + length :])
+    _read_unfinished(state, fields)
     for opened in transactions.from_json(fields):
         _reopen(state, opened)
     return state
+
+
+def _read_unfinished(state: State, fields: Fields) -> None:
+    for value in fields.values("unfinished") if fields.has("unfinished") else ():
+        match value:
+            case [str(topic_id), int(number)] if (topic_id, number) in state.partitions:
+                state.partitions[topic_id, number].is_unfinished = True
+            case _:
+                raise fields.wrong("unfinished", "a list of partitions")
 
 
 def _reopen(state: State, opened: OpenTransaction) -> None:

@@ -23,6 +23,7 @@ from .commit import (
     Commit,
     DataChange,
     EndChange,
+    FinishChange,
     GroupOffset,
     GroupOffsets,
     OffsetsChange,
@@ -54,6 +55,7 @@ _KINDS: Mapping[type, str] = {
     EndChange: "end",
     OffsetsChange: "offsets",
     TopicChange: "topic",
+    FinishChange: "finish",
     OpenChange: "open",
     SwapChange: "swap",
     RetainChange: "retain",
@@ -81,9 +83,11 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def _version(change: Change) -> int:
-    """Returns the version that readers of a commit must know: logs without transactions stay open to older ones."""
-    is_first = not isinstance(change, (StageChange, EndChange)) and not getattr(change, "transactions", ())
-    return 1 if is_first else VERSION
+    """Returns the version that readers of a commit must know: older ones may read what they understand."""
+    if isinstance(change, FinishChange) or getattr(change, "is_copied", False):
+        return VERSION
+    has_transactions = isinstance(change, (StageChange, EndChange)) or bool(getattr(change, "transactions", ()))
+    return 2 if has_transactions else 1
 
 
 def decode_commit(data: bytes) -> Commit:
@@ -112,6 +116,8 @@ def _content(change: Change) -> dict[str, Any]:
             content = {"offsets": _offsets_content(change.offsets)}
         case TopicChange():
             content = _topic_content(change)
+        case FinishChange():
+            content = {"topicId": change.topic_id, "p": change.partition}
         case OpenChange():
             content = {"app": change.app, "epoch": change.epoch, "query": change.query, "run": change.run}
         case SwapChange():
@@ -165,6 +171,8 @@ def _topic_content(change: TopicChange) -> dict[str, Any]:
         content["partitions"] = change.partitions
     if change.op in ("create", "alter"):
         content["configs"] = dict(change.configs or {})
+    if change.is_copied:
+        content["copied"] = 1
     return content
 
 
@@ -301,7 +309,8 @@ def _read_topic(fields: Fields) -> TopicChange:
     check_topic(name)
     partitions = fields.integer("partitions", 1, PARTITIONS_MAX) if op in ("create", "partitions") else 0
     configs = fields.texts("configs") if op in ("create", "alter") else None
-    return TopicChange(op, name, fields.topic_id("topicId"), partitions, configs)  # type: ignore[arg-type]  # one of four
+    is_copied = op == "create" and fields.has("copied") and bool(fields.integer("copied", most=1))
+    return TopicChange(op, name, fields.topic_id("topicId"), partitions, configs, is_copied)  # type: ignore[arg-type]  # one of four
 
 
 def _read_open(fields: Fields) -> OpenChange:
@@ -345,6 +354,7 @@ _READ: Mapping[str, Callable[[Fields], Change]] = {
     "end": _read_end,
     "offsets": lambda fields: OffsetsChange(_read_offsets(fields)),
     "topic": _read_topic,
+    "finish": lambda fields: FinishChange(fields.topic_id("topicId"), fields.integer("p", most=PARTITION_MAX)),
     "open": _read_open,
     "swap": _read_swap,
     "retain": _read_retain,

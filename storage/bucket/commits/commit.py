@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ...format.tables import Int64s
 
-VERSION = 2  # of the format of commits; 1 has no open transactions
+VERSION = 3  # of the format of commits; 1 has no open transactions, 2 no partitions that are being copied
 DIGITS = 20
 
 # Columns of a commit's slices, shape (slices, 6).
@@ -138,6 +138,15 @@ class TopicChange:
     topic_id: str
     partitions: int = 0  # create, partitions: how many there shall be
     configs: Mapping[str, str] | None = None  # create, alter
+    is_copied: bool = False  # create: its partitions are unfinished copies, until a commit finishes each
+
+
+@dataclass(frozen=True)
+class FinishChange:
+    """The copy of a partition to here is finished: from now on readers and writers see it."""
+
+    topic_id: str
+    partition: int
 
 
 @dataclass(frozen=True)
@@ -201,6 +210,7 @@ Change = (
     | EndChange
     | OffsetsChange
     | TopicChange
+    | FinishChange
     | OpenChange
     | SwapChange
     | RetainChange

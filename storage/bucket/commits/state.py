@@ -61,7 +61,7 @@ class PartitionState:
     They begin at the log start offset, or a little before it, and reach to the log end.
     """
 
-    __slots__ = ("changes", "end", "log_start", "segments", "slices", "undecided")
+    __slots__ = ("changes", "end", "is_unfinished", "log_start", "segments", "slices", "undecided")
 
     def __init__(
         self, log_start: int = 0, end: int = 0, slices: Rows | None = None, segments: list[Segment] | None = None
@@ -70,11 +70,13 @@ class PartitionState:
         self.slices = Rows(SLICE_COLUMNS) if slices is None else slices
         self.segments = [] if segments is None else segments  # by base
         self.undecided: dict[str, int] = {}  # the first offset of each open transaction, by its app
+        self.is_unfinished = False  # a copy to here has begun and not ended: nobody else reads or writes it
         self.changes = 0  # transactions that ended here, as far as this process has read
 
     def copy(self) -> PartitionState:
         copied = PartitionState(self.log_start, self.end, self.slices.copy(), list(self.segments))
         copied.undecided, copied.changes = dict(self.undecided), self.changes
+        copied.is_unfinished = self.is_unfinished
         return copied
 
     @property

@@ -6,6 +6,7 @@
     <topic>-<partition>/partition.metadata
     <topic>-<partition>/<base>.log, .index, .timeindex   made of slices; or a segment as it was put
     <topic>-<partition>/<end>.log, <end>.snapshot         empty
+    <topic>-<partition>.unfinished/                       instead of it, until a copy to it is finished
     __consumer_offsets-0/                                 the offsets of groups
 
 The content changes only with :meth:`BucketFileSystem.catch_up`. All operations that would write raise
@@ -14,27 +15,30 @@ io.UnsupportedOperation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from threading import RLock
+from threading import Lock, RLock
 
+from ...clock import Clock
 from ...errors import ObjectLostError, ObjectMissingError, SegmentRemovedError
-from ...filesystem import FileStatus, MadeFileSystem, OpenMode
+from ...filesystem.port import FileStatus, MadeFileSystem, OpenMode
 from ...format.files import checkpoints, file_names as names
 from ...format.files.index_entries import encode_offset_entries, encode_time_entries
 from ...format.internal.internal_topics import GROUP_METADATA_TOPIC
 from ..commit_log import CommitLog
 from ..commits.commit import ClientTransaction, Segment
-from ..commits.state import PartitionState, State
+from ..commits.state import State
+from ..root import open_root
 from ..staged_objects import Footer, read_footer
 from ..stores.patience import patiently, read_object
+from ..stores.port import ObjectStore
+from ..stores.remote import open_store
 from .groups_log import GroupsLog, groups_log
 from .layout import (
     MadeSegment,
     PartitionFiles,
     ShownSegment,
     files_of,
-    has_holes,
     names_in,
     objects_in,
     objects_of,
@@ -43,11 +47,24 @@ from .layout import (
 from .open_files import Content, MadeBytes, ObjectBytes, OpenFile, ReadOnlyError
 from .parts import Parts
 from .read_only import ReadOnlyFileSystem
-from .root_files import GROUPS_ID, ROOT_FILES, TOPICS_FILE, metadata_file, offsets_file, shows_groups, topics_file
+from .root_files import (
+    GROUPS_ID,
+    ROOT_FILES,
+    TOPICS_FILE,
+    checkpointed,
+    directories,
+    metadata_file,
+    offsets_file,
+    partition_key,
+    shows_groups,
+    topics_file,
+)
 from .slices import SliceBytes
 
 GROUPS_DIRECTORY = names.partition_directory(GROUP_METADATA_TOPIC, 0)
+LOGS_KEPT = 8
 FOOTERS_KEPT = 256
+BESIDE_PUT = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.KEY_FILTER)
 SMALL_FILE_BYTES_MAX = 64 << 20  # of what lies beside a segment
 SMALL_FILES_KEPT_BYTES = 64 << 20  # of them in memory, names included; the newest one is always kept
 
@@ -108,7 +125,8 @@ class BucketFileSystem(ReadOnlyFileSystem):
     def list(self, directory: str) -> list[str]:
         if directory.rstrip("/") == self._root:
             with self.log.reading() as state:
-                return sorted([*ROOT_FILES, *self._directories(state)])
+                groups = [GROUPS_DIRECTORY] if shows_groups(state) else []
+                return sorted([*ROOT_FILES, *directories(state), *groups])
         if self._is_groups(directory):
             return sorted(self._group_files())
         files, name = self._place(f"{directory}/")
@@ -156,12 +174,6 @@ class BucketFileSystem(ReadOnlyFileSystem):
 
     # Files at the root, and those of groups
 
-    def _directories(self, state: State) -> Sequence[str]:
-        found = [
-            names.partition_directory(each.name, n) for each in state.topics.values() for n in range(each.partitions)
-        ]
-        return [*found, GROUPS_DIRECTORY] if shows_groups(state) else found
-
     def _small_file(self, path: str) -> bytes:
         name = self._below(path)
         if name in ROOT_FILES:
@@ -176,12 +188,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
     def _root_file(self, state: State, name: str) -> bytes:
         if name == TOPICS_FILE:
             return topics_file(state)
-        found = {
-            (state.topics[topic_id].name, number): offset
-            for (topic_id, number), partition in state.partitions.items()
-            if (offset := _checkpointed(partition, name)) is not None
-        }
-        log = self._groups_now()
+        found, log = checkpointed(state, name), self._groups_now()
         if log is not None:
             marks = {names.RECOVERY_POINT_CHECKPOINT: log.end, names.LOG_START_OFFSET_CHECKPOINT: log.base}
             found |= {(GROUP_METADATA_TOPIC, 0): marks[name]} if name in marks else {}
@@ -213,15 +220,14 @@ class BucketFileSystem(ReadOnlyFileSystem):
     def _place(self, path: str) -> tuple[PartitionFiles | None, str]:
         """Returns the partition that a path leads to, if there is one, and the name of the file in it; "": itself."""
         directory, _, name = self._below(path).partition("/")
-        parsed = names.parse_partition_directory(directory)
-        if parsed is None or parsed.kind != "plain" or names.partition_directory(*parsed[:2]) != directory:
-            return None, ""
         with self._lock, self.log.reading() as state:
-            topic_id = state.topic_ids.get(parsed.topic)
-            key = (topic_id or "", parsed.partition)
+            key = partition_key(state, directory)
+            if key is None:
+                return None, ""
             partition = state.partitions.get(key)
             if partition is None:
                 self._known.pop(key, None)
+            if partition is None or partition.is_unfinished is not directory.endswith(names.UNFINISHED):
                 return None, ""
             token, known = token_of(partition), self._known.get(key)
             if known is None or known[0] != token:
@@ -251,9 +257,18 @@ class BucketFileSystem(ReadOnlyFileSystem):
             return self._epochs(files)
         if isinstance(shown, MadeSegment) and kind in (names.INDEX, names.TIME_INDEX):
             return _index_of(shown, kind)
-        if isinstance(shown, Segment) and kind in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        if isinstance(shown, Segment) and kind in BESIDE_PUT:
             return self._put_file(files, shown, kind)
         return None
+
+    def put_key_filter(self, path: str, data: bytes) -> bool:
+        """Puts a key filter, which the collector deletes with its segment; returns False for one without an object."""
+        files, name = self._place(path)
+        shown = None if files is None else _shown(files, name)
+        if files is not None and isinstance(shown, Segment):
+            key = shown.key(files.topic_id, files.partition) + names.KEY_FILTER
+            patiently(self.log.attempts(), lambda: self.log.store.put(key, data))
+        return isinstance(shown, Segment)
 
     def _snapshot(self, files: PartitionFiles) -> bytes:
         """Returns the state of producers at the end: that of the last segment, and the transactions that are open.
@@ -282,6 +297,8 @@ class BucketFileSystem(ReadOnlyFileSystem):
             if key in self._put_files:
                 return self._put_files[key]
         data = read_object(self.log.store, key, SMALL_FILE_BYTES_MAX, bytes, self.log.attempts())
+        if kind == names.KEY_FILTER:  # as large as all indexes together, and perhaps put later
+            return data
         with self._lock:
             if key not in self._put_files:
                 self._put_files[key], self._put_files_bytes = data, self._put_files_bytes + _kept_bytes(key, data)
@@ -327,15 +344,6 @@ def _kept_bytes(key: str, data: bytes | None) -> int:
     return len(key) + len(data or b"")
 
 
-def _checkpointed(partition: PartitionState, name: str) -> int | None:
-    """Returns the offset of a partition in a checkpoint; None if it has none there."""
-    if name == names.RECOVERY_POINT_CHECKPOINT:
-        return partition.end
-    if name == names.LOG_START_OFFSET_CHECKPOINT:
-        return partition.log_start
-    return partition.clean_end or (0 if has_holes(partition.segments) else None)
-
-
 def _index_of(shown: MadeSegment, kind: str) -> bytes:
     if kind == names.INDEX:
         return encode_offset_entries(shown.base, *shown.indexed)
@@ -344,9 +352,30 @@ def _index_of(shown: MadeSegment, kind: str) -> bytes:
 
 def reopened(url: str) -> MadeFileSystem:
     """Returns the file system of a log that another process had open."""
-    from .opening import open_files  # noqa: PLC0415 - it imports this module
-
     return open_files(url)
+
+
+_opening = Lock()
+_of_this_process: dict[str, BucketFileSystem] = {}  # by URL, in order of last use; _opening guards it
+
+
+def open_files(url: str, *, store: ObjectStore | None = None, clock: Clock | None = None) -> BucketFileSystem:
+    """Returns the file system that shows the log at a URL, up to date.
+
+    A process reads the commits of a log once, later only new ones: that takes two requests, at once.
+    Raises like :func:`open_root`.
+    """
+    if store is not None or clock is not None:
+        return BucketFileSystem(open_root(url, store=store, clock=clock))
+    store = open_store(url)
+    with _opening:
+        known = _of_this_process.pop(store.url, None)
+        if known is None or not known.catch_up_if_current():
+            known = BucketFileSystem(open_root(url, store=store))
+        _of_this_process[store.url] = known
+        while len(_of_this_process) > LOGS_KEPT:
+            _of_this_process.pop(next(iter(_of_this_process)))
+        return known
 
 
 def _shown(files: PartitionFiles, name: str) -> ShownSegment | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from ...reading import Marks
-from ...segment import Holes
+from ...reading.marks import Marks
+from ...segment.joining import Holes
 from .open_files import ReadOnlyError
 from .pinned import PinnedFiles
 
@@ -38,4 +38,7 @@ class StateMarks:
         raise ReadOnlyError(self._files.root)
 
     def note_holes(self) -> NoReturn:
+        raise ReadOnlyError(self._files.root)
+
+    def note_start(self, log_start_offset: int) -> NoReturn:
         raise ReadOnlyError(self._files.root)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn, Protocol, Self
 
 from ...errors import ObjectMissingError, StorageError
-from ...filesystem import Buffer, Held, MadeFile
+from ...filesystem.port import Buffer, Held, MadeFile
 from .parts import PART_BYTES, Part, Parts, Progress
 
 
@@ -15,7 +15,7 @@ class ReadOnlyError(StorageError, io.UnsupportedOperation):
     """The files that show a log on an object store cannot be written."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: a log on an object store is shown as files that can be read only")
+        super().__init__(f"{path}: this log is shown as files that can be read only")
 
 
 class Content(Protocol):
@@ -91,10 +91,10 @@ class MadeBytes:
 
 
 class ObjectBytes:
-    """The bytes of an object of known size."""
+    """The bytes of an object of known size, read in parts of ``part_bytes``."""
 
-    def __init__(self, key: str, size: int, parts: Parts) -> None:
-        self._key, self._size, self._parts = key, size, parts
+    def __init__(self, key: str, size: int, parts: Parts, part_bytes: int = PART_BYTES) -> None:
+        self._key, self._size, self._parts, self._part_bytes = key, size, parts, part_bytes
         self._progress = Progress()
 
     def read(self, position: int, length: int) -> memoryview:
@@ -102,16 +102,16 @@ class ObjectBytes:
         if position >= end:
             return memoryview(b"")
         ahead = self._progress.ahead_of(position, length)
-        numbers = range(position // PART_BYTES, (end - 1) // PART_BYTES + 1)
-        behind = range(numbers.stop, -(-min(end + ahead, self._size) // PART_BYTES))
+        numbers = range(position // self._part_bytes, (end - 1) // self._part_bytes + 1)
+        behind = range(numbers.stop, -(-min(end + ahead, self._size) // self._part_bytes))
         found = self._parts.get(list(map(self._part, numbers)), list(map(self._part, behind)))
         data = found[0] if len(found) == 1 else b"".join(found)
-        start = numbers.start * PART_BYTES
+        start = numbers.start * self._part_bytes
         return memoryview(data)[position - start : end - start]
 
     def forget(self) -> None:
         self._parts.forget({self._key})
 
     def _part(self, number: int) -> Part:
-        start = number * PART_BYTES
-        return Part(self._key, start, min(PART_BYTES, self._size - start), self._size)
+        start = number * self._part_bytes
+        return Part(self._key, start, min(self._part_bytes, self._size - start), self._size)

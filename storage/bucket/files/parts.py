@@ -9,9 +9,9 @@ from threading import Lock
 from typing import NamedTuple
 
 from ...errors import CorruptionError, ObjectStoreError
-from ...filesystem import process_id
+from ...filesystem.locks import process_id
 from ..stores.patience import Attempts, patiently
-from ..stores.port import ObjectStore
+from ..stores.port import RangeStore
 
 PART_BYTES = 4 << 20  # of one request
 AHEAD_BYTES = 8 << 20  # read ahead of a reader that goes from part to part
@@ -52,7 +52,7 @@ class Progress:
 class Parts:
     """Reads parts of objects for all files of a log. For any thread of one process."""
 
-    def __init__(self, store: ObjectStore, attempts: Callable[[], Attempts]) -> None:
+    def __init__(self, store: RangeStore, attempts: Callable[[], Attempts]) -> None:
         self._store, self._attempts = store, attempts
         self._forget()
 
@@ -101,24 +101,31 @@ class Parts:
             return found
 
     def _read(self, part: Part) -> memoryview:
-        attempts = self._attempts()
-        try:
-            return self._store.get_range(part.key, part.start, part.length)
-        except ObjectStoreError:
-            self._check_size(part, attempts)
-        return patiently(attempts, lambda: self._store.get_range(part.key, part.start, part.length))
+        return read_range(self._store, *part, self._attempts())
 
-    def _check_size(self, part: Part, attempts: Attempts) -> None:
-        def check() -> None:
-            facts = self._store.head(part.key)
-            if facts is not None and facts.size != part.object_size:
-                raise CorruptionError(
-                    f"the object has {facts.size} bytes, but the commit that names it says {part.object_size}: restore "
-                    "it",
-                    path=f"{self._store.url}/{part.key}",
-                )
 
-        patiently(attempts, check)  # asks again before it calls an object damaged
+def read_range(
+    store: RangeStore, key: str, start: int, length: int, object_size: int, attempts: Attempts
+) -> memoryview:
+    """Returns bytes of an object.
+
+    Raises CorruptionError if the object has another size, and as :func:`patiently`.
+    """
+    part = Part(key, start, length, object_size)
+    try:
+        return store.get_range(key, start, length)
+    except ObjectStoreError:
+        patiently(attempts, lambda: _check_size(store, part))  # asks again before it calls an object damaged
+    return patiently(attempts, lambda: store.get_range(key, start, length))
+
+
+def _check_size(store: RangeStore, part: Part) -> None:
+    facts = store.head(part.key)
+    if facts is not None and facts.size != part.object_size:
+        raise CorruptionError(
+            f"the object has {facts.size} bytes, but what names it says {part.object_size}: restore it",
+            path=f"{store.url}/{part.key}",
+        )
 
 
 def _has_failed(future: Future[memoryview]) -> bool:

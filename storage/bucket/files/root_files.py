@@ -12,7 +12,8 @@ from ...format.files import checkpoints, file_names as names
 from ...format.files.file_names import TopicPartition
 from ...format.internal.internal_topics import GROUP_METADATA_TOPIC, OffsetCommitKey, OffsetCommitValue
 from ...format.tables import Records
-from ..commits.state import State
+from ..commits.state import PartitionState, State
+from .layout import has_holes
 
 TOPICS_FILE = "topics.json"
 GROUPS_ID = checkpoints.encode_id(uuid.UUID(int=0x5C0FF5E7))  # of the topic that shows the offsets of groups
@@ -28,6 +29,50 @@ ROOT_FILES = (
 def shows_groups(state: State) -> bool:
     """Whether the offsets of groups are shown as a topic: there are some, and no real topic has the name."""
     return bool(state.groups) and GROUP_METADATA_TOPIC not in state.topic_ids
+
+
+def directories(state: State) -> list[str]:
+    """Returns the names of the partitions' directories; they show which copies to here are not finished."""
+    return [
+        (names.unfinished_directory if each.is_unfinished else names.partition_directory)(
+            state.topics[topic_id].name, number
+        )
+        for (topic_id, number), each in state.partitions.items()
+    ]
+
+
+def partition_key(state: State, directory: str) -> tuple[str, int] | None:
+    """Returns topic id and number of the partition that a directory's name belongs to; None: it cannot be one's."""
+    if directory.endswith(names.UNFINISHED):
+        unfinished = (key for key, each in state.partitions.items() if each.is_unfinished)
+        return next(
+            (key for key in unfinished if names.unfinished_directory(state.topics[key[0]].name, key[1]) == directory),
+            None,
+        )
+    parsed = names.parse_partition_directory(directory)
+    if parsed is None or parsed.kind != "plain" or names.partition_directory(*parsed[:2]) != directory:
+        return None
+    return state.topic_ids.get(parsed.topic, ""), parsed.partition
+
+
+def checkpointed(state: State, name: str) -> dict[tuple[str, int], int]:
+    """Returns the offsets in a checkpoint, by topic and partition."""
+    return {
+        (state.topics[topic_id].name, number): offset
+        for (topic_id, number), each in state.partitions.items()
+        if (offset := _checkpointed(each, name)) is not None
+    }
+
+
+def _checkpointed(partition: PartitionState, name: str) -> int | None:
+    """Returns the offset of a partition in a checkpoint; None if it has none there."""
+    if partition.is_unfinished:
+        return None
+    if name == names.RECOVERY_POINT_CHECKPOINT:
+        return partition.end
+    if name == names.LOG_START_OFFSET_CHECKPOINT:
+        return partition.log_start
+    return partition.clean_end or (0 if has_holes(partition.segments) else None)
 
 
 def topics_file(state: State) -> bytes:

@@ -16,6 +16,13 @@ class ObjectFacts(NamedTuple):
     modified_ms: int  # by the store's clock
 
 
+class FolderListing(NamedTuple):
+    """What is directly in a folder."""
+
+    folders: list[str]  # names, sorted
+    objects: list[ObjectFacts]  # by key
+
+
 class ObjectStore(Protocol):
     """The objects below one URL. For any thread.
 
@@ -76,6 +83,28 @@ class ObjectStore(Protocol):
 
     def delete(self, keys: Sequence[str]) -> None:
         """Deletes objects; a key without an object is no error."""
+        ...
+
+
+class RangeStore(Protocol):
+    """What it takes to read parts of objects: operations of :class:`ObjectStore`."""
+
+    @property
+    def url(self) -> str: ...
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview: ...
+
+    def head(self, key: str) -> ObjectFacts | None: ...
+
+
+class ListingStore(ObjectStore, Protocol):
+    """A store whose folders can be listed one by one, so that a few names are found among millions of objects."""
+
+    def list_folder(self, folder: str) -> FolderListing:
+        """Returns what is directly in ``folder``; "" is the URL itself. Empty if there is no such folder.
+
+        As with :meth:`list`, new objects may be missing and deleted ones be named.
+        """
         ...
 
 

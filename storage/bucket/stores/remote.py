@@ -24,9 +24,9 @@ from ...errors import (
     StoreAccessError,
 )
 from ...extras import needs_extra
-from ...filesystem import process_id
+from ...filesystem.locks import process_id
 from .patience import retries_of_process
-from .port import ObjectFacts, ObjectStore, checked_size
+from .port import FolderListing, ListingStore, ObjectFacts, checked_size
 from .settings import DELETE, LIST, READ, WRITE, provider_of, settings_of
 from .urls import store_url
 
@@ -48,7 +48,7 @@ _Result = TypeVar("_Result")
 _Data = TypeVar("_Data", bytes, memoryview)
 
 
-def open_store(url: str, *, retries: int | None = None) -> ObjectStore:
+def open_store(url: str, *, retries: int | None = None) -> ListingStore:
     """Returns the store at a URL (s3, s3a, gs, az, abfss); sends nothing yet.
 
     ``retries``: how often a failed request is repeated before its error is raised, a conditional one not after a
@@ -116,6 +116,11 @@ class RemoteStore:
         pages = iter(self._ask(folder, lambda client: client.list(folder, offset=after or None, chunk_size=1000), LIST))
         while (page := self._ask(folder, lambda _: next(pages, None), LIST)) is not None:
             yield from (facts for facts in map(_facts, page) if facts.key > after)  # some stores send all
+
+    def list_folder(self, folder: str) -> FolderListing:
+        found = self._ask(folder, lambda client: client.list_with_delimiter(f"{folder}/" if folder else None), LIST)
+        names = sorted(each.rstrip("/").rpartition("/")[2] for each in found["common_prefixes"])
+        return FolderListing(names, sorted(map(_facts, found["objects"])))
 
     def delete(self, keys: Sequence[str]) -> None:
         if keys:

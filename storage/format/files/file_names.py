@@ -18,6 +18,7 @@ recovered log end refers to records that no longer exist.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 EPOCHS = ".leader_epoch_checkpoint"  # beside a segment in an object store, as Kafka's tiered storage names it (KIP-405)
+KEY_FILTER = ".keyfilter"  # ours: beside a closed segment; Kafka ignores it
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"
@@ -150,7 +152,27 @@ def partition_directory(topic: str, partition: int) -> str:
 
 def unfinished_directory(topic: str, partition: int) -> str:
     """Returns the name of a partition's directory while it is being copied from another log."""
-    return partition_directory(topic, partition) + UNFINISHED
+    return unfinished_path(partition_directory(topic, partition))
+
+
+def unfinished_path(directory: str) -> str:
+    """Returns the path that a partition's directory has while it is being copied from another log.
+
+    If the name would not fit the limits of file systems, the topic is shortened, and a ``~``, which no topic's name
+    has, and a hash of the topic follow it.
+    """
+    parent, slash, name = directory.rpartition("/")
+    if len(name) + len(UNFINISHED) > NAME_LENGTH_MAX:
+        topic, _, partition = name.rpartition("-")
+        suffix = f"~{hashlib.sha256(topic.encode()).hexdigest()[:16]}-{partition}"
+        name = topic[: NAME_LENGTH_MAX - len(UNFINISHED) - len(suffix)] + suffix
+    return parent + slash + name + UNFINISHED
+
+
+def is_unfinished_directory(name: str, topic: str) -> bool:
+    """Whether a directory of that name is a copy of one of the topic's partitions that is not finished."""
+    _, _, number = name.removesuffix(UNFINISHED).rpartition("-")
+    return number.isascii() and number.isdigit() and name == unfinished_directory(topic, int(number))
 
 
 def marked_directory(topic: str, partition: int, kind: Literal["delete", "stray"], unique: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import CorruptIndexError
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from ..constants import INT32_MAX
 from ..tables import Int64s
 
@@ -57,6 +57,12 @@ class AbortedTxn:
     first_offset: int
     last_offset: int  # of the ABORT marker
     last_stable_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"the aborted transaction of producer {self.producer_id}, offsets {self.first_offset} to "
+            f"{self.last_offset}, last stable offset {self.last_stable_offset}"
+        )
 
 
 def encode_offset_entries(base_offset: int, offsets: Int64s, positions: Int64s) -> bytes:

@@ -7,17 +7,18 @@ a later release hides only its group, and no committed offset.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from .message_schema import FieldEncoder, String
 from .messages import Messages
 
 MESSAGES = Messages("groups")
 
 
-class Kind(IntEnum):
+class GroupRecordKind(IntEnum):
     """Kinds of records that this module reads; others are kept as they are."""
 
     CONSUMER_GROUP = 3
@@ -26,6 +27,7 @@ class Kind(IntEnum):
     CONSUMER_TARGET = 6
     CONSUMER_MEMBER_TARGET = 7
     CONSUMER_MEMBER_CURRENT = 8
+    CONSUMER_REGEX = 16
     SHARE_MEMBER = 10
     SHARE_GROUP = 11
     SHARE_TARGET = 12
@@ -65,7 +67,7 @@ def decode_record_key(data: Buffer) -> GroupRecordKey | None:
     None for offsets, classic groups, and the kinds of later releases.
     """
     found = MESSAGES.key(data)
-    if found is None or found[0] < Kind.CONSUMER_GROUP:
+    if found is None or found[0] < GroupRecordKind.CONSUMER_GROUP:
         return None
     kind, message = found
     return GroupRecordKey(kind, *message.fields.values())
@@ -74,3 +76,11 @@ def decode_record_key(data: Buffer) -> GroupRecordKey | None:
 def decode_record(kind: int, data: Buffer) -> dict[str, Any]:
     """Returns the fields of a group record's value by Kafka's names. Raises InvalidRecordError if it is malformed."""
     return MESSAGES.value(kind, data).fields
+
+
+def encode_record(kind: int, fields: Mapping[str, Any]) -> bytes:
+    """Returns the bytes of a group record's value, in the newest version; ``fields`` by Kafka's names.
+
+    A tagged field that is missing has its default.
+    """
+    return MESSAGES.encoded_value(kind, fields)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, Self
 
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from ..constants import INT32_MAX, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from .message_schema import (
     INT16,
@@ -276,6 +276,14 @@ class TransactionLogValue:
     def encode(self) -> bytes:
         """Encodes as version 0; omits the fields that only version 1 has."""
         return _TRANSACTION_LOG_VALUE.encode(0, self)
+
+    @property
+    def as_stored(self) -> TransactionLogValue:
+        """What :meth:`encode` writes: the state without the fields that only version 1 has."""
+        of_1 = self.previous_producer_id, self.next_producer_id, self.next_producer_epoch
+        if of_1 == (NO_PRODUCER_ID, NO_PRODUCER_ID, -1) and not self.client_transaction_version:
+            return self
+        return self.decode(self.encode())
 
 
 _TRANSACTION_LOG_KEY = Schema(Struct(TransactionLogKey, (Field("transactional_id", String()),)), range(1))

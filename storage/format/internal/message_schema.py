@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ...errors import InvalidRecordError
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from ..varints import unsigned_varint
+
+_LAYOUTS = {code: struct.Struct(f">{code}") for code in "bBhHiIqQ"}
 
 
 class FieldDecoder:
@@ -35,7 +37,8 @@ class FieldDecoder:
         return self.data[self.at - length : self.at]
 
     def fixed(self, code: str) -> int:
-        (value,) = struct.unpack(f">{code}", self.take(struct.calcsize(f">{code}")))
+        layout = _LAYOUTS[code]
+        (value,) = layout.unpack(self.take(layout.size))
         return int(value)
 
     def unsigned_varint(self) -> int:
@@ -64,7 +67,7 @@ class FieldEncoder:
         self.flexible = flexible
 
     def fixed(self, code: str, value: int) -> None:
-        self.data += struct.pack(f">{code}", value)
+        self.data += _LAYOUTS[code].pack(value)
 
     def unsigned_varint(self, value: int) -> None:
         self.data += unsigned_varint(value)
@@ -220,7 +223,7 @@ class Struct(NamedTuple):
     def write(self, writer: FieldEncoder, version: int, value: Any) -> None:
         for f in self.fields:
             if f.tag is None and version in f.versions:
-                f.kind.write(writer, version, getattr(value, f.name))
+                f.kind.write(writer, version, _value_of(value, f))
         if writer.flexible:
             self._write_tagged(writer, version, value)
 
@@ -229,11 +232,11 @@ class Struct(NamedTuple):
 
         Omits fields with default values.
         """
-        tagged = [f for f in self.fields if f.tag is not None and getattr(value, f.name) != f.default]
+        tagged = [f for f in self.fields if f.tag is not None and _value_of(value, f) != f.default]
         writer.unsigned_varint(len(tagged))
         for f in sorted(tagged, key=lambda field: field.tag or 0):
             inner = FieldEncoder(flexible=True)
-            f.kind.write(inner, version, getattr(value, f.name))
+            f.kind.write(inner, version, _value_of(value, f))
             writer.unsigned_varint(f.tag or 0)
             writer.unsigned_varint(len(inner.data))
             writer.data += inner.data
@@ -250,6 +253,13 @@ class Struct(NamedTuple):
         return {f.name: values[f.name] for f in known.values() if values.get(f.name, f.default) != f.default}
 
 
+def _value_of(value: Any, field: Field) -> Any:
+    """Returns a field of a dataclass, or of a mapping, which may lack tagged fields that have their defaults."""
+    if not isinstance(value, Mapping):
+        return getattr(value, field.name)
+    return value[field.name] if field.tag is None else value.get(field.name, field.default)
+
+
 class NullableStruct(NamedTuple):
     """A struct after a byte, or a varint if the field is tagged, that states whether the struct is present."""
 
@@ -261,7 +271,10 @@ class NullableStruct(NamedTuple):
         return self.of.read(reader, version) if is_there else None
 
     def write(self, writer: FieldEncoder, version: int, value: Any) -> None:
-        writer.fixed("b", -1 if value is None else 1)
+        if self.is_tagged:
+            writer.unsigned_varint(0 if value is None else 1)
+        else:
+            writer.fixed("b", -1 if value is None else 1)
         if value is not None:
             self.of.write(writer, version, value)
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from ...errors import InvalidRecordError
-from ...filesystem import Buffer
+from ...filesystem.port import Buffer
 from .message_schema import (
     NO_DEFAULT,
     Array,
@@ -26,6 +26,7 @@ from .message_schema import (
     Bytes,
     Field,
     FieldDecoder,
+    FieldEncoder,
     Float64,
     Int,
     Kind,
@@ -90,6 +91,15 @@ class Messages:
         reader = FieldDecoder(data, flexible=False)
         return self._decoded("coordinator-value", kind, reader.fixed("h"), reader)
 
+    def encoded_value(self, kind: int, fields: Mapping[str, Any]) -> bytes:
+        """Returns the bytes of a coordinator's record, in the newest version of its schema."""
+        schema = _schemas(self._name)["coordinator-value", kind]
+        version = schema.versions[-1]
+        writer = FieldEncoder(flexible=version in schema.flexible)
+        writer.fixed("h", version)
+        _struct(self._name, "coordinator-value", kind, version).write(writer, version, fields)
+        return bytes(writer.data)
+
     def framed(self, data: Buffer) -> Message:
         """Returns the decoded value of a framed record.
 
@@ -100,6 +110,16 @@ class Messages:
         if frame != FRAME_VERSION or ("metadata", kind) not in _schemas(self._name):
             raise reader.bad(f"unknown record type {kind} in a frame of version {frame}")
         return self._decoded("metadata", kind, version, reader)
+
+    def encoded_frame(self, kind: int, fields: Mapping[str, Any]) -> bytes:
+        """Returns the bytes of a framed record, in the newest version of its schema."""
+        schema = _schemas(self._name)["metadata", kind]
+        version = schema.versions[-1]
+        writer = FieldEncoder(flexible=version in schema.flexible)
+        for number in (FRAME_VERSION, kind, version):
+            writer.unsigned_varint(number)
+        _struct(self._name, "metadata", kind, version).write(writer, version, fields)
+        return bytes(writer.data)
 
     def control(self, kind: int, data: Buffer) -> Message:
         """Returns the decoded value of a control record of KRaft, whose first field is its version.

@@ -10,7 +10,9 @@ FRAME_BYTES_MAX = 64 << 10  # larger requests are counted as they arrive, which 
 FRAME_BYTES_MIN = 14
 BATCHES_MAX = 64  # of a request
 TOPIC_BYTES_MAX = 249
+ID_BYTES_MAX = 1_000  # of a transactional id
 HEADER_BYTES = 61  # of a batch
+TRANSACTIONAL = 16  # the bit of a batch's attributes
 LATEST = 2**63 - 1
 FLEXIBLE_FROM = 9
 ZSTD, ZSTD_FROM = 4, 7  # the codec, and the first version of Produce that may have it
@@ -26,7 +28,8 @@ PARTIAL, OTHER, FULL = 0, 1, 2  # STATE: no further whole request; one that is n
 
 # A request
 FRAME_END, VERSION, CORRELATION, BATCH_FIRST, BATCH_STOP = 0, 1, 2, 3, 4
-FRAME_FIELDS = 5
+ID_AT, ID_BYTES = 5, 6  # the transactional id of its batches, which are of a transaction then; ID_BYTES 0: they are not
+FRAME_FIELDS = 7
 
 # A batch. The caller sets OFFSET and LOG_START.
 PART, AT, SIZE, RECORDS, MAX_TIMESTAMP, PRODUCER, EPOCH, SEQUENCE, CRC = range(9)

@@ -2,10 +2,11 @@
 
 :func:`find_requests` takes what each connection has sent: whole requests, and perhaps the beginning of another one. It
 lists the plain requests with their batches, up to the first request that is not plain; that one, and all behind it, are
-left to others. A request is plain if it is a Produce request of version 3 to 11 with acks 1 or all, without a
-transaction and without tagged fields, that has one batch for each of a few partitions, all of them in the table; and
-if each batch is one that its log stores as it is. The checksum, the records of compressed batches and what depends on
-the log (offsets, sequences, room) are left to the caller.
+left to others. A request is plain if it is a Produce request of version 3 to 11 with acks 1 or all and without tagged
+fields, that has one batch for each of a few partitions, all of them in the table; if its batches are of a transaction
+where it has a transactional id, and of none where it has none; and if each batch is one that its log stores as it is.
+The checksum, the records of compressed batches, whether the transaction is open, and what depends on the log (offsets,
+sequences, room) are left to the caller.
 
 Each table is an array of numbers, with a row for each thing; ``columns`` has its columns.
 """
@@ -42,6 +43,9 @@ from .columns import (
     FRAMES_MAX,
     FULL,
     HEADER_BYTES,
+    ID_AT,
+    ID_BYTES,
+    ID_BYTES_MAX,
     LATEST,
     MAX_TIMESTAMP,
     NAME_AT,
@@ -64,6 +68,7 @@ from .columns import (
     TOPIC_AT,
     TOPIC_BYTES,
     TOPIC_BYTES_MAX,
+    TRANSACTIONAL,
     VERSION,
     ZSTD,
     ZSTD_FROM,
@@ -172,7 +177,7 @@ def _check_request(
 
     Returns the number of the batch after them; negative: the request is not plain.
     """
-    version, at = _check_header(source, start, stop)
+    version, id_at, id_bytes, at = _check_header(source, start, stop)
     is_flexible = version >= FLEXIBLE_FROM
     topics, at = _read_count(source, at, stop, is_flexible)
     row = np.int64(first)
@@ -191,7 +196,8 @@ def _check_request(
                 connections[connection, NAME_AT], connections[connection, NAME_BYTES] = name, size
                 connections[connection, NUMBER] = number
                 return np.int64(_LEFT)
-            if not _check_batch(source, records, bytes_, version, now_ms, partitions, part, batches, row):
+            kind = np.int64(TRANSACTIONAL) if id_bytes else np.int64(0)
+            if not _check_batch(source, records, bytes_, version, kind, now_ms, partitions, part, batches, row):
                 return np.int64(_LEFT)
             batches[row, PART], batches[row, TOPIC_AT], batches[row, TOPIC_BYTES] = part, name, size
             batches[row, OPENS] = count if row == opens else 0
@@ -204,29 +210,42 @@ def _check_request(
         return np.int64(_LEFT)
     frames[frame, FRAME_END], frames[frame, VERSION] = stop, version
     frames[frame, CORRELATION] = read_i32(source, start + 4)
+    frames[frame, ID_AT], frames[frame, ID_BYTES] = id_at, id_bytes
     frames[frame, BATCH_FIRST], frames[frame, BATCH_STOP] = first, row
     return row
 
 
 @jit
-def _check_header(source: Bytes, start: int, stop: int) -> tuple[int, int]:
-    """Reads up to the timeout; returns the version and the position after it, negative if the request is not plain."""
+def _check_header(source: Bytes, start: int, stop: int) -> tuple[int, int, int, int]:
+    """Reads up to the timeout; returns the version, where the transactional id is and how long, and what follows.
+
+    An id of no bytes is none. The last one is negative if the request is not plain.
+    """
+    none = np.int64(0)
     version = _read_i16(source, start + 2)
     client = _read_i16(source, start + 8)
     at = start + 10 + max(client, 0)
     if _read_i16(source, start) != 0 or version < 3 or version > 11 or client < -1 or at + 10 > stop:
-        return np.int64(0), np.int64(_LEFT)
+        return none, none, none, np.int64(_LEFT)
     for i in range(start + 10, at):
         if source[i] >= 0x80:  # for others to decode
-            return version, np.int64(_LEFT)
+            return version, none, none, np.int64(_LEFT)
     if version >= FLEXIBLE_FROM:
-        is_plain, at = source[at] == 0 and source[at + 1] == 0, at + 2  # no tags, no id of a transaction
+        if source[at] != 0:  # tags
+            return version, none, none, np.int64(_LEFT)
+        size, at = _read_uvarint(source, at + 1, stop)
+        size -= 1
     else:
-        is_plain, at = _read_i16(source, at) == -1, at + 2
-    acks = _read_i16(source, at)
-    if not is_plain or acks not in (-1, 1):
-        return version, np.int64(_LEFT)
-    return version, at + 6
+        size, at = _read_i16(source, at), at + 2
+    id_at, at = at, at + max(size, 0)
+    if id_at < 0 or size < -1 or size == 0 or size > ID_BYTES_MAX or at + 6 > stop:
+        return version, none, none, np.int64(_LEFT)
+    for i in range(id_at, at):
+        if source[i] >= 0x80:
+            return version, none, none, np.int64(_LEFT)
+    if _read_i16(source, at) not in (-1, 1):  # acks
+        return version, none, none, np.int64(_LEFT)
+    return version, id_at, max(size, np.int64(0)), at + 6
 
 
 @jit
@@ -267,13 +286,23 @@ def _has_repetition(source: Bytes, batches: Table, first: int, stop: int) -> boo
 
 @jit
 def _check_batch(
-    source: Bytes, at: int, size: int, version: int, now_ms: int, partitions: Table, part: int, batches: Table, row: int
+    source: Bytes,
+    at: int,
+    size: int,
+    version: int,
+    kind: int,
+    now_ms: int,
+    partitions: Table,
+    part: int,
+    batches: Table,
+    row: int,
 ) -> bool:
     """Whether a batch is one that its log stores as it is, as ``writing.check_batch`` finds.
 
-    But for its checksum, and the records and times of a compressed one.
+    But for its checksum, and the records and times of a compressed one. ``kind``: what its attributes must be, but for
+    the codec.
     """
-    records, codec = read_i32(source, at + 57), _read_i16(source, at + 21)
+    records, codec = read_i32(source, at + 57), _read_i16(source, at + 21) - kind
     if codec < 0 or codec > ZSTD or (codec == ZSTD and version < ZSTD_FROM):
         return False
     if (
@@ -287,7 +316,7 @@ def _check_batch(
     ):
         return False
     producer, epoch, sequence = read_i64(source, at + 43), _read_i16(source, at + 51), read_i32(source, at + 53)
-    has_none = producer == -1 and epoch == -1 and sequence == -1
+    has_none = kind == 0 and producer == -1 and epoch == -1 and sequence == -1
     if not has_none and (producer < 0 or epoch < 0 or sequence < 0):
         return False
     if codec == 0 and not _check_records(source, at, size, now_ms, partitions, part):

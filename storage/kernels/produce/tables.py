@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import produce
 from . import columns
 
 CONNECTIONS_MAX = 32  # at once
@@ -46,6 +45,8 @@ class FoundFrame(NamedTuple):
     correlation_id: int
     first: int  # of its batches
     stop: int
+    id_at: int  # the transactional id of its batches
+    id_bytes: int  # 0: they are of no transaction
 
 
 class FoundBatch(NamedTuple):
@@ -83,7 +84,10 @@ class ProduceTables:
     PARTIAL, OTHER, FULL = columns.PARTIAL, columns.OTHER, columns.FULL
 
     def __init__(self) -> None:
-        self._find, self._encode, self._bucket_of = produce.find_requests, produce.encode_answers, produce.bucket_of
+        from .answers import encode_answers  # noqa: PLC0415  loads numba, for which a gateway without producers has no need
+        from .requests import bucket_of, find_requests  # noqa: PLC0415
+
+        self._find, self._encode, self._bucket_of = find_requests, encode_answers, bucket_of
         self._received = np.empty(CONNECTIONS_MAX * ROOM_BYTES, np.uint8)
         self.memory = memoryview(self._received)
         self._connections = np.zeros((CONNECTIONS_MAX, columns.CONNECTION_FIELDS), np.int64)

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bucket import CollectLimits, CommitLog, abort_overdue, collect, find_topic
 from ...clock import instant
+from ...directory.log_directory import check_copied
 from ...errors import LogStoreError, StorageError
-from ...retention import RetentionPolicy
+from ...retention.policies import RetentionPolicy
 from .. import compact as choosing
 from ..outcome import OutcomeStatus, PartitionOutcome, Report, of_directory, outcome_of
-from ..retain import GroupsKept, Retained, retention_options
-from ..run import MaintenanceRun, Partition
+from ..retain import ReadersKept, Retained, retention_options
+from ..run import MaintenanceRun, Partition, Runner
 from .compact import compact
 from .consolidate import Consolidation, consolidate
 from .rebuild import Rebuilt, rebuild
 from .retain import retain
 from .scratch import Place
 
-if TYPE_CHECKING:
-    from ..partitions import Runner
-
 logger = logging.getLogger(__name__)
 
 
 def retain_partitions(
-    run: MaintenanceRun, partitions: Sequence[Partition], groups: GroupsKept, policy: RetentionPolicy | None
+    run: MaintenanceRun, partitions: Sequence[Partition], readers: ReadersKept, policy: RetentionPolicy | None
 ) -> Iterator[PartitionOutcome]:
     """Aborts abandoned transactions, raises log start offsets, then deletes the objects that the log does not need.
 
@@ -39,7 +37,7 @@ def retain_partitions(
     if failure is not None:
         yield failure
     for partition in _in_log(run, partitions):
-        yield outcome_of(partition, partial(_retain, run, partition, groups, policy))
+        yield outcome_of(partition, partial(_retain, run, partition, readers, policy))
     yield _collect(run)
 
 
@@ -54,8 +52,8 @@ def _abort_overdue(run: MaintenanceRun) -> PartitionOutcome | None:
     return None
 
 
-def _retain(run: MaintenanceRun, partition: Partition, groups: GroupsKept, policy: RetentionPolicy | None) -> Report:
-    options = replace(retention_options(partition, run.check_interval_ms, policy), keep_for_groups=groups.of(partition))
+def _retain(run: MaintenanceRun, partition: Partition, readers: ReadersKept, policy: RetentionPolicy | None) -> Report:
+    options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
     limits, place = CollectLimits.from_mapping(run.broker_settings), _place(run, partition)
     report = retain(place, partition.config, options, run.now_ms(), limits, dry_run=run.dry_run)
     return Retained(partition, report)
@@ -124,9 +122,15 @@ def _rebuild(run: MaintenanceRun, partition: Partition) -> Rebuilt:
 
 
 def _place(run: MaintenanceRun, partition: Partition) -> Place:
-    """Returns where a run finds a partition. Raises UnknownTopicOrPartitionError if its topic was deleted."""
+    """Returns where a run finds a partition.
+
+    Raises UnknownTopicOrPartitionError if its topic was deleted, and MissingSegmentError if the copy of the partition
+    to here is not finished: what stands for its offsets until then must stay as it is.
+    """
     log = _log(run)
-    return Place(log, find_topic(log.state, partition.topic), partition.number)
+    place = Place(log, find_topic(log.state, partition.topic), partition.number)
+    check_copied(run.filesystem, partition.context(run).directory)
+    return place
 
 
 def _log(run: MaintenanceRun) -> CommitLog:

@@ -35,14 +35,17 @@ from ...bucket import (
 from ...clock import Clock
 from ...config import LogConfig
 from ...errors import CorruptionError, ObjectMissingError, StorageError, UnknownTopicOrPartitionError
-from ...filesystem import FileSystem, LocalFileSystem, read_file
+from ...filesystem.local import LocalFileSystem
+from ...filesystem.operations import read_file
+from ...filesystem.port import FileSystem
 from ...format import v2
 from ...format.files import checkpoints, file_names
 from ...prefetch import in_order
-from ...reading import KeptInMemory
-from ...recovery import LeaderEpochCache
-from ...segment import Holes, LogSegment
-from ...writing import Log
+from ...reading.marks import KeptInMemory
+from ...recovery.leader_epochs import LeaderEpochCache
+from ...segment.joining import Holes
+from ...segment.writer import LogSegment
+from ...writing.log import Log
 
 SEGMENT_BYTES_MAX = 120 << 20  # of a new segment; one put takes 128 MiB
 SIDECARS = (file_names.INDEX, file_names.TIME_INDEX)
@@ -197,18 +200,19 @@ def put_segment(
     before: Sequence[Part] = (),
     *,
     is_compacted: bool = False,
+    erased: int = 0,
     again_with: Mapping[str, bytes] | None = None,
 ) -> Segment | None:
     """Puts a closed segment of a scratch log and what is beside it, and commits it in the place of ``replaced``.
 
     Returns None, and drops the result, if another run changed these offsets or those ``before`` since; and the part
     itself if it is such a segment already, unless ``again_with`` is given: objects, by suffix, to be put rather than
-    those of the scratch log. Killed before the commit, the objects are garbage. Raises StorageError if the segment is
-    too large for one put.
+    those of the scratch log. ``erased``: records of ``replaced`` that it lacks on purpose. Killed before the commit,
+    the objects are garbage. Raises StorageError if the segment is too large for one put.
     """
     data = _read(place, segment)
     put = _described(segment, end, data, is_compacted=is_compacted)
-    _check_copy(segment, data, put, replaced)
+    _check_copy(segment, data, put._replace(records=put.records + erased), replaced)
     only = replaced[0]
     if isinstance(only, Segment) and only == put._replace(uuid=only.uuid) and again_with is None:
         return only

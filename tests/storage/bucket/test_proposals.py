@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.bucket import StagedWrite, claim_app, commit_write, open_app
+from pyspark_commitlog.storage.bucket.commits.applying import apply
 from pyspark_commitlog.storage.bucket.commits.commit import (
+    FinishChange,
     GroupOffset,
     OpenChange,
     StagedObject,
@@ -18,12 +20,13 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
 from pyspark_commitlog.storage.bucket.commits.state import State
 from pyspark_commitlog.storage.bucket.proposals import Claim
 from pyspark_commitlog.storage.errors import (
+    MissingSegmentError,
     ProducerFencedError,
     ProgressMismatchError,
     TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
-from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, hex_id, state_of
+from tests.support.stores.commits import TOPIC_ID, commit_log, create_topic, data, follow, hex_id, state_of
 from tests.support.stores.memory_store import MemoryStore
 
 ROWS = np.array([(0, 0, 100, 1, 1, 5)], np.int64)
@@ -69,6 +72,17 @@ def test_a_writer_is_fenced_by_the_next_one() -> None:
 def test_a_write_that_was_given_up_must_be_written_again() -> None:
     with pytest.raises(TransactionAbortedError, match="write again"):
         commit_write(state_of(*BEGUN, VoidChange([hex_id(2)])), staged())
+
+
+def test_a_write_to_a_copy_that_is_not_finished_is_refused() -> None:
+    copied = TopicChange("create", "t", TOPIC_ID, 2, {}, is_copied=True)
+    state = state_of(copied, OpenChange("app", 1, "q"), data(1, 3))
+    with pytest.raises(
+        MissingSegmentError, match=r"t-0\.unfinished: the copy of this partition to here is not finished"
+    ):
+        commit_write(state, staged())
+    apply(state, follow(state, FinishChange(TOPIC_ID, 0)))
+    assert commit_write(state, staged()) is not None
 
 
 def test_a_write_for_a_deleted_topic_is_refused_even_if_there_is_another_of_its_name() -> None:

@@ -10,6 +10,8 @@ import pytest
 from pyspark_commitlog.storage.directory.admin import alter_configs
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.remote_tier import remote_offsets, remote_text
+from pyspark_commitlog.storage.errors import OffsetOutOfRangeError
+from pyspark_commitlog.storage.format.files.file_names import TopicPartition
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS
 from tests.support.tiered import tiered_directory
@@ -48,6 +50,25 @@ def test_the_setting_of_a_topic_says_that_it_is_tiered(tiered: Path) -> None:
     with managed(tiered) as manager:
         alter_configs(manager, "t-plain", {"remote.storage.enable": "true"})
         assert remote_offsets(manager, FIRST_HERE) == {("t-plain", 0): range(618)}
+
+
+@pytest.mark.parametrize("offset", [300, 618, 620])
+def test_a_raised_log_start_is_in_the_checkpoint_wherever_its_records_are(tiered: Path, offset: int) -> None:
+    with managed(tiered) as manager:
+        log = manager.open_log("t-plain", 0)
+        log.raise_start_in_tier(offset)
+        assert log.in_tier == (range(offset, 618) if offset < 618 else None)
+    with managed(tiered) as manager:
+        assert manager.offsets("log-start-offset-checkpoint")[TopicPartition("t-plain", 0)] == offset
+
+
+def test_a_log_start_in_remote_storage_is_never_lowered(tiered: Path) -> None:
+    with managed(tiered) as manager:
+        log = manager.open_log("t-delrec", 0)
+        log.raise_start_in_tier(100)
+        assert log.in_tier == range(210, 565)
+        with pytest.raises(OffsetOutOfRangeError):
+            log.raise_start_in_tier(-2)
 
 
 def test_a_partition_without_a_checkpoint_entry_has_nothing_remote(tiered: Path) -> None:

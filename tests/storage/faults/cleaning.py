@@ -221,7 +221,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "compaction.filter:_written",
+                "compaction.rewriting:written",
                 "(np.diff(fates[kept]) != 0) | (starts[kept][1:] != (starts + sizes)[kept][:-1])",
                 "np.diff(fates[kept]) != 0",
             ),

@@ -10,7 +10,6 @@ from tests.storage.retention import test_apply, test_apply_crash, test_plan
 from tests.storage.retention.test_plan import four, gone, limits, log, segment
 
 GIB = 2**30
-NO_TIERS = "All segments are in the log directory: there is no remote tier, and no second copy to count. "
 
 
 def sizes_beyond_two_gib_count(_: Path) -> None:
@@ -100,14 +99,14 @@ FAULTS = [
         46,
         "KAFKA-16890",
         "After an unclean election, segments of the remote tier overlap; the log start offset is wrong.",
-        why_not=NO_TIERS
-        + "There is no election either; the log start offset is a single number, lowered only by a truncation.",
+        why_not="Of copies that overlap in a tier, the log's leader epochs choose "
+        "(tests/storage/tiers/test_choosing.py). The log start offset is a single number, of the checkpoint.",
     ),
     Fault(
         47,
         "KAFKA-15401",
         "A corrupt index is copied to the remote tier, which then cannot be read.",
-        why_not=NO_TIERS + "An index entry is used only if a sound batch is at its position.",
+        why_not="An index entry is used only if a sound batch is at its position, in a tier too.",
     ),
     Fault(
         50,

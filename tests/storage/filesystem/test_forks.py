@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import LogDirLockedError, LogManager, TransactionalIdLock
-from pyspark_commitlog.storage.filesystem import LocalFileSystem, lock_holders
+from pyspark_commitlog.storage.filesystem.holders import lock_holders
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.locks import LocalLock
-from pyspark_commitlog.storage.writing import take_maintenance_lock
+from pyspark_commitlog.storage.writing.locks import take_maintenance_lock
 from tests.support.logs import building
 from tests.support.waiting import soon
 from tests.test_layering import FOLDERS, ROOT, sources
@@ -35,7 +36,7 @@ FORKS = {
 UNKNOWN_TO_PYTHON = "child = ctypes.CDLL(None).fork()"
 PROGRAM = """
 import ctypes, multiprocessing, os, signal, subprocess, sys, time
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 files = LocalFileSystem()
 held = [files.lock("flock"), files.lock("shared", exclusive=False), files.lock_shared_with_broker("broker")]
 kept = files.lock("kept")
@@ -128,7 +129,7 @@ def test_errors_name_the_process_that_holds_a_lock(tmp_path: Path) -> None:
 RELEASING = """
 import os
 from pyspark_commitlog.storage import LogManager, TransactionalIdLock
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 with LogManager.open(".", create=True) as manager:
     lock = TransactionalIdLock.take(manager, "job")
     locks = LocalFileSystem().byte_locks("bytes")

@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage.errors import LockHeldError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem, LocalLock, local_file, locks
+from pyspark_commitlog.storage.filesystem import local_file, locks
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.locks import LocalLock
 
 
 @contextmanager
@@ -259,7 +261,7 @@ def test_locks_of_a_killed_process_are_free_although_its_child_lives(tmp_path: P
     path, alive = str(tmp_path / "lock"), str(tmp_path / "alive")
     program = f"""
 import os, sys, time
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 lock = LocalFileSystem().lock({path!r})
 if os.fork() == 0:
     open({alive!r}, "w").write(str(os.getpid()))
@@ -329,3 +331,7 @@ def test_a_released_descriptor_stays_that_of_the_open_file(tmp_path: Path) -> No
         held = file.hold()
         assert os.pread(held.descriptor, 1, 0) == b"x"
         held.release()
+
+
+def test_a_name_that_is_too_long_names_nothing(tmp_path: Path) -> None:
+    assert LocalFileSystem().status(str(tmp_path / ("t" * 256))) is None

@@ -25,15 +25,11 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
 )
 from pyspark_commitlog.storage.groups import coordinator_logs
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets, group_logs
-from pyspark_commitlog.storage.transactions import (
-    Resolution,
-    TransactionCoordinator,
-    TransactionStates,
-    find_hanging,
-    open_transactions,
-    resolve_dead_transactions,
-)
+from pyspark_commitlog.storage.transactions.abandoned import Resolution, open_transactions, resolve_dead_transactions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.hanging import find_hanging
 from pyspark_commitlog.storage.transactions.producer_ids import PRODUCER_IDS_FILE
+from pyspark_commitlog.storage.transactions.states import TransactionStates
 from tests.storage.directory.broker_settings.test_metadata_log import metadata_log, partition, topic
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, append, write_transactional
@@ -402,3 +398,54 @@ def test_the_names_of_clients_take_bounded_memory(tmp_path: Path, monkeypatch: p
         first = [logs.partition_of(f"group-{number}", create=True) for number in range(500)]
         assert sum(map(len, logs._homes)) <= 1000
         assert [logs.partition_of(f"group-{number}") for number in range(500)] == first
+
+
+def test_one_look_at_a_missing_topic_answers_for_all_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with managed(tmp_path) as manager:
+        logs, listed = group_logs(manager, 2), list[str]()
+        find = manager.partitions_found
+        monkeypatch.setattr(manager, "partitions_found", lambda topic: listed.append(topic) or find(topic))
+        with logs.one_look():
+            assert [logs.named_to_write(group) for group in GROUPS] == [{}] * len(GROUPS)
+        assert len(listed) == 1
+        GroupOffsets(manager).commit(GROUPS[0], committed_as(GROUPS[0]))
+        assert len(logs.named_to_write(GROUPS[0])) == 1, "the next look sees the topic"
+
+
+def test_one_look_reads_each_partition_once_and_returns_what_many_looks_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with managed(tmp_path) as manager:
+        offsets = GroupOffsets(manager, partitions=2)
+        for group in GROUPS:
+            offsets.commit(group, committed_as(group))
+        logs, read = group_logs(manager, 2), list[int]()
+        alone = [logs.named_to_write(group) for group in [*GROUPS, "other"]]
+        find = logs.current_to_write
+        monkeypatch.setattr(logs, "current_to_write", lambda partition: read.append(partition) or find(partition))
+        with logs.one_look():
+            assert [logs.named_to_write(group) for group in [*GROUPS, "other"]] == alone
+        assert sorted(read) == [0, 1]
+        assert [len(each) for each in alone] == [1] * len(GROUPS) + [0]
+
+
+def test_one_look_raises_the_error_of_a_damaged_partition_for_each_name_and_reads_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with managed(tmp_path) as manager:
+        offsets = GroupOffsets(manager, partitions=1)
+        for group in GROUPS:
+            offsets.commit(group, committed_as(group))
+    [segment] = (tmp_path / "__consumer_offsets-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[80] ^= 1
+    segment.write_bytes(data)
+    with managed(tmp_path) as manager:
+        logs, read = group_logs(manager, 2), list[int]()
+        find = logs.current_to_write
+        monkeypatch.setattr(logs, "current_to_write", lambda partition: read.append(partition) or find(partition))
+        with logs.one_look():
+            for group in GROUPS:
+                with pytest.raises(CorruptRecordError):
+                    logs.values_to_write(group)
+        assert read == [0]

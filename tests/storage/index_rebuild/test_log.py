@@ -14,16 +14,17 @@ from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage.config import LogConfig
 from pyspark_commitlog.storage.errors import CorruptRecordError, LogDirLockedError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names, index_entries
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
-from pyspark_commitlog.storage.index_rebuild import plan_rebuild, rebuild_log, rebuild_segment
+from pyspark_commitlog.storage.index_rebuild.log import plan_rebuild, rebuild_log
+from pyspark_commitlog.storage.index_rebuild.segment import difference, rebuild_segment
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Marker
 from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager, rows_for_replay
 from pyspark_commitlog.storage.segment.walk import LogContext
-from pyspark_commitlog.storage.verify import verify_log
+from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.kafka import broker_dirs
@@ -274,3 +275,8 @@ def test_batches_that_leave_no_trace_do_not_change_the_state(runs: list[tuple[in
     for shortened in (whole, without):
         assert list(shortened.producers.items()) == list(singly.producers.items())
         assert shortened.ongoing == singly.ongoing
+
+
+def test_a_file_with_other_bytes_is_not_called_wrong_since_it_may_be_valid() -> None:
+    assert difference(b"abc", b"axc") == "3 bytes, which differ from the rebuilt ones from position 1 on"
+    assert difference(None, b"a") == "missing"

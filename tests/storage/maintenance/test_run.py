@@ -24,27 +24,25 @@ from pyspark_commitlog.storage.errors import (
     NotALogDirError,
     UnknownTopicOrPartitionError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names
 from pyspark_commitlog.storage.format.v2 import BatchFields
 from pyspark_commitlog.storage.groups.offsets import CommittedOffset, GroupOffsets
-from pyspark_commitlog.storage.index_rebuild import SegmentSurvey
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    OutcomeStatus,
-    PartitionOutcome,
-    Selection,
+from pyspark_commitlog.storage.index_rebuild.segment import SegmentSurvey
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus, PartitionOutcome
+from pyspark_commitlog.storage.maintenance.partitions import (
     compact_partitions,
     in_this_process,
     rebuild_partitions,
     recover_partitions,
     retain_partitions,
-    select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.transactions import TransactionalWriter, TransactionCoordinator
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import Selection, select_partitions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.storage.transactions.states import TransactionStates
+from pyspark_commitlog.storage.transactions.writer import TransactionalWriter
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail, tear
@@ -403,6 +401,28 @@ def test_nothing_unread_by_a_group_is_deleted(log_dir: Path, caplog: pytest.LogC
     assert "group 'bilking' has no committed offsets" in caplog.text
     with pytest.raises(InvalidConfigError, match="--keep-for-groups is empty"):
         outcomes_of(run_over(log_dir), retain_partitions, "gone", keep_for_groups=[""])
+
+
+def test_nothing_that_a_table_does_not_have_is_deleted(log_dir: Path) -> None:
+    """A table of another topic holds nothing, and a partition that the table does not know is kept whole."""
+    tables = {
+        "data/flights": {file_names.TopicPartition("gone", 0): 1},
+        "data/others": {file_names.TopicPartition("other", 0): 0},
+    }
+    found = outcomes_of(run_over(log_dir), retain_partitions, "gone", keep_for_tables=lambda _: tables)
+    assert [each.facts["log_start_offset"] for each in found] == [1, 0]
+    assert "would be deleted if not kept for table data/flights, 4 offsets behind the log end" in str(found[0])
+
+
+def test_nothing_is_deleted_if_a_table_cannot_be_read(log_dir: Path) -> None:
+    before = tree(log_dir)
+
+    def unreadable(_manager: LogManager) -> dict[str, dict[file_names.TopicPartition, int]]:
+        raise InvalidConfigError("no table")
+
+    with pytest.raises(InvalidConfigError, match="no table"):
+        outcomes_of(run_over(log_dir), retain_partitions, keep_for_tables=unreadable)
+    assert tree(log_dir) == before
 
 
 def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_over(

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from pyspark_commitlog.storage.errors import CorruptionError, CorruptRecordError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format import scan, v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.segment import Holes
+from pyspark_commitlog.storage.segment.joining import Holes
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import append, end_transaction, open_log, open_reader, rows, write_transactional
@@ -242,3 +242,18 @@ def test_a_lookup_by_a_wrong_index_of_a_sound_log_blames_the_index(
         data_read = reader.read(3)
     assert data_read is not None
     assert [message for message in caplog.messages if "the index is not used: rebuild it" in message]
+
+
+@pytest.mark.parametrize("end", [20, 30, 40, 10**9], ids=["in the gap", "at its end", "after it", "at the log end"])
+def test_offsets_of_a_missing_segment_are_reported_up_to_the_end_of_the_read(tmp_path: Path, end: int) -> None:
+    with open_log(tmp_path) as log:
+        for _ in range(5):
+            append(log, *[b"value"] * 10)
+            log.roll()
+    for path in tmp_path.glob("00000000000000000010.*"):
+        path.unlink()
+    for path in tmp_path.glob("00000000000000000020.*"):
+        path.unlink()
+    found, told = salvaged(open_reader(tmp_path), 5, end)
+    assert found == [*range(5, 10), *range(30, min(end, 50))]
+    assert [each.skipped_offsets for each in told] == [(10, min(end, 30) - 1)]

@@ -25,7 +25,8 @@ import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.directory.protected_topics import COORDINATOR_TOPICS
-from pyspark_commitlog.storage.dump import DumpFindings, DumpOptions, dump_file
+from pyspark_commitlog.storage.dump.one_file import dump_file
+from pyspark_commitlog.storage.dump.options import DumpFindings, DumpOptions
 from pyspark_commitlog.storage.errors import CorruptionError, LogDirLockedError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.checksums import crc32c
@@ -53,6 +54,7 @@ from tests.support.kafka.broker import (
 )
 from tests.support.kafka.shapes import FIRST_PRODUCER_ID, SHAPES, Rows, Transactions, to_records, write_shapes
 
+pytestmark = pytest.mark.only_all  # test_rounds_broker.py has a broker open what this engine wrote too
 KILLED = "killed-"  # before the names of topics whose writers never closed them
 CLOSED_TOPICS = tuple(SHAPES)
 KILLED_TOPICS = tuple(KILLED + name for name in SHAPES)

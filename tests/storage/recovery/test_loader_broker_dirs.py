@@ -22,6 +22,7 @@ from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.kafka import broker_dirs
 from tests.support.logs.building import records
+from tests.support.tiers import broker
 
 VARIANTS = ("clean-marker", "no-marker", "no-marker-rp0")
 
@@ -297,3 +298,14 @@ def test_an_open_transaction_holds_the_last_stable_offset_after_a_restart_too(tm
             log = manager.open_log("txn", 0)
             assert log.last_stable_offset == kafka["endOffset"] < log.log_end_offset
             assert broker_dirs.rows(log, Isolation.READ_COMMITTED) == broker_dirs.expected_rows(kafka["records"])
+
+
+def test_epochs_of_records_in_a_tier_stay_when_the_log_is_opened(tmp_path: Path) -> None:
+    directory = broker("aiven", tmp_path).log
+    path = directory / "t-epochs-0" / "leader-epoch-checkpoint"
+    before = path.read_bytes()
+    with LogManager.open(str(directory)) as manager:
+        log = manager.open_log("t-epochs", 0)
+        assert log.remote == range(461)
+        assert log.epochs.entries[:2] == (checkpoints.EpochEntry(0, 0), checkpoints.EpochEntry(2, 120))
+    assert path.read_bytes() == before

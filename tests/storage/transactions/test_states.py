@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -20,22 +21,23 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     TransactionLogValue,
     TransactionState,
 )
-from pyspark_commitlog.storage.transactions import (
-    StateChange,
-    TransactionCoordinator,
-    TransactionStates,
+from pyspark_commitlog.storage.transactions.abandoned import open_transactions
+from pyspark_commitlog.storage.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.storage.transactions.producer_ids import (
+    PRODUCER_IDS_FILE,
     allot_producer_id,
     client_producer_id,
+    is_of_driver,
+)
+from pyspark_commitlog.storage.transactions.states import StateChange, TransactionStates
+from pyspark_commitlog.storage.transactions.transaction import (
     completed_state,
     empty_state,
     extended_state,
-    is_of_driver,
-    open_transactions,
     prepared_state,
     ungrouped,
 )
-from pyspark_commitlog.storage.transactions.producer_ids import PRODUCER_IDS_FILE
-from pyspark_commitlog.storage.writing import Producer
+from pyspark_commitlog.storage.writing.checked_appends import Producer
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.transactions import APP, PARTITIONS, TOPIC, Query, content, encoded, expected, manage
 
@@ -213,12 +215,16 @@ def test_the_states_of_one_partition_share_a_batch(disk: MemoryFileSystem) -> No
     assert states.newest(IDS[0]) == after
 
 
-def test_a_state_that_is_too_large_is_refused_alone(disk: MemoryFileSystem) -> None:
-    states = TransactionStates(manage(disk), partitions=1)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_state_that_is_too_large_is_refused_alone(disk: MemoryFileSystem, *, at_once: bool) -> None:
+    states = opened_states(disk, "abc")
     value = empty_state(PRODUCER, 1000, 0)
     many = extended_state(value, [TopicPartition("t" * 200, number) for number in range(270_000)], 0)
     values = {"a": value, "b": many, "c": value}
-    errors = states.replace_all([StateChange(name, None, each) for name, each in values.items()])
+    changes = [StateChange(name, None, each) for name, each in values.items()]
+    found = states.replace_at_once(changes) if at_once else None
+    assert at_once == (found is not None)
+    errors = states.replace_all(changes) if found is None else found.errors
     assert [type(each) for each in errors] == [type(None), RecordTooLargeError, type(None)]
     assert {name for name, _ in states.all()} == {"a", "c"}
 
@@ -252,3 +258,87 @@ def test_ids_go_on_above_all_known_ones_when_their_file_is_lost(disk: MemoryFile
     written(states, None, empty_state(Producer(client_producer_id(free + 7), 0), 1000, 0))
     disk.remove(states.manager.path(PRODUCER_IDS_FILE))
     assert allot_producer_id(states, ()) == free + 8
+
+
+def changes_of(count: int) -> list[StateChange]:
+    """Changes of several ids, two of one of them, and one that is refused."""
+    empty = [empty_state(Producer(number, 0), 1000, now_ms=0) for number in range(count)]
+    changes = [StateChange(f"app-{number}", None, value) for number, value in enumerate(empty)]
+    changes.append(StateChange("app-0", empty[0], extended_state(empty[0], [FIRST, SECOND], 1)))
+    return [*changes, StateChange("app-1", None, empty[1])]
+
+
+def opened_states(disk: MemoryFileSystem, names: Iterable[str]) -> TransactionStates:
+    """As a coordinator has them that has written a state of each id before."""
+    states = TransactionStates(manage(disk))
+    for name in names:
+        states.replace(name, None, before := empty_state(PRODUCER, 1000, now_ms=0))
+        assert states.forget(name, before)
+        states.settled(name)
+    return states
+
+
+APPS = ("app-0", "app-1", "app-2")
+
+
+def files_of(disk: MemoryFileSystem) -> dict[str, bytes]:
+    directory = f"/logs/{TRANSACTION_STATE_TOPIC}-0"
+    names = [name for name in disk.list(directory) if not name.endswith(".lock")]
+    found = {}
+    for name in names:
+        with disk.open(f"{directory}/{name}", "read") as file:
+            found[name] = bytes(file.read(0, file.size()))
+    return found
+
+
+def test_states_written_at_once_are_those_that_are_written_in_turn(disk: MemoryFileSystem) -> None:
+    other = disk.copy()
+    states, at_once = opened_states(disk, APPS), opened_states(other, APPS)
+    errors = states.replace_all(changes_of(3))
+    found = at_once.replace_at_once(changes_of(3))
+    assert found is not None
+    assert [str(each) for each in found.errors] == [str(each) for each in errors]
+    assert isinstance(found.errors[-1], ProducerFencedError)
+    assert [log is None for log in found.logs] == [error is not None for error in errors]
+    assert files_of(disk) == files_of(other)
+    in_memory = {name: at_once.newest(name) for name in APPS}
+    assert in_memory == {name: TransactionStates(manage(other)).newest(name) for name in in_memory}
+    assert at_once.sync_logs([log for log in found.logs if log is not None]) == {}
+    assert TransactionStates(manage(other.crash(1, unsynced="lost"))).newest("app-2") == in_memory["app-2"]
+
+
+def test_nothing_is_written_at_once_where_another_process_has_written_or_holds_the_lock(disk: MemoryFileSystem) -> None:
+    states, change = opened_states(disk, APPS[:1]), changes_of(2)[:1]
+    assert TransactionStates(manage(disk)).replace_at_once(change) is None  # its log is not open
+    other = TransactionStates(manage(disk))
+    other.replace("another", None, empty_state(PRODUCER, 1000, now_ms=0))
+    before = files_of(disk)
+    assert states.replace_at_once(change) is None
+    assert states.replace_all(change) == [None]  # which reads what the other one wrote
+    assert (
+        states.replace_at_once([StateChange("app-0", change[0].value, extended_state(change[0].value, [FIRST], 1))])
+        is not None
+    )
+    log = other.manager.open_log(TRANSACTION_STATE_TOPIC, 0)
+    with log.exclusively():
+        assert states.replace_at_once(change) is None
+    assert files_of(disk) != before
+
+
+def test_a_state_for_which_a_segment_must_begin_is_not_written_at_once() -> None:
+    disk = MemoryFileSystem()
+    with manage(disk) as manager:
+        configs = {"segment.index.bytes": "1000", "segment.bytes": "500", "cleanup.policy": "compact"}
+        manager.create_topic(TRANSACTION_STATE_TOPIC, partitions=1, configs=configs)
+    states = opened_states(disk, APPS[:1])
+    value: TransactionLogValue | None = None
+    written_at_once = []
+    for number in range(8):
+        after = empty_state(Producer(number, 0), 1000, now_ms=0)
+        found = states.replace_at_once([StateChange("app-0", value, after)])
+        written_at_once.append(found is not None)
+        if found is None:
+            states.replace("app-0", value, after)
+        value = after
+    assert {True, False} == {*written_at_once}
+    assert TransactionStates(manage(disk)).newest("app-0") == value

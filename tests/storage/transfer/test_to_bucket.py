@@ -1,16 +1,18 @@
-"""Two copies of one topic to an object store at once: both end well, and the log has the source's records once."""
+"""Copies to an object store, two at once or killed: all end well, and the log has the source's records once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pyspark_commitlog.storage.bucket import BucketFileSystem, delete_topic, open_root
-from pyspark_commitlog.storage.directory import LogManager
-from pyspark_commitlog.storage.errors import StorageError, UnknownTopicOrPartitionError
-from pyspark_commitlog.storage.transfer import copy_to_bucket
+from pyspark_commitlog.storage.directory.manager import LogManager
+from pyspark_commitlog.storage.errors import MissingSegmentError, StorageError, UnknownTopicOrPartitionError
+from pyspark_commitlog.storage.format.files.file_names import unfinished_directory
+from pyspark_commitlog.storage.transfer.to_bucket import copy_to_bucket
 from tests.support.clock import ManualClock
 from tests.support.logs.building import records, rows
 from tests.support.stores.memory_store import MemoryStore
@@ -75,6 +77,60 @@ def test_a_copy_takes_what_another_one_committed_at_any_of_its_writes(source: Lo
         with LogManager.open(ROOT, filesystem=BucketFileSystem(open_root(ROOT, store=store))) as shown:
             assert content(shown) == wanted, number
     assert number > 20
+
+
+def test_a_copy_that_is_killed_at_any_of_its_writes_is_visibly_unfinished_and_goes_on(source: LogManager) -> None:
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    store, number, whole = MemoryStore(), 0, content(source)
+    open_root(ROOT, create=True, store=store, check=lambda _: [])
+    empty, seen, was_killed = dict(store.objects), set[int](), True
+    while was_killed:
+        store.objects, number = dict(empty), number + 1
+        store.modified = dict.fromkeys(store.objects, 0)
+        with suppress(KeyboardInterrupt):
+            copied(source, InterruptedStore(store, number, kill))
+        finished = complete(store)
+        was_killed = finished.keys() != {0, 1}
+        assert all(rows == whole[partition] for partition, rows in finished.items()), number
+        seen.add(len(finished))
+        copied(source, store)
+        assert complete(store) == dict(enumerate(whole))
+    assert (seen, number > 20) == ({0, 1, 2}, True)
+
+
+def test_an_unfinished_copy_of_the_longest_name_is_told_and_goes_on(tmp_path: Path) -> None:
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    longest, store = "t" * 249, MemoryStore()
+    open_root(ROOT, create=True, store=store, check=lambda _: [])
+    with LogManager.open(str(tmp_path / "log"), create=True, clock=ManualClock()) as source:
+        source.create_topic(longest, partitions=1)
+        source.open_log(longest, 0).append_records(records([b"a"]))
+        with suppress(KeyboardInterrupt):
+            copied(source, InterruptedStore(store, 2, kill))
+        with LogManager.open(ROOT, filesystem=BucketFileSystem(open_root(ROOT, store=store))) as shown:
+            (name,) = (each for each in shown.filesystem.list(ROOT) if each.startswith("ttt"))
+            assert name == unfinished_directory(longest, 0)
+            assert "partition.metadata" in shown.filesystem.list(shown.path(name))
+            with pytest.raises(MissingSegmentError, match="~"):
+                shown.open_reader(longest, 0)
+        copied(source, store)
+    shown = LogManager.open(ROOT, filesystem=BucketFileSystem(open_root(ROOT, store=store)))
+    with shown, shown.open_reader(longest, 0) as reader:
+        assert rows(reader) == [(0, b"a")]
+
+
+def complete(store: MemoryStore) -> dict[int, list[tuple[int, bytes | None]]]:
+    """Returns the rows of each partition of the topic that readers can open."""
+    found = {}
+    with LogManager.open(ROOT, filesystem=BucketFileSystem(open_root(ROOT, store=store))) as shown:
+        for partition in shown.topic("t").partitions if "t" in shown.topics() else ():
+            with suppress(MissingSegmentError), shown.open_reader("t", partition) as reader:
+                found[partition] = rows(reader)
+    return found
 
 
 def test_a_copy_is_refused_if_another_source_was_copied_in_between(source: LogManager, tmp_path: Path) -> None:

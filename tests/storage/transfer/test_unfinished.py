@@ -7,32 +7,31 @@ from contextlib import suppress
 
 import pytest
 
-from pyspark_commitlog.storage.directory import LogManager
+from pyspark_commitlog.storage.directory.admin import delete_topic
+from pyspark_commitlog.storage.directory.manager import LogManager
 from pyspark_commitlog.storage.errors import LogStoreError, TopicExistsError
-from pyspark_commitlog.storage.maintenance import (
-    ConfigOverrides,
-    MaintenanceRun,
-    OutcomeStatus,
-    in_this_process,
-    select_partitions,
-    verify_partitions,
-)
-from pyspark_commitlog.storage.transfer import copy_to_directory
+from pyspark_commitlog.storage.format.files.file_names import unfinished_directory
+from pyspark_commitlog.storage.maintenance.outcome import OutcomeStatus
+from pyspark_commitlog.storage.maintenance.partitions import in_this_process, verify_partitions
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
+from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import append, rows
 
 VALUES = [b"a", b"b", b"c"]
+LONGEST = "t" * 249  # no room for another ending of the directory's name
 
 
-@pytest.fixture
-def source() -> LogManager:
+@pytest.fixture(params=["t", LONGEST])
+def source(request: pytest.FixtureRequest) -> LogManager:
     disk = MemoryFileSystem()
     manager = LogManager.open("/source", create=True, filesystem=disk)
-    manager.create_topic("t", partitions=2, configs={"segment.index.bytes": "1000"})
+    manager.create_topic(request.param, partitions=2, configs={"segment.index.bytes": "1000"})
     for value in VALUES:
-        append(manager.open_log("t", 1), value)
-        manager.open_log("t", 1).roll()
+        append(manager.open_log(request.param, 1), value)
+        manager.open_log(request.param, 1).roll()
     manager.close()
     return LogManager.open("/source", filesystem=disk)
 
@@ -50,8 +49,10 @@ def copied(source: LogManager, disk: FaultyFileSystem | MemoryFileSystem) -> Non
 
 
 def values(disk: MemoryFileSystem, partition: int) -> list[bytes | None]:
-    with LogManager.open("/copy", filesystem=disk) as target, target.open_reader("t", partition) as reader:
-        return [value for _, value in rows(reader)]
+    with LogManager.open("/copy", filesystem=disk) as target:
+        (topic,) = target.topics()
+        with target.open_reader(topic, partition) as reader:
+            return [value for _, value in rows(reader)]
 
 
 @pytest.mark.parametrize("operation", ["write", "rename", "sync_directory", "open"])
@@ -76,3 +77,15 @@ def test_a_copy_that_a_full_disk_ends_is_visibly_unfinished_and_goes_on(source: 
         assert states(disk) == {0: OutcomeStatus.DONE, 1: OutcomeStatus.DONE}
         assert (values(disk, 0), values(disk, 1)) == ([], VALUES)
     assert number > 3
+
+
+def test_an_unfinished_copy_goes_with_its_topic_and_leaves_that_of_another(source: LogManager) -> None:
+    disk = MemoryFileSystem()
+    (topic,) = source.topics()
+    other = unfinished_directory(topic[:-1] + "u", 0)
+    disk.make_directory(f"/copy/{other}")
+    with suppress(OSError):
+        copied(source, FaultyFileSystem(disk, [fail("rename", "*.unfinished", error=errno.ENOSPC)]))
+    with LogManager.open("/copy", filesystem=disk) as target:
+        delete_topic(target, topic)
+    assert [name for name in disk.list("/copy") if name.startswith(("t-", "u-", "tt"))] == [other]

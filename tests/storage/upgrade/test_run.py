@@ -27,9 +27,13 @@ from pyspark_commitlog.storage.errors import (
     NotALogDirError,
     OffsetOutOfRangeError,
 )
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.tables import Records
-from pyspark_commitlog.storage.kafka_0_7 import PositionLogReader, encode, encode_set
+from pyspark_commitlog.storage.kafka_0_7.entries import encode, encode_set
+from pyspark_commitlog.storage.kafka_0_7.reader import PositionLogReader
+from pyspark_commitlog.storage.maintenance.partitions import verify_partitions
+from pyspark_commitlog.storage.maintenance.run import ConfigOverrides, MaintenanceRun
+from pyspark_commitlog.storage.maintenance.selecting import select_partitions
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort
@@ -191,6 +195,26 @@ def test_a_topic_that_cannot_be_made_and_damage_do_not_stop_the_others(tmp_path:
     assert content(run, "broken", 0) == [b"a"]  # what came before, once, also after another run
     upgraded(run)
     assert content(run, "broken", 0) == [b"a"]
+    shown = {each.topic: each for each in verified(run)}
+    assert [shown[name].status.value for name in ("broken", "good")] == ["damaged", "done"]
+    assert "broken-0.unfinished: the copy of this partition to here is not finished" in shown["broken"].text
+
+
+def verified(run: UpgradeRun) -> list[PartitionOutcome]:
+    check = MaintenanceRun(run.target, filesystem=run.filesystem)
+    with check.manager() as manager:
+        selection = select_partitions(manager, [], ConfigOverrides())
+    return list(verify_partitions(check, selection, in_this_process))
+
+
+def test_damage_before_the_first_message_is_visible_in_the_copy_until_the_source_is_sound(tmp_path: Path) -> None:
+    directory = tmp_path / "old" / "t-0"
+    write_segments(directory, ENTRIES[0][:-1] + b"x" + ENTRIES[0])
+    run = run_in(tmp_path, tmp_path / "old")
+    assert [each.status.value for each in [*upgraded(run), *verified(run)]] == ["damaged"] * 2
+    shutil.rmtree(directory)
+    write_segments(directory, ENTRIES[0])
+    assert [each.status.value for each in [*upgraded(run), *verified(run)]] == ["done"] * 2
 
 
 def test_wrong_directories_are_refused(tmp_path: Path) -> None:

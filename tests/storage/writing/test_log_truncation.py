@@ -56,6 +56,18 @@ def test_a_cut_keeps_whole_batches_below_it_and_the_log_continues(
         assert rows(again) == [*kept, (end, b"new")]
 
 
+def test_a_log_that_begins_within_a_batch_begins_before_it_once_that_batch_is_cut(tmp_path: Path) -> None:
+    marks = KeptInMemory()
+    log = open_log(tmp_path, marks)
+    append(log, b"0", b"1", b"2")
+    log.delete_records(1)
+    log.truncate_to(2)
+    assert (log.log_start_offset, log.log_end_offset, marks.read().log_start_offset) == (0, 0, 0)
+    append(log, b"new")
+    for again in (log, open_log(tmp_path, marks), open_reader(tmp_path, marks)):
+        assert rows(again) == [(0, b"new")]
+
+
 def test_a_cut_at_or_above_the_end_only_drops_later_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, b"a")

@@ -8,7 +8,9 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.storage.errors import StorageError
-from pyspark_commitlog.storage.writing import AppendInfo, Log, begin_plain, check_batch
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, Producer, begin_plain
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.log import Log
 from tests.storage.writing.test_checked_appends import DIRECTORY, Pair
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem
@@ -33,18 +35,37 @@ def append_some(log: Log, batches: list[bytes], *, sync: bool) -> list[int]:
     return offsets
 
 
-def drawn(chance: Random, sequences: dict[int, int]) -> bytes:
+IN_TRANSACTIONS = (3, 4)  # producers
+
+
+def drawn(chance: Random, sequences: dict[int, int], transactional: float) -> bytes:
+    """A batch; ``transactional``: how likely it is of a transaction."""
     count = chance.choice([1, 1, 3, 20])
     values = [bytes(chance.choice([0, 10, 90])) for _ in range(count)]
     times = [NOW_MS + chance.randrange(-5, 2000) for _ in range(count)]
-    producer = chance.choice([-1, 1, 2])
+    is_transactional = chance.random() < transactional
+    producer = chance.choice(IN_TRANSACTIONS if is_transactional else [-1, 1, 2])
     if producer < 0:
         return building.batch(*values, timestamps=times).tobytes()
     at = sequences.get(producer, 0)
-    if chance.random() < 0.05:
-        return building.batch(*values, timestamps=times, producer_id=producer, base_sequence=at + 1).tobytes()
-    sequences[producer] = at + count
-    return building.batch(*values, timestamps=times, producer_id=producer, base_sequence=at).tobytes()
+    is_gap = chance.random() < 0.05
+    sequences[producer] = at + (0 if is_gap else count)
+    return building.batch(
+        *values,
+        timestamps=times,
+        producer_id=producer,
+        base_sequence=at + is_gap,
+        transactional=is_transactional or (producer == 2 and chance.random() < 0.02),
+    ).tobytes()
+
+
+def end_some(chance: Random, pair: Pair) -> None:
+    """Ends a transaction in both logs, now and then."""
+    if chance.random() < 0.3:
+        producer, is_commit = Producer(chance.choice(IN_TRANSACTIONS), 0), chance.random() < 0.5
+        for log in (pair.full, pair.few):
+            log.end_transaction(producer, commit=is_commit, now_ms=NOW_MS)
+            log.sync()
 
 
 SETTINGS: list[dict[str, object]] = [
@@ -64,7 +85,8 @@ def test_files_and_offsets_are_the_same_as_of_one_by_one(seed: int, settings: di
     pair = Pair(segment_jitter_ms=0, **settings)
     is_lazy = "flush_messages" in settings
     for _ in range(40):
-        batches = [drawn(chance, sequences) for _ in range(chance.choice([1, 2, 10]))]
+        end_some(chance, pair)
+        batches = [drawn(chance, sequences, 0.02 if is_lazy else 0.4) for _ in range(chance.choice([1, 2, 10]))]
         one_by_one = [pair.full.append_checked([check_batch(each, pair.full.context.config)])[0] for each in batches]
         offsets = append_some(pair.few, batches, sync=is_lazy)
         together += len(offsets)

@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.storage.bucket import ClientBatch, CommitLog, append_batches, delete_topic
+from pyspark_commitlog.storage.bucket import ClientBatch, CommitLog, append_batches, delete_topic, finish_copy
 from pyspark_commitlog.storage.bucket.commits import producers as producers_module
 from pyspark_commitlog.storage.bucket.commits.checkpoints import decode_checkpoint, encode_checkpoint
-from pyspark_commitlog.storage.bucket.commits.commit import VoidChange
+from pyspark_commitlog.storage.bucket.commits.commit import TopicChange, VoidChange
 from pyspark_commitlog.storage.bucket.stores.port import ObjectStore
 from pyspark_commitlog.storage.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    MissingSegmentError,
     ObjectStoreError,
     OutcomeUnknownError,
     OutOfOrderSequenceError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
 )
-from pyspark_commitlog.storage.writing import AppendInfo, check_batch
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
+from pyspark_commitlog.storage.writing.checked_batch import check_batch
 from tests.support.logs.building import batch, config
 from tests.support.stores.commits import commit_log
 from tests.support.stores.faulty_store import FaultyStore
@@ -160,6 +162,16 @@ def test_a_topic_that_was_deleted_is_unknown_and_its_producers_are_forgotten() -
     log.commit(lambda state: delete_topic(state, "t"))
     assert log.state.producers == {}
     assert isinstance(append_batches(log, [late])[0], UnknownTopicOrPartitionError)
+
+
+def test_a_batch_for_a_copy_that_is_not_finished_is_refused_and_others_are_added() -> None:
+    log = opened(MemoryStore(), partitions=2)
+    log.commit(lambda state: delete_topic(state, "t"))
+    log.commit(lambda _: TopicChange("create", "t", "u" * 22, 2, {}, is_copied=True))
+    log.commit(lambda state: finish_copy(state, "u" * 22, 1))
+    refused, added = append_batches(log, [client_batch(log, b"a"), client_batch(log, b"b", partition=1)])
+    assert isinstance(refused, MissingSegmentError)
+    assert (offsets([added]), values(log, 1)) == ([0], [(0, b"b")])
 
 
 def test_what_the_topic_changes_is_changed() -> None:

@@ -9,6 +9,7 @@ from pyspark_commitlog.storage.bucket.commits.checkpoints import encode_checkpoi
 from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
     Commit,
+    FinishChange,
     GroupOffset,
     OffsetsChange,
     OpenChange,
@@ -53,6 +54,14 @@ def test_offsets_are_set_and_deleted() -> None:
 def test_offsets_come_with_the_records() -> None:
     state = state_of(create_topic(), data(1, 3, offsets={"g": {"t-0": GroupOffset(1, "")}}))
     assert state.groups["g"]["t-0"].offset == 1
+
+
+def test_a_copied_partition_is_unfinished_until_a_commit_finishes_it_and_new_ones_are_not() -> None:
+    copied = TopicChange("create", "t", TOPIC_ID, 2, {}, is_copied=True)
+    more = TopicChange("partitions", "t", TOPIC_ID, 3)
+    state = state_of(copied, FinishChange(TOPIC_ID, 1), more)
+    assert [state.partitions[TOPIC_ID, number].is_unfinished for number in range(3)] == [True, False, False]
+    assert state.copy().partitions[TOPIC_ID, 0].is_unfinished
 
 
 def test_a_topic_changes() -> None:
@@ -131,6 +140,8 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a topic name twice": (create_topic(topic_id=OTHER_ID), "exists"),
     "a topic of another id is deleted": (TopicChange("delete", "t", OTHER_ID), "not there"),
     "a topic of another name is deleted": (TopicChange("delete", "other", TOPIC_ID), "not there"),
+    "a copy is finished where there was none": (FinishChange(TOPIC_ID, 0), "not being copied"),
+    "a copy of a partition that is not there": (FinishChange(TOPIC_ID, 2), "not there"),
     "fewer partitions": (TopicChange("partitions", "t", TOPIC_ID, 2), "already"),
     "a swap inside a slice": (SwapChange(TOPIC_ID, 0, segment(0, 2)), "begin or end"),
     "a swap from inside a slice": (SwapChange(TOPIC_ID, 0, segment(1, 7)), "begin or end"),

@@ -14,11 +14,13 @@ import zstandard
 from pyspark_commitlog.storage.bucket.commits.applying import apply
 from pyspark_commitlog.storage.bucket.commits.checkpoints import MAGIC, decode_checkpoint, encode_checkpoint
 from pyspark_commitlog.storage.bucket.commits.commit import (
+    FinishChange,
     GroupOffset,
     OffsetsChange,
     OpenChange,
     RetainChange,
     SwapChange,
+    TopicChange,
     VoidChange,
 )
 from pyspark_commitlog.storage.bucket.commits.frames import encode_frame
@@ -43,6 +45,23 @@ def full_state() -> State:
         VoidChange([hex_id(9)]),
         RetainChange(TOPIC_ID, 1, 2),
     )
+
+
+def test_partitions_that_are_being_copied_stay_so_and_older_versions_refuse_the_state() -> None:
+    copied = TopicChange("create", "t", TOPIC_ID, 3, {}, is_copied=True)
+    state = state_of(copied, FinishChange(TOPIC_ID, 1))
+    read = decode_checkpoint(encode_checkpoint(state))
+    assert {key[1]: each.is_unfinished for key, each in read.partitions.items()} == {0: True, 1: False, 2: True}
+    assert head_of(encode_checkpoint(state))["v"] == 3
+    finished = state_of(copied, *(FinishChange(TOPIC_ID, number) for number in range(3)))
+    assert head_of(encode_checkpoint(finished))["v"] == 1
+
+
+def head_of(checkpoint: bytes) -> dict[str, Any]:
+    payload = zstandard.ZstdDecompressor().decompress(checkpoint[16:])
+    (length,) = struct.unpack_from(">I", payload)
+    found: dict[str, Any] = json.loads(payload[4 : 4 + length])
+    return found
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
@@ -152,7 +171,7 @@ def as_object(head: dict[str, Any], tables: bytes) -> bytes:
 
 
 BAD_HEADS: dict[str, dict[str, Any]] = {
-    "another version": {"v": 3},
+    "another version": {"v": 4},
     "no log": {"logId": "x"},
     "more objects than there are": {"objects": 2**31 - 1},
     "a huge number of writes": {"writes": 2**62},

@@ -16,6 +16,7 @@ from pyspark_commitlog.storage.bucket.commits.commit import (
     Change,
     Commit,
     DataChange,
+    FinishChange,
     GroupOffset,
     OffsetsChange,
     OpenChange,
@@ -39,6 +40,8 @@ CHANGES: dict[str, Change] = {
     "data without a version": data(1, 3, app="app", epoch=1, offsets=OFFSETS),
     "offsets": OffsetsChange(OFFSETS),
     "create": create_topic(),
+    "create for a copy": TopicChange("create", "t", TOPIC_ID, 2, {}, is_copied=True),
+    "finish": FinishChange(TOPIC_ID, 1),
     "alter": TopicChange("alter", "t", TOPIC_ID, configs={"retention.ms": "1"}),
     "partitions": TopicChange("partitions", "t", TOPIC_ID, 5),
     "delete": TopicChange("delete", "t", TOPIC_ID),
@@ -142,7 +145,7 @@ def test_bytes_that_decompress_to_much_are_refused_before_they_do() -> None:
 
 SLICE = [0, 0, 300, 3, 1, 1003]
 BAD_FIELDS: dict[str, dict[str, Any]] = {
-    "another version": {"v": 3},
+    "another version": {"v": 4},
     "a kind of a newer version": {"kind": "future"},
     "number 0": {"n": 0},
     "a number that is true": {"n": True},

@@ -193,8 +193,8 @@ def test_seaweedfs_passes(seaweed: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -
     ("kind", "check"),
     [
         (StrippingProxy, "creates only if absent"),
-        pytest.param(CheckThenActProxy, "one of many wins", marks=pytest.mark.only_all),  # waits for many rounds
-        (StaleProxy, "read after 404"),
+        pytest.param(CheckThenActProxy, "one of many wins", marks=pytest.mark.matrix),  # waits for many rounds
+        pytest.param(StaleProxy, "read after 404", marks=pytest.mark.only_all),
     ],
 )
 def test_a_proxy_that_breaks_the_servers_word_is_refused(

@@ -103,3 +103,16 @@ def test_files_by_suffix_are_those_with_that_suffix_and_no_other() -> None:
     assert files == listing[:3]
     assert file_names.by_suffix(files) == {".log": {0, 7}, ".log.swap": {7}}
     assert file_names.by_suffix(files)[file_names.INDEX] == set()
+
+
+def test_the_name_of_an_unfinished_copy_fits_and_tells_topics_that_begin_alike_apart() -> None:
+    topics = ["t" * 249, "t" * 248 + "u", "t" * 242, "t" * 243, "t"]
+    copies = {topic: file_names.unfinished_directory(topic, 7) for topic in topics}
+    assert [len(name) for name in copies.values()] == [255, 255, 255, 255, len("t-7.unfinished")]
+    assert len(set(copies.values())) == len(topics)
+    for topic, name in copies.items():
+        assert [other for other in topics if file_names.is_unfinished_directory(name, other)] == [topic]
+        assert file_names.parse_partition_directory(name) is None
+        assert file_names.unfinished_path(f"/log/{topic}-7") == f"/log/{name}"
+    assert not file_names.is_unfinished_directory("t.unfinished", "t")
+    assert not file_names.is_unfinished_directory("t-7", "t")

@@ -209,6 +209,7 @@ class TestCutting:
             assert keys.to_list() == [None, None]
 
 
+@pytest.mark.only_all  # makes a batch of gigabytes
 def test_a_batch_too_large_for_its_length_field_is_refused() -> None:
     """One value of 2^31 - 61 bytes, never accessed: with everything around it, it is a few bytes too large."""
     size = 2**31 - 61

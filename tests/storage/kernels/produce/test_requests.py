@@ -8,16 +8,10 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from pyspark_commitlog.protocol import (
-    ApiKey,
-    MalformedRequestError,
-    Produced,
-    RequestHeader,
-    answer_header,
-    encode_produced,
-    parse_header,
-    parse_produce,
-)
+from pyspark_commitlog.protocol.apis import ApiKey
+from pyspark_commitlog.protocol.headers import RequestHeader, answer_header, parse_header
+from pyspark_commitlog.protocol.produce import Produced, encode_produced, parse_produce
+from pyspark_commitlog.protocol.reading import MalformedRequestError
 from pyspark_commitlog.storage import (
     Codec,
     Found,
@@ -83,23 +77,25 @@ def is_plain(frame: bytes, now_ms: int) -> bool:
         asked = parse_produce(frame, header.body_at, header.version)
     except (MalformedRequestError, UnicodeDecodeError):
         return False
-    if asked.transactional_id is not None or asked.acks not in (1, -1) or not asked.partitions:
+    name = asked.transactional_id
+    if (name is not None and not (name and name.isascii())) or asked.acks not in (1, -1) or not asked.partitions:
         return False
     places = [(each.topic, each.partition) for each in asked.partitions]
     if len(set(places)) < len(places) or any(each not in TABLE for each in places):
         return False
-    return all(is_batch_plain(each.records, KNOWN[each.topic], now_ms) for each in asked.partitions)
+    return all(is_batch_plain(each.records, KNOWN[each.topic], now_ms, name) for each in asked.partitions)
 
 
 TABLE = {(topic, number) for topic in KNOWN for number in range(2 * CLIENTS)}
 
 
-def is_batch_plain(records: memoryview | None, config: LogConfig, now_ms: int) -> bool:
+def is_batch_plain(records: memoryview | None, config: LogConfig, now_ms: int, transactional_id: str | None) -> bool:
     try:
         batch = check_batch(records or b"", config)
     except LogStoreError:
         return False
-    return batch.header is not None and not batch.is_transactional and batch.may_stay(config, now_ms)
+    is_of_kind = batch.is_transactional == (transactional_id is not None)
+    return batch.header is not None and is_of_kind and batch.may_stay(config, now_ms)
 
 
 def passes(tables: Tables, batch: FoundBatch, now_ms: int) -> bool:
