@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
+from ..storage import is_loopback
 from .config import GatewayConfig
 from .context import Context
-from .listeners import Listener, is_loopback
-from .security import Security
+from .listeners import Listener
+from .security.listener import Security
 
 
 def announcement(context: Context, security: Security) -> Iterator[str]:
@@ -26,10 +27,12 @@ def announcement(context: Context, security: Security) -> Iterator[str]:
 
 def _clients(listener: Listener, config: GatewayConfig, security: Security) -> str:
     """Returns who may connect, and how they prove who they are."""
-    if listener.has_sasl and security.users is not None:
-        count = len(security.users.read())
-        users = "1 user" if count == 1 else f"{count} users"
-        return f"{users} of {security.users.path}, by {', '.join(security.mechanisms)}"
+    if listener.has_sasl:
+        users = "everybody with a token"
+        if security.users is not None:
+            count = len(security.users.read())
+            users = f"{'1 user' if count == 1 else f'{count} users'} of {security.users.path}"
+        return f"{users}, by {', '.join(security.mechanisms)}"
     if listener.has_tls and config.ssl_client_auth == "required":
         return f"everybody with a certificate of an authority in {config.ssl_truststore_location}"
     where = " on this machine" if is_loopback(listener.address.host) else ""

@@ -15,13 +15,18 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
-from ..protocol import ApiKey, ErrorCode, answer_header_bytes, read_answer, request_header, write_request
+from ..protocol.apis import ApiKey
+from ..protocol.bodies import ErrorCode, read_answer, write_request
+from ..protocol.headers import answer_header_bytes, request_header
+from ..storage import Address
 from .config import GatewayConfig
-from .listeners import EVERYWHERE, Address, Listener
-from .security import HASHES
+from .listeners import EVERYWHERE, Listener
+from .security.scram import HASHES
 
 TIMEOUT_S = 10.0
 GROUP = "commitlog-check"
+NO_TLS = "the gateway may expect TLS there: give the address as SSL://HOST:PORT or SASL_SSL://HOST:PORT"
+TRUST = "give the authority's certificate as the setting ssl.truststore.location, unless the system has it"
 _LENGTH = struct.Struct(">i")
 
 
@@ -54,8 +59,11 @@ class _Client:
         self._correlation_id += 1
         head = request_header(key, version, self._correlation_id, "commitlog-check")
         frame = head + write_request(key, version, fields)
-        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
-        answer = self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+        try:
+            self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+            answer = self._exactly(_LENGTH.unpack(self._exactly(_LENGTH.size))[0])
+        except OSError as error:
+            raise CheckError(f"no answer to {key.name}: {error.strerror or error}{self._advice()}") from None
         body = read_answer(key, version, answer, answer_header_bytes(key, version))
         code = getattr(body, "error_code", ErrorCode.none)
         if code:
@@ -67,9 +75,12 @@ class _Client:
         while len(data) < size:
             some = self._socket.recv(size - len(data))
             if not some:
-                raise CheckError("the connection was closed")
+                raise CheckError(f"the connection was closed{self._advice()}")
             data += some
         return bytes(data)
+
+    def _advice(self) -> str:
+        return "" if isinstance(self._socket, ssl.SSLSocket) or self._correlation_id > 1 else f"; {NO_TLS}"
 
 
 def check_gateway(config: GatewayConfig, user: str | None = None, password: str = "") -> Iterator[str]:
@@ -111,7 +122,7 @@ def _connected(config: GatewayConfig, address: Address, *, has_tls: bool) -> soc
         return context.wrap_socket(plain, server_hostname=address.host)
     except OSError as error:  # of TLS, or of the file
         plain.close()
-        reason = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error
+        reason = f"{error.verify_message}; {TRUST}" if isinstance(error, ssl.SSLCertVerificationError) else error
         raise CheckError(f"TLS with {address}: {reason}") from None
 
 

@@ -16,32 +16,35 @@ from ..storage import (
     INT,
     LIST,
     LONG,
+    NODE_KEYS,
     STRING,
     TRANSACTION_STATE_TOPIC,
+    Address,
     Between,
     InvalidConfigError,
     Key,
     OneOf,
+    TierAddress,
     did_you_mean,
-    keys_of,
-)
-from .listeners import (
-    EVERYWHERE,
-    Address,
-    Listener,
-    check_ports,
     is_loopback,
-    parse_address_limits,
-    parse_listeners,
-    parse_protocols,
+    keys_of,
+    tier_address,
 )
+from .listeners import EVERYWHERE, Listener, check_ports, parse_address_limits, parse_listeners, parse_protocols
 
 INT32_MAX = 2**31 - 1
+CONSUMER_ASSIGNORS = ("uniform", "range")
 SECRETS = ("ssl.key.password",)  # shown to nobody
 
 
 def _key(name: str, kind: Any, default: Any, bounds: Any, doc: str) -> Any:
     return field(default=default, metadata={"key": Key(name, kind, default, bounds, doc)})
+
+
+def _live(name: str) -> Any:
+    """Returns a field for a setting that clients may change while the gateway runs."""
+    key = NODE_KEYS[name]
+    return field(default=key.default, metadata={"key": key})
 
 
 def _secret(name: str, doc: str) -> Any:
@@ -83,11 +86,32 @@ class GatewayConfig:
         "A PEM file with the authorities whose certificates clients may have.")
     ssl_client_auth: str = _key("ssl.client.auth", STRING, "none", OneOf(("none", "requested", "required")),
         "Whether clients must show a certificate (none, requested or required).")
+    ssl_principal_mapping_rules: str = _key("ssl.principal.mapping.rules", STRING, "DEFAULT", ANYTHING,
+        "How certificates name users: DEFAULT, the whole name, or rules like RULE:^CN=(.*?),.*$/$1/L.")
     ssl_enabled_protocols: frozenset[str] = _key("ssl.enabled.protocols", LIST, frozenset({"TLSv1.2", "TLSv1.3"}),
         OneOf(("TLSv1.2", "TLSv1.3")), "The versions of TLS that clients may use.")
     sasl_enabled_mechanisms: frozenset[str] = _key("sasl.enabled.mechanisms", LIST,
-        frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}), OneOf(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+        frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}),
+        OneOf(("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
         "How clients may log in, for SASL_SSL and SASL_PLAINTEXT.")
+    sasl_oauthbearer_jwks_endpoint_url: str = _key("sasl.oauthbearer.jwks.endpoint.url", STRING, "", ANYTHING,
+        "For OAUTHBEARER: the keys that tokens are signed with, as a URL with https or file.")
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000,
+        Between(1), "How often the keys are read from the URL again; a key that nobody knows makes it at once.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        LONG, 100, Between(1), "The pause after the keys could not be read, which doubles with each failure.")
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = _key(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, Between(1), "The longest such pause.")
+    sasl_oauthbearer_expected_audience: frozenset[str] = _key("sasl.oauthbearer.expected.audience", LIST, frozenset(),
+        ANYTHING, "Of these, a token's audience must be one; empty: a token must have none.")
+    sasl_oauthbearer_expected_issuer: str = _key("sasl.oauthbearer.expected.issuer", STRING, "", ANYTHING,
+        "The issuer that a token must have; empty: any.")
+    sasl_oauthbearer_sub_claim_name: str = _key("sasl.oauthbearer.sub.claim.name", STRING, "sub", ANYTHING,
+        "The claim of a token that names the user.")
+    sasl_oauthbearer_scope_claim_name: str = _key("sasl.oauthbearer.scope.claim.name", STRING, "scope", ANYTHING,
+        "The claim of a token that has its scopes.")
+    sasl_oauthbearer_clock_skew_seconds: int = _key("sasl.oauthbearer.clock.skew.seconds", INT, 30, Between(0),
+        "By how much the clocks of the gateway and of the issuer may differ.")
     sasl_server_max_receive_size: int = _key("sasl.server.max.receive.size", INT, 524_288, ANYTHING,
         "The largest request of a client that has not logged in yet.")
     commitlog_login_timeout_ms: int = _key("commitlog.login.timeout.ms", INT, 30_000, Between(1),
@@ -106,6 +130,13 @@ class GatewayConfig:
         "The file of users that may log in; commitlog users writes it.")
     commitlog_rules_file: str = _key("commitlog.rules.file", STRING, "", ANYTHING,
         "The file with the rules for what each user may do; empty: everyone may do everything.")
+    commitlog_acls_file: str = _key("commitlog.acls.file", STRING, "", ANYTHING,
+        "The file that keeps the ACLs which clients create; empty: beside commitlog.rules.file, with .acls.json after "
+        "its name.")
+    allow_everyone_if_no_acl_found: bool = _key("allow.everyone.if.no.acl.found", BOOLEAN, False, ANYTHING,
+        "With rules or ACLs: whether everyone may use a resource that none of them names.")
+    commitlog_quotas_file: str = _key("commitlog.quotas.file", STRING, "", ANYTHING,
+        "The file that keeps the quotas which clients set, of users, client ids and addresses; empty: none.")
     super_users: str = _key("super.users", STRING, "", ANYTHING,
         "Users that may do everything, such as User:admin;User:CN=root.")
     commitlog_internal_topics_writable: bool = _key("commitlog.internal.topics.writable", BOOLEAN, False, ANYTHING,
@@ -131,8 +162,8 @@ class GatewayConfig:
         "Bytes that requests above 64 KB may have together, counted as they arrive; then no more are read. Negative: "
         "no limit, as in Kafka.")
     commitlog_bucket_answers_max_bytes: int = _key("commitlog.bucket.answers.max.bytes", LONG, 256 << 20, Between(1),
-        "Bytes of records from an object store in answers that clients have not taken yet; the less is free, the "
-        "smaller are the next answers.")
+        "Bytes of records from an object store, or a tier, in answers that clients have not taken yet; the less is "
+        "free, the smaller are the next answers.")
     commitlog_request_min_bytes_per_second: int = _key("commitlog.request.min.bytes.per.second", INT, 16 << 10,
         Between(0), "The least rate at which a request must arrive; the connection of a slower one is closed.")
     commitlog_request_grace_ms: int = _key("commitlog.request.grace.ms", INT, 10_000, Between(1),
@@ -151,21 +182,18 @@ class GatewayConfig:
         "Whether Produce requests that have arrived together are served together; false: one by one.")
     connections_max_idle_ms: int = _key("connections.max.idle.ms", LONG, 600_000, ANYTHING,
         "A connection that was idle for this long is closed; negative: never.")
-    max_connections: int = _key("max.connections", INT, INT32_MAX, Between(0),
-        "The most connections at once; further ones are closed as soon as they are accepted. They never take more than "
-        "three quarters of the files that the process may open.")
-    max_connections_per_ip: int = _key("max.connections.per.ip", INT, INT32_MAX, Between(0),
-        "The most connections at once from one address.")
-    max_connections_per_ip_overrides: str = _key("max.connections.per.ip.overrides", STRING, "", ANYTHING,
-        "Other limits for some addresses or names, such as log.example.com:1000,127.0.0.1:2000.")
-    max_connection_creation_rate: int = _key("max.connection.creation.rate", INT, INT32_MAX, Between(1),
-        "The most connections that are accepted per second; more wait.")
+    max_connections: int = _live("max.connections")
+    max_connections_per_ip: int = _live("max.connections.per.ip")
+    max_connections_per_ip_overrides: str = _live("max.connections.per.ip.overrides")
+    max_connection_creation_rate: int = _live("max.connection.creation.rate")
     auto_create_topics_enable: bool = _key("auto.create.topics.enable", BOOLEAN, True, ANYTHING,
         "Whether a topic is created when a client asks for its metadata.")
     delete_topic_enable: bool = _key("delete.topic.enable", BOOLEAN, True, ANYTHING,
         "Whether clients may delete topics.")
     num_partitions: int = _key("num.partitions", INT, 1, Between(1),
         "Partitions of a new topic, if its creator gives no number.")
+    max_incremental_fetch_session_cache_slots: int = _key("max.incremental.fetch.session.cache.slots", INT, 1000,
+        Between(0), "Fetch sessions that may be kept, of one consumer and node each; 0: none.")
     fetch_max_bytes: int = _key("fetch.max.bytes", INT, 55 << 20, Between(1024),
         "The largest answer to a fetch; a first batch that is larger is still sent.")
     log_retention_check_interval_ms: int = _key("log.retention.check.interval.ms", LONG, 300_000, Between(1),
@@ -178,6 +206,18 @@ class GatewayConfig:
         "On an object store: how long a batch waits for others, of any producer, to be in one commit with it.")
     commitlog_bucket_poll_interval_ms: int = _key("commitlog.bucket.poll.interval.ms", INT, 250, Between(1),
         "On an object store: how often the gateway looks for what others committed, while a client waits for records.")
+    commitlog_tier_url: str = _key("commitlog.tier.url", STRING, "", ANYTHING,
+        "The directory or the URL of the tier from which offsets below the log directory's segments are served, of "
+        "topics with remote.storage.enable; empty: none.")
+    commitlog_tier_keys: frozenset[str] = _key("commitlog.tier.keys", LIST, frozenset(), ANYTHING,
+        "Files with private keys, for a tier with encrypted segments.")
+    remote_log_reader_threads: int = _key("remote.log.reader.threads", INT, 10, Between(1),
+        "Threads that read from the tier; a partition has one of them at a time.")
+    remote_log_reader_max_pending_tasks: int = _key("remote.log.reader.max.pending.tasks", INT, 100, Between(1),
+        "Reads from the tier that may wait for a thread; further ones get KAFKA_STORAGE_ERROR.")
+    remote_fetch_max_wait_ms: int = _key("remote.fetch.max.wait.ms", INT, 500, Between(1),
+        "How long a fetch waits for the tier; what is not read by then gets KAFKA_STORAGE_ERROR, and the read goes on "
+        "for the next fetch.")
     group_min_session_timeout_ms: int = _key("group.min.session.timeout.ms", INT, 6_000, ANYTHING,
         "The shortest session timeout that a member of a group may ask for.")
     group_max_session_timeout_ms: int = _key("group.max.session.timeout.ms", INT, 1_800_000, ANYTHING,
@@ -186,6 +226,25 @@ class GatewayConfig:
         "How long the first members of an empty group wait for others to join; the time starts again when one joins.")
     group_max_size: int = _key("group.max.size", INT, INT32_MAX, Between(1),
         "Members that a group may have.")
+    group_coordinator_rebalance_protocols: frozenset[str] = _key("group.coordinator.rebalance.protocols", LIST,
+        frozenset({"classic", "consumer"}), OneOf(("classic", "consumer")),
+        "The protocols of groups that clients may use: classic, and consumer (Kafka 4's, KIP-848).")
+    group_consumer_session_timeout_ms: int = _key("group.consumer.session.timeout.ms", INT, 45_000, Between(1),
+        "Protocol consumer: a member that sends nothing for this long is removed.")
+    group_consumer_heartbeat_interval_ms: int = _key("group.consumer.heartbeat.interval.ms", INT, 5_000, Between(1),
+        "Protocol consumer: how often members send heartbeats.")
+    group_consumer_min_session_timeout_ms: int = _key("group.consumer.min.session.timeout.ms", INT, 45_000, Between(1),
+        "Protocol consumer: the shortest session timeout that a group may be given of its own.")
+    group_consumer_max_session_timeout_ms: int = _key("group.consumer.max.session.timeout.ms", INT, 60_000, Between(1),
+        "Protocol consumer: the longest session timeout that a group may be given of its own.")
+    group_consumer_min_heartbeat_interval_ms: int = _key("group.consumer.min.heartbeat.interval.ms", INT, 5_000,
+        Between(1), "Protocol consumer: the shortest heartbeat interval that a group may be given of its own.")
+    group_consumer_max_heartbeat_interval_ms: int = _key("group.consumer.max.heartbeat.interval.ms", INT, 15_000,
+        Between(1), "Protocol consumer: the longest heartbeat interval that a group may be given of its own.")
+    group_consumer_max_size: int = _key("group.consumer.max.size", INT, INT32_MAX, Between(1),
+        "Protocol consumer: members that a group may have.")
+    group_consumer_assignors: str = _key("group.consumer.assignors", STRING, "uniform,range", ANYTHING,
+        "Protocol consumer: how partitions are assigned, uniform or range; the first one where members ask for none.")
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", INT, 4_096, ANYTHING,
         "The longest text that a client may commit with an offset.")
     offsets_commit_timeout_ms: int = _key("offsets.commit.timeout.ms", INT, 5_000, Between(1),
@@ -211,8 +270,12 @@ class GatewayConfig:
             object.__setattr__(self, name, key.check(getattr(self, name)))  # frozen: set only while being built
         check_ports("listeners", self.listeners, self.all_listeners)
         self._check_advertised()
+        _ = self.consumer_assignors  # raises an error for a bad one
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            raise InvalidConfigError("group.coordinator.rebalance.protocols: classic cannot be turned off")
         for each in self.all_listeners:
             self._check_security(each)
+        _ = self.tier_of("/")  # raises an error for a wrong URL
         parse_address_limits("max.connections.per.ip.overrides", self.max_connections_per_ip_overrides)
         check_kafka_version("inter.broker.protocol.version", self.inter_broker_protocol_version)
 
@@ -228,8 +291,13 @@ class GatewayConfig:
     def _check_security(self, listener: Listener) -> None:
         if listener.has_tls and not self.ssl_keystore_location:
             raise InvalidConfigError(f"listeners = {str(listener)!r}: needs a certificate: set ssl.keystore.location")
-        if listener.has_sasl and not self.commitlog_users_file:
+        mechanisms = self.sasl_enabled_mechanisms if listener.has_sasl else frozenset()
+        if mechanisms - {"OAUTHBEARER"} and not self.commitlog_users_file:
             raise InvalidConfigError(f"listeners = {str(listener)!r}: needs users: set commitlog.users.file")
+        if "OAUTHBEARER" in mechanisms and not self.sasl_oauthbearer_jwks_endpoint_url:
+            raise InvalidConfigError(
+                f"listeners = {str(listener)!r}: needs keys for OAUTHBEARER: set sasl.oauthbearer.jwks.endpoint.url"
+            )
         if self.ssl_client_auth != "none" and listener.has_tls and not self.ssl_truststore_location:
             raise InvalidConfigError(
                 f"ssl.client.auth = {self.ssl_client_auth!r}: needs the authorities of clients: "
@@ -272,6 +340,22 @@ class GatewayConfig:
         given = self.advertised_listeners
         found = parse_listeners("advertised.listeners", given, self._protocols) if given else ()
         return {each.name: each.address for each in found}
+
+    @cached_property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        """The assignors that members of groups of Kafka 4 may ask for; the first is the default."""
+        names = tuple(each.strip() for each in self.group_consumer_assignors.split(",") if each.strip())
+        if not names or {*names} - {*CONSUMER_ASSIGNORS}:
+            known = ", ".join(CONSUMER_ASSIGNORS)
+            raise InvalidConfigError(
+                f"group.consumer.assignors = {self.group_consumer_assignors!r}: must be one or more of {known}"
+            )
+        return names
+
+    def tier_of(self, log_dir: str) -> TierAddress | None:
+        """Returns the address of a log directory with its tier; None without a tier. Raises InvalidConfigError."""
+        url = self.commitlog_tier_url
+        return tier_address(url, log_dir, sorted(self.commitlog_tier_keys)) if url else None
 
     def partitions_of(self, topic: str) -> int:
         """Returns the number of partitions that a topic gets if its creator gives none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,21 +11,35 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from ..protocol import ErrorCode, code_of
-from ..registry import Registry
-from ..storage import Clock, CorruptionError, LogManager
-from .cluster import Cluster
+from ..protocol.bodies import ErrorCode
+from ..protocol.errors import RequestError, code_of
+from ..registry.port import Registry
+from ..storage import Address, Clock, CorruptionError, LogManager
+from .cluster.cluster import Cluster
 from .config import GatewayConfig
+from .fetch_sessions import FetchSessions
 from .figures import Figures
-from .groups import GroupThreads
-from .listeners import EVERYWHERE, Address
-from .network import AnswerMemory
-from .partitions import Appending, LedPartition, Partitions, Topics
+from .groups.threads import GroupThreads
+from .listeners import EVERYWHERE
+from .live_settings import LiveSettings
+from .network.memory import AnswerMemory
+from .partitions.appending import Appending
+from .partitions.led_partition import LedPartition
+from .partitions.open_partitions import Partitions
+from .partitions.topics import Topics
 from .producer_ids import ProducerIds
+from .quotas.entities import CONTROLLER_MUTATION_RATE
+from .quotas.store import QuotaStore
+from .quotas.throttle import Throttle
 from .request import Request
-from .security import RulesFile
-from .threads import Counted, DiskWorker, FairWorker, Worker
-from .transactions import TransactionThreads
+from .security.rule_store import RuleStore
+from .security.users import UsersFile
+from .threads.counted import Counted
+from .threads.disk import DiskWorker
+from .threads.fair import FairWorker
+from .threads.worker import Worker
+from .tiers.reads import TierReads
+from .transactions.threads import TransactionThreads
 
 T = TypeVar("T")
 
@@ -45,7 +60,8 @@ class ManagerWorker(DiskWorker[LogManager]):
 
         def run() -> None:
             try:
-                request.answer(task(self.opened))
+                with request.working():
+                    request.answer(task(self.opened))
             except Exception as error:
                 request.fail(error)
 
@@ -129,12 +145,14 @@ class Workers:
 class Context:
     """The objects that handlers share. All of them may be used from any thread."""
 
-    config: GatewayConfig
+    config: GatewayConfig  # what the gateway was started with
+    settings: LiveSettings
     cluster_id: str
     clock: Clock
     log_dir: str  # or the URL of a log on an object store
     is_remote: bool  # whether reading records waits for an object store
-    answers: AnswerMemory  # that has records which were read from one
+    answers: AnswerMemory  # that has records which were read from one, or from the tier
+    tier: TierReads | None  # None: the log directory has no tier
     listening: Mapping[str, Address]  # where each listener does, by its name
     topics: Topics
     partitions: Partitions
@@ -143,11 +161,15 @@ class Context:
     large: Executor  # serves requests with many entries, and writes answers with many, so that others need not wait
     cold: Executor  # does what takes long: reads from an object store, checks while code is being compiled
     figures: Figures
-    rules: RulesFile | None  # None: everyone may do everything
+    rules: RuleStore | None  # None: everyone may do everything
+    users: UsersFile | None  # None: no listener has logins
+    quotas: QuotaStore
+    throttle: Throttle
     cluster: Cluster
     registry: Registry  # waits for the disk or for ZooKeeper: not for the threads of connections
     groups: GroupThreads
     transactions: TransactionThreads
+    sessions: FetchSessions
     producer_ids: ProducerIds = field(default_factory=ProducerIds)  # only for ``workers.ids``
     refusals: Counted = field(default_factory=lambda: Counted(logger))  # logs why clients are refused
 
@@ -161,6 +183,21 @@ class Context:
         if isinstance(error, CorruptionError):
             self.figures.found_damage(error)
         return code_of(error)
+
+    def is_limited(self, request: Request, key: str) -> bool:
+        """Whether the client of a request has a quota."""
+        return self.throttle.is_limited(key, *_payer(request))
+
+    def throttled_ms(self, request: Request, key: str, size: int) -> int:
+        """Counts bytes of a client for its quotas; one that has exceeded them is not served for the time returned."""
+        delay_s = max(self.throttle.delay_s(key, *_payer(request), size), request.charged_s())
+        if delay_s > 0:
+            request.mute(delay_s)
+        return math.ceil(delay_s * 1000)
+
+    def mutations(self, request: Request, strict_since: int) -> Mutations:
+        """Returns what counts the partitions that a request makes or deletes. ``strict_since``: see there."""
+        return Mutations(self.throttle, request, is_strict=request.version >= strict_since)
 
     def when_free(
         self, request: Request, led: Iterable[LedPartition | Exception], answer: Callable[[Request], None]
@@ -190,6 +227,28 @@ class Context:
             return advertised
         host, port = self.listening[name]
         return Address(request.local_host if host in EVERYWHERE else host, port)  # everywhere: as the client found us
+
+
+class Mutations:
+    """Counts partitions that a request makes or deletes, for the quota ``controller_mutation_rate`` (KIP-599)."""
+
+    def __init__(self, throttle: Throttle, request: Request, *, is_strict: bool) -> None:
+        """``is_strict``: once the quota is used up, changes are refused; older versions are only slowed down."""
+        self._throttle, self._request, self._is_strict = throttle, request, is_strict
+
+    def record(self, partitions: int) -> None:
+        """Counts partitions, before they are changed. Raises RequestError if that is refused."""
+        payer = _payer(self._request)
+        owed_s = self._throttle.owed_s(CONTROLLER_MUTATION_RATE, *payer)
+        if self._is_strict and owed_s > 0:
+            self._request.throttle(owed_s)
+            raise RequestError(ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded.")
+        self._request.throttle(self._throttle.delay_s(CONTROLLER_MUTATION_RATE, *payer, partitions))
+
+
+def _payer(request: Request) -> tuple[str, str]:
+    """Returns the user and the client id that a request counts for."""
+    return request.principal.removeprefix("User:"), request.client_id or ""
 
 
 Handler = Callable[[Request, Context], Mapping[str, Any] | None]

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from typing import NamedTuple
 
-from ..storage import InvalidConfigError
+from ..storage import Address, InvalidConfigError, parse_address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EVERYWHERE = ("", "0.0.0.0", "::")
-
-
-class Address(NamedTuple):
-    """Host and port of a server."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Listener(NamedTuple):
@@ -94,14 +83,6 @@ def parse_protocols(key: str, given: str) -> dict[str, str]:
     return found
 
 
-def parse_address(key: str, given: str) -> Address:
-    """Parses ``HOST:PORT``; an IPv6 address has brackets. Raises InvalidConfigError, which names ``key``."""
-    host, colon, port = given.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidConfigError(f"{key} = {given!r}: must be HOST:PORT, such as 127.0.0.1:9092")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
-
-
 def parse_address_limits(key: str, given: str) -> dict[str, int]:
     """Parses limits by addresses or names, such as ``127.0.0.1:200,log.example.com:100``. Raises InvalidConfigError."""
     found: dict[str, int] = {}
@@ -121,11 +102,3 @@ def limits_of_addresses(limits: Mapping[str, int]) -> dict[str, int]:
         for host, limit in limits.items()
         for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     }
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a listener on ``host``."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host.lower() == "localhost"

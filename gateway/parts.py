@@ -9,41 +9,46 @@ from contextlib import ExitStack
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from ..registry import Registry, open_registry
 from ..registry.kafka_nodes import Endpoint
+from ..registry.opening import open_registry
+from ..registry.port import Registry
 from ..storage import (
     APPEND_LOCK_FILE,
     GROUP_METADATA_TOPIC,
     ROOT_LOCK_FILE,
     TRANSACTION_STATE_TOPIC,
+    Address,
     ClientTransactions,
     LocalFileSystem,
     LogManager,
 )
-from .cluster import Cluster, Homes, Presence, check_directory, find_cluster_id
+from .cluster.cluster import Cluster
+from .cluster.cluster_id import check_directory, find_cluster_id
+from .cluster.homes import Homes
+from .cluster.presence import Presence
 from .config import GatewayConfig
 from .context import Context, Workers
+from .fetch_sessions import FetchSessions
 from .figures import Figures
-from .groups import GroupThreads
-from .listeners import EVERYWHERE, Address
-from .network import AnswerMemory
-from .partitions import (
-    HELD_S,
-    Appender,
-    Appending,
-    BucketAppender,
-    BucketFollower,
-    Follower,
-    LogStarts,
-    MessageFormats,
-    Partitions,
-    Topics,
-    open_bucket_partition,
-    open_file_partition,
-)
-from .security import RulesFile
-from .threads import DiskFaults
-from .transactions import TransactionThreads
+from .groups.threads import GroupThreads
+from .listeners import EVERYWHERE
+from .live_settings import LiveSettings
+from .network.memory import AnswerMemory
+from .partitions.appender import HELD_S, Appender
+from .partitions.appending import Appending
+from .partitions.bucket.appender import BucketAppender
+from .partitions.bucket.follower import BucketFollower
+from .partitions.bucket.partition import open_bucket_partition
+from .partitions.follower import Follower, LogStarts
+from .partitions.formats import MessageFormats
+from .partitions.open_partitions import Partitions, open_file_partition
+from .partitions.topics import Topics
+from .quotas.store import QuotaStore
+from .quotas.throttle import Throttle
+from .security.listener import Security
+from .threads.disk_faults import DiskFaults
+from .tiers.reads import TierReads
+from .transactions.threads import TransactionThreads
 
 COORDINATORS_HELD_S = 1.0  # for so long a coordinator's disk waits for a lock, once; all that it coordinates waits then
 RECORD_BATCHES_FROM = (3, 0)  # versions of Kafka that ignore topics' message.format.version
@@ -62,28 +67,32 @@ class Parts:
         self._formats = MessageFormats(are_followed=config.kafka_version < RECORD_BATCHES_FROM)
         self._transactions = None if log.bucket is None else ClientTransactions(log.bucket)
 
-    def start(self, starting: ExitStack, listening_on: Mapping[str, Address], rules: RulesFile | None) -> Context:
+    def start(self, starting: ExitStack, listening_on: Mapping[str, Address], security: Security) -> Context:
         """Starts all parts, and returns them; ``starting`` stops them in the opposite order."""
         log, managers = self._log, self._managers(HELD_S)
+        quotas = QuotaStore(self._config.commitlog_quotas_file)
         registry = self._open_registry(starting)
         cluster = self._cluster(registry, listening_on)
         topics = Topics(managers())
         starting.callback(topics.close)
+        settings = LiveSettings(self._config, managers())
         partitions, appender, follower = self._ends(managers, topics, cluster)
         workers, (groups, transactions) = (
             Workers(managers, self._config),
-            self._coordinators(cluster, topics, partitions, appender),
+            self._coordinators(cluster, topics, partitions, appender, settings),
         )
-        for part in (partitions, appender, workers, groups, follower, transactions):
+        for part in (partitions, appender, workers, groups, follower, transactions, settings):
             part.start()
             starting.callback(part.stop)
         return Context(
             config=self._config,
+            settings=settings,
             cluster_id=find_cluster_id(registry, log),
             clock=log.clock,
             log_dir=log.directory,
             is_remote=log.bucket is not None,
             answers=AnswerMemory(self._config.commitlog_bucket_answers_max_bytes),
+            tier=self._tier(starting),
             listening=listening_on,
             topics=topics,
             partitions=partitions,
@@ -92,12 +101,27 @@ class Parts:
             large=starting.enter_context(ThreadPoolExecutor(LARGE_THREADS, "gateway-large")),
             cold=starting.enter_context(ThreadPoolExecutor(COLD_THREADS, "gateway-cold")),
             figures=self._figures,
-            rules=rules,
+            rules=security.rules,
+            users=security.users,
+            quotas=quotas,
+            throttle=Throttle(quotas.current),
             cluster=cluster,
             registry=registry,
             groups=groups,
             transactions=transactions,
+            sessions=FetchSessions(self._config.max_incremental_fetch_session_cache_slots),
         )
+
+    def _tier(self, starting: ExitStack) -> TierReads | None:
+        """Returns what reads the tier of the log directory; a tier that cannot be read is reported by each read."""
+        config = self._config
+        address = config.tier_of(self._log.directory)
+        if address is None:
+            return None
+        reads = TierReads(address, config.remote_log_reader_threads, config.remote_log_reader_max_pending_tasks)
+        reads.start()
+        starting.callback(reads.stop)
+        return reads
 
     def _managers(self, held_s: float) -> Callable[[], LogManager]:
         """Returns what opens more managers; on an object store they share what was read of the commits.
@@ -138,7 +162,7 @@ class Parts:
         log, config, synced, found = self._log, self._config, self._figures.synced, self._figures.found_damage
         if log.bucket is None or self._transactions is None:
             faults = DiskFaults(log.directory)
-            opening = self._formats.noting(open_file_partition)
+            opening = self._formats.noting(partial(open_file_partition, has_tier=bool(config.commitlog_tier_url)))
             partitions = Partitions(managers(), topics, cluster.leads, opening, found, faults)
             files = Appender(config.num_io_threads, synced, faults)
             return partitions, files, Follower(partitions, topics, files, LogStarts(managers()))
@@ -148,12 +172,14 @@ class Parts:
         return partitions, appender, follower
 
     def _coordinators(
-        self, cluster: Cluster, topics: Topics, partitions: Partitions, appender: Appending
+        self, cluster: Cluster, topics: Topics, partitions: Partitions, appender: Appending, settings: LiveSettings
     ) -> tuple[GroupThreads, TransactionThreads]:
         """Returns the coordinators of groups and of transactions."""
         log, config, managers = self._log, self._config, self._managers(COORDINATORS_HELD_S)
         homes = _homes(cluster, topics, GROUP_METADATA_TOPIC, config)
-        groups = GroupThreads(config, log, managers, homes, self._transactions)
+        groups = GroupThreads(
+            config, log, managers, homes, self._transactions, topics.catalog, settings_of=settings.of_group
+        )
         homes = _homes(cluster, topics, TRANSACTION_STATE_TOPIC, config)
         return groups, TransactionThreads(config, log.clock, managers, partitions, appender, homes, self._transactions)
 

@@ -24,6 +24,7 @@ SETTINGS: Mapping[str, str | int | bool] = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
+SCOPES = ("function", "class", "module", "package", "session")
 
 
 class _AsInstalled:
@@ -45,8 +46,15 @@ def pytest_load_initial_conftests() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the setting ``commitlog_gateway_scope``."""
-    described = "how long a gateway of tests lives: function, class, module or session"
+    described = f"how long a gateway of tests lives: {', '.join(SCOPES)}"
     parser.addini("commitlog_gateway_scope", described, default="function")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuses a scope that pytest does not know."""
+    scope = config.getini("commitlog_gateway_scope")
+    if scope not in SCOPES:
+        raise pytest.UsageError(f"commitlog_gateway_scope = {scope}: must be one of {', '.join(SCOPES)}")
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -69,11 +77,17 @@ def commitlog_gateway(
     ``commitlog_gateway.bootstrap_servers`` is for the settings of clients; ``commitlog_gateway.log_dir`` is the
     directory, for readers and writers without a client.
     """
-    from ..storage import needs_extra  # noqa: PLC0415  tests without the fixture load nothing of ours
+    from ..storage import LogStoreError, needs_extra  # noqa: PLC0415  tests without the fixture load nothing of ours
 
     with needs_extra("commitlog_gateway"):
         from .config import GatewayConfig  # noqa: PLC0415
         from .server import Gateway  # noqa: PLC0415
-    config = GatewayConfig.from_mapping({**SETTINGS, **commitlog_gateway_settings})
+    wrong = ""
+    try:
+        config = GatewayConfig.from_mapping({**SETTINGS, **commitlog_gateway_settings})
+    except LogStoreError as error:
+        wrong = str(error)
+    if wrong:  # not in the block above, whose error pytest would show too
+        pytest.fail(f"commitlog_gateway_settings: {wrong}", pytrace=False)
     with Gateway(str(tmp_path_factory.mktemp("commitlog") / "log"), config, create=True) as gateway:
         yield gateway

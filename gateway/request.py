@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 from typing import Any, ParamSpec
 
-from ..protocol import (
-    ErrorCode,
-    RequestError,
-    RequestHeader,
-    answer_header,
-    code_of,
-    message_of,
-    read_request,
-    write_answer,
-)
+from ..protocol.bodies import ErrorCode, read_request, write_answer
+from ..protocol.errors import RequestError, code_of, message_of
+from ..protocol.headers import RequestHeader, answer_header
 from .figures import Figures
-from .network import Exchange, Part
-from .security import Session
+from .network.exchange import Exchange
+from .network.file_slice import Part
+from .security.acls import Client
+from .security.session import Session
 
 P = ParamSpec("P")
 _LENGTH = struct.Struct(">i")
@@ -48,10 +47,25 @@ class Request:
     """
 
     def __init__(
-        self, exchange: Exchange, header: RequestHeader, figures: Figures, limits: RequestLimits | None = None
+        self,
+        exchange: Exchange,
+        header: RequestHeader,
+        figures: Figures,
+        limits: RequestLimits | None = None,
+        *,
+        error_since: int | None = None,
+        charge: Callable[[Request, float], float] = lambda request, spent_s: 0.0,
     ) -> None:
+        """``error_since``: the first version whose answer has an error of the whole; None: no version has one.
+
+        ``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait.
+        """
         self._is_ended = False
-        self.exchange = exchange
+        self._charge, self._is_charged = charge, False
+        self._spent_s = 0.0
+        self._working_since: tuple[int, float] | None = None  # the thread, and its time then
+        self._throttled_s = 0.0
+        self.exchange, self._error_since = exchange, error_since
         self.limits = limits or RequestLimits()
         self._body: Any = None
         self._answer_bytes = 0  # of what handlers have for the answer so far
@@ -93,6 +107,11 @@ class Request:
         return self.session.principal
 
     @property
+    def client(self) -> Client:
+        """The user of the connection, and its address."""
+        return self.session.client
+
+    @property
     def client_host(self) -> str:
         """The address of the client."""
         return self.exchange.connection.client_host
@@ -106,6 +125,36 @@ class Request:
     def local_host(self) -> str:
         """The server's address that the client connected to."""
         return self.exchange.connection.local_host
+
+    def mute(self, delay_s: float) -> None:
+        """Serves no more requests of the connection for a time; this one may be answered before. For any thread."""
+        exchange = self.exchange
+        exchange.processor.call(partial(exchange.connection.mute, delay_s))
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Counts the time that this thread works for the request, until it is answered."""
+        self._working_since = get_ident(), time.thread_time()
+        try:
+            yield
+        finally:
+            self._spent_s, self._working_since = self._spent(), None
+
+    def _spent(self) -> float:
+        since = self._working_since
+        running_s = time.thread_time() - since[1] if since is not None and since[0] == get_ident() else 0.0
+        return self._spent_s + running_s
+
+    def throttle(self, delay_s: float) -> None:
+        """Has the answer say that the client is to wait, and serves nothing more of it until then."""
+        self._throttled_s = max(self._throttled_s, delay_s)
+
+    def charged_s(self) -> float:
+        """Counts the time that was spent, once; returns for how long the client is to wait by all of its quotas."""
+        if not self._is_charged:
+            self._is_charged = True
+            self.throttle(self._charge(self, self._spent()))
+        return self._throttled_s
 
     def reserve(self, size: int) -> None:
         """Counts about ``size`` bytes of the answer before they are put together. Raises RequestError if too many."""
@@ -129,6 +178,10 @@ class Request:
         try:
             if self.amend is not None:
                 body = self.amend(body)
+            delay_s = self.charged_s()
+            if delay_s > 0:
+                body = {**body, "throttle_time": math.ceil(delay_s * 1000)}
+                self.mute(delay_s)
             encoded = write_answer(self.key, self.version, body)
             if len(encoded) > self.limits.answer_bytes_max:
                 raise self._too_large()
@@ -190,19 +243,12 @@ class Request:
             logger.error("a request of kind %s failed", self.key, exc_info=error)
         if self._is_ended:
             return
-        try:
-            self.answer_parts([write_answer(self.key, self.version, _error_body(self.key, self.version, error))])
-        except Exception as failure:
-            if not isinstance(failure, KeyError):  # it has no such field
-                logger.exception("the error of a request of kind %s cannot be written", self.key)
+        if self._error_since is None or self.version < self._error_since:
             self.close()
-
-
-def _error_body(key: int, version: int, error: Exception) -> Mapping[str, Any]:
-    if key not in WITH_ERROR or version < WITH_ERROR[key]:
-        raise KeyError(key)
-    return {"error_code": code_of(error), "error_message": message_of(error)}
-
-
-# Kinds of requests whose answers have an error of the whole, and the first version with it.
-WITH_ERROR: Mapping[int, int] = {10: 0, 11: 0, 12: 0, 13: 0, 14: 0, 16: 0, 18: 0, 22: 0, 35: 3, 47: 0, 60: 0}
+            return
+        body = {"error_code": code_of(error), "error_message": message_of(error)}
+        try:
+            self.answer_parts([write_answer(self.key, self.version, body)])
+        except Exception:
+            logger.exception("the error of a request of kind %s cannot be written", self.key)
+            self.close()

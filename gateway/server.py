@@ -4,55 +4,59 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Mapping
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from ..protocol import (
-    APIS,
-    ApiKey,
-    ErrorCode,
-    MalformedRequestError,
-    RequestHeader,
-    TooManyEntriesError,
-    parse_header,
-    write_answer,
-)
-from ..registry import Registry, SessionState
-from ..storage import InvalidConfigError, LogManager, is_store_url, open_root
+from ..protocol.apis import APIS, ApiKey
+from ..protocol.bodies import ErrorCode, write_answer
+from ..protocol.headers import RequestHeader, parse_header
+from ..protocol.reading import MalformedRequestError, TooManyEntriesError
+from ..registry.port import Registry, SessionState
+from ..storage import Address, InvalidConfigError, LogManager, is_store_url, open_root
 from .announcement import announcement
-from .children import Maintenance, compile_kernels_beside
-from .cluster import TopicNodes, View, claim_maintenance
+from .children.kernels import compile_kernels_beside
+from .children.maintenance import Maintenance
+from .cluster.maintainer import claim_maintenance
+from .cluster.topic_nodes import TopicNodes
+from .cluster.view import View
 from .config import GatewayConfig
-from .context import Context, Handler
+from .context import Context
 from .figures import Figures
-from .handlers import HANDLERS, QUICK_BYTES, check_login, guard, once, take_raw_token
-from .listeners import Address, Listener, limits_of_addresses, parse_address_limits
-from .network import (
-    Acceptor,
-    Admission,
-    AdmissionLimits,
-    Exchange,
-    LeastRate,
-    Limits,
-    Processor,
-    RequestMemory,
-    Terms,
-    listening,
-)
-from .partitions import Appender, NotOpenError
+from .handlers.access.guards import guarded
+from .handlers.logins import check_login, take_raw_token
+from .handlers.produce import QUICK_BYTES
+from .handlers.table import KINDS
+from .listeners import Listener, limits_of_addresses, parse_address_limits
+from .live_settings import Change, LiveSettings, for_listener
+from .network.acceptor import Acceptor, listening
+from .network.admission import Admission, AdmissionLimits
+from .network.exchange import Exchange
+from .network.memory import RequestMemory
+from .network.pace import LeastRate
+from .network.processor import Limits, Processor, Terms
+from .partitions.appender import Appender
+from .partitions.open_partitions import NotOpenError
 from .parts import Parts
 from .places import Places
+from .quotas.entities import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from .request import Request, RequestLimits
-from .security import Operation, Resource, Security, Stage, made_security
-from .threads import Task
-from .turns import ProduceTurn, Shared
+from .security.acls import Client
+from .security.listener import Security, made_security, made_tls
+from .security.rules import Operation, Resource
+from .security.scram import LoginError
+from .security.session import Stage
+from .threads.worker import Task
+from .turns.transactions import OpenTransactions
+from .turns.turn import ProduceTurn, Shared
 
 READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
 ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
+COUNTED = (PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE)  # quotas that a Produce request uses
 PRODUCE = b"\0\0"  # the kind at the head of a Produce request
 
 logger = logging.getLogger(__name__)
@@ -73,12 +77,13 @@ class Gateway:
             raise InvalidConfigError(f"give the settings in config or by name, not both: {', '.join(settings)}")
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = config or GatewayConfig.from_mapping(given)
+        self.config.tier_of(log_dir)  # raises for a log on an object store, which has no tier
         self._log_dir, self._create = log_dir, create
-        self._handlers: Mapping[int, Handler] = HANDLERS
+        self._kinds = KINDS
         self._stopping = ExitStack()
         self._context: Context | None = None
         self.figures = Figures()
-        self._security = Security(None, None, (), None)  # until it is started
+        self._security = Security(None, (), None)  # until it is started
         entries_max = self.config.commitlog_request_max_entries
         self._limits = RequestLimits(
             min(ENTRIES_HERE, entries_max), entries_max, self.config.commitlog_answer_max_bytes
@@ -128,15 +133,19 @@ class Gateway:
         starting.callback(own.close)
         own.check_writable()
         self._security = made_security(self.config)
+        self._security.start()
+        starting.callback(self._security.stop)
+        if any(each.has_tls for each in self.config.all_listeners):
+            made_tls(self.config)  # here, so that a mistake is reported before anything is bound
         bound = {each: _bound(self.config, each, starting) for each in self.config.all_listeners}
         listening_on = {
             each.name: Address(each.address.host, listener.getsockname()[1]) for each, listener in bound.items()
         }
         parts = Parts(own, self.config, self.figures)
-        self._context = context = parts.start(starting, listening_on, self._security.rules)
+        self._context = context = parts.start(starting, listening_on, self._security)
         if self.config.commitlog_maintenance_enable and not context.is_remote:
             self._maintain(starting, context.registry)
-        admission = _admission(self.config)
+        admission = Admission(_admission_limits(context.settings.config), context.throttle.connection_delay_s)
         processors = self._processors(admission)
         self._serve_together(processors, context)
         for processor in processors:
@@ -144,10 +153,7 @@ class Gateway:
             starting.callback(processor.stop)
         starting.callback(context.groups.give_up)  # so that members whose requests wait get an answer
         starting.callback(context.transactions.give_up)
-        for each, listener in bound.items():
-            acceptor = Acceptor(listener, self._terms(each), processors, admission)
-            acceptor.start()
-            starting.callback(acceptor.stop)
+        self._accept(starting, context.settings, bound, processors, admission)
         self._join(starting, context)
         for line in announcement(context, self._security):
             logger.info("%s", line)
@@ -224,14 +230,19 @@ class Gateway:
 
     def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
         """Has Produce requests that have arrived together served together, where the log is a directory."""
-        config, rules, appender = self.config, context.rules, context.appender
+        config, rules, appender, throttle = self.config, context.rules, context.appender, context.throttle
         if not config.commitlog_produce_together_enable or not isinstance(appender, Appender):
             return
         if config.commitlog_request_max_entries < ENTRIES_HERE:  # which are not counted there
             return
 
-        def may_write(principal: str, topic: str) -> bool:
-            return rules is None or rules.current().allow(principal, Operation.WRITE, Resource.TOPIC, topic)
+        def may_write(client: Client, topic: str) -> bool:
+            if any(map(throttle.may_limit, COUNTED)):  # by a client id, perhaps: the usual way counts for it
+                return False
+            return rules is None or rules.current().allow(client, Operation.WRITE, Resource.TOPIC, topic)
+
+        def may_use(client: Client, name: str) -> bool:
+            return rules is None or rules.current().allow(client, Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
 
         shared = Shared(
             context.partitions.look,
@@ -239,17 +250,49 @@ class Gateway:
             self.figures,
             context.clock.now_ms,
             may_write,
+            OpenTransactions(context.transactions.gate.lets, may_use),
             min(QUICK_BYTES, config.commitlog_produce_max_decompressed_bytes),
         )
         for each in processors:
             each.together = ProduceTurn(shared)
 
-    def _terms(self, listener: Listener) -> Terms:
-        return Terms(
-            listener.name,
-            tls=self._security.tls if listener.has_tls else None,
-            login_bytes_max=self.config.sasl_server_max_receive_size if listener.has_sasl else None,
-        )
+    def _accept(
+        self,
+        starting: ExitStack,
+        settings: LiveSettings,
+        bound: Mapping[Listener, socket.socket],
+        processors: Sequence[Processor],
+        admission: Admission,
+    ) -> None:
+        """Accepts connections from now on, by the settings that are in force when they come."""
+        acceptors = {
+            each: Acceptor(listener, self._terms(each, settings.config, settings.own), processors, admission)
+            for each, listener in bound.items()
+        }
+        for acceptor in acceptors.values():
+            acceptor.start()
+            starting.callback(acceptor.stop)
+
+        def apply(change: Change) -> None:
+            self.context.partitions.close_topics(change.topics)  # they are opened with the new settings
+            admission.change(_admission_limits(change.config))
+            for listener, acceptor in acceptors.items():
+                acceptor.terms = self._terms(listener, change.config, change.own, acceptor.terms.tls)
+
+        settings.listen(apply)
+
+    def _terms(
+        self, listener: Listener, config: GatewayConfig, own: Mapping[str, str], tls: ssl.SSLContext | None = None
+    ) -> Terms:
+        """Returns the terms of a listener. ``own``: settings of this node. ``tls``: stays if theirs cannot be used."""
+        if listener.has_tls:
+            try:
+                tls = made_tls(for_listener(config, own, listener))
+            except InvalidConfigError as error:
+                logger.error("listener %s keeps the certificates that it has: %s", listener.name, error)
+                tls = tls or made_tls(self.config)
+        login_bytes_max = self.config.sasl_server_max_receive_size if listener.has_sasl else None
+        return Terms(listener.name, tls=tls, login_bytes_max=login_bytes_max)
 
     def stop(self) -> None:
         """Answers the requests that were read, syncs and closes all logs, and ends the threads."""
@@ -273,20 +316,30 @@ class Gateway:
                 take_raw_token(exchange, self.context)
                 return
             header = parse_header(exchange.frame)
-        except MalformedRequestError as error:
+        except (MalformedRequestError, LoginError) as error:
             exchange.processor.log_hostile(exchange.connection, error)
             exchange.close()
         except Exception:  # of ours
             logger.exception("a request could not be read")
             exchange.close()
         else:
-            self._serve_request(Request(exchange, header, self.figures, self._limits), header)
+            since = self._kinds[header.key].error_since
+            request = Request(exchange, header, self.figures, self._limits, error_since=since, charge=self._charge)
+            self._serve_request(request, header)
+
+    def _charge(self, request: Request, spent_s: float) -> float:
+        """Counts the time of a request for the quota of its client; returns for how long that is to wait."""
+        throttle = self.context.throttle
+        if not throttle.may_limit(REQUEST_PERCENTAGE) or request.session.stage is not Stage.DONE:
+            return 0.0
+        user, client_id = request.principal.removeprefix("User:"), request.client_id or ""
+        return throttle.delay_s(REQUEST_PERCENTAGE, user, client_id, spent_s * 100)
 
     def _begin_session(self, exchange: Exchange) -> None:
         connection = exchange.connection
         if connection.session is None:
             logs_in = connection.terms.login_bytes_max is not None
-            connection.session = self._security.session(connection.certificate, logs_in=logs_in)
+            connection.session = self._security.session(connection.certificate, connection.client_host, logs_in=logs_in)
 
     def _serve_request(self, request: Request, header: RequestHeader) -> None:
         if header.is_served:
@@ -312,13 +365,19 @@ class Gateway:
 
     def _run(self, request: Request, again: Callable[[Task], object]) -> None:
         """Serves a request in this thread. ``again``: has it served again, once its partitions are open."""
+        with request.working():
+            self._run_counted(request, again)
+
+    def _run_counted(self, request: Request, again: Callable[[Task], object]) -> None:
         try:
-            once(request)
-            refused = guard(request, self.context)
+            kind = self._kinds[request.key]
+            if kind.once is not None:
+                request.body = kind.once(request.body, request.version)
+            refused = guarded(request, self.context, kind.guard, without_rules=kind.names_topics)
             if refused is not None:
                 request.answer(refused)
                 return
-            body = self._handlers[request.key](request, self.context)
+            body = kind.handler(request, self.context)
             if body is not None:
                 request.answer(body)
         except NotOpenError as error:
@@ -341,16 +400,14 @@ def _call(again: Callable[[Task], object], task: Task) -> None:
     again(task)
 
 
-def _admission(config: GatewayConfig) -> Admission:
+def _admission_limits(config: GatewayConfig) -> AdmissionLimits:
     of_addresses = parse_address_limits("max.connections.per.ip.overrides", config.max_connections_per_ip_overrides)
-    return Admission(
-        AdmissionLimits(
-            most=config.max_connections,
-            per_address=config.max_connections_per_ip,
-            of_addresses=limits_of_addresses(of_addresses),
-            per_second=config.max_connection_creation_rate,
-            before_login=config.commitlog_login_max_connections,
-        )
+    return AdmissionLimits(
+        most=config.max_connections,
+        per_address=config.max_connections_per_ip,
+        of_addresses=limits_of_addresses(of_addresses),
+        per_second=config.max_connection_creation_rate,
+        before_login=config.commitlog_login_max_connections,
     )
 
 

@@ -54,11 +54,16 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
 
 
 class Api(NamedTuple):
@@ -110,11 +115,16 @@ APIS: Mapping[int, Api] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(0, 0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, 0),
     ApiKey.OFFSET_DELETE: Api(0, 0, 1),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api(0, 1, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(0, 0, 0),
     ApiKey.DESCRIBE_CLUSTER: Api(0, 1, 0),
     ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(0, 0, 0),
     ApiKey.LIST_TRANSACTIONS: Api(0, 1, 0),
-    # Always refused, as by a broker whose new protocol is off. Version 1 is that of Kafka 4: librdkafka 2.16 sends only
-    # that, and if it is missing sends nothing, and polls for ever without an error.
+    # Version 1 of both is that of Kafka 4: librdkafka 2.16 sends only that, and if it is missing sends nothing, and
+    # polls for ever without an error.
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(0, 1, 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Api(0, 1, 0),
 }

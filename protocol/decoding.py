@@ -22,6 +22,7 @@ _PRIMITIVES: Mapping[str, Read] = {
     "int16": RequestReader.int16,
     "int32": RequestReader.int32,
     "int64": RequestReader.int64,
+    "float64": RequestReader.float64,
     "string": RequestReader.string,
     "bytes": lambda reader: None if (found := reader.records()) is None else bytes(found),
     "records": lambda reader: None if (found := reader.records()) is None else bytes(found),

@@ -16,7 +16,7 @@ from .reading import ENTRIES_MAX, Entries, Frame, RequestReader
 from .writing import AnswerWriter
 
 INT32_MAX = 2**31 - 1
-NO_SESSION = 0  # the session id of an answer that begins none: the client sends whole requests
+NO_SESSION = 0  # the session id of an answer without one: the client's next request is a whole one
 _INT32 = struct.Struct(">i")
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
 _THROTTLE = struct.Struct(">i")
@@ -29,6 +29,7 @@ _PARTITION_0 = struct.Struct(">ihq")  # without the last stable offset, which ol
 _ONE = struct.Struct(">ihiB16sBihqqqBi")
 _FLEXIBLE_FROM = APIS[ApiKey.FETCH].flexible_from
 COMMITTED_FROM = 4  # the first version that knows transactions, and so the first with record batches
+_SESSIONS_FROM = 7
 _BY_ID_FROM = 13  # topics have ids in place of names
 _ASKED_DEFAULTS = (INT32_MAX, 0, NO_SESSION, -1)  # most bytes, isolation level, session and its epoch, in old versions
 
@@ -55,6 +56,7 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: Sequence[FetchPartition]
+    forgotten: Sequence[tuple[str | UUID, int]] = ()  # topics and partitions that leave the session
 
 
 class Fetched(NamedTuple, Generic[P]):
@@ -98,7 +100,22 @@ def parse_fetch(frame: Frame, position: int, version: int, entries_max: int = EN
         reader.tags()
 
     reader.array(topic)
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, found)
+    forgotten: list[tuple[str | UUID, int]] = []
+
+    def forgotten_topic() -> None:
+        which = reader.uuid() if version >= _BY_ID_FROM else reader.required_string()
+        reader.array(lambda: forgotten.append((which, reader.numbers(_INT32)[0])))
+        reader.tags()
+
+    if version >= _SESSIONS_FROM:
+        reader.array(forgotten_topic)
+    is_committed = isolation == 1
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, is_committed, session_id, session_epoch, found, forgotten)
+
+
+def is_by_topic_id(version: int) -> bool:
+    """Whether requests of a version name topics by their ids."""
+    return version >= _BY_ID_FROM
 
 
 @cache
@@ -111,18 +128,28 @@ def _asked_numbers(version: int) -> tuple[struct.Struct, struct.Struct]:
     return struct.Struct(f">{replica}ii{more}"), struct.Struct(f">i{epoch}q{last_epoch}{log_start}i")
 
 
-def encode_fetched(answers: Sequence[Fetched[P]], version: int, error: ErrorCode = ErrorCode.none) -> list[bytes | P]:
-    """Returns the parts of the body: bytes, and between them the records unchanged. ``error``: of the whole request."""
-    if len(answers) == 1 and version >= _BY_ID_FROM and not (error or answers[0].aborted):
-        return _encode_one(answers[0])
-    return _encode_all(answers, version, error)
+def encode_fetched(
+    answers: Sequence[Fetched[P]],
+    version: int,
+    error: ErrorCode = ErrorCode.none,
+    session_id: int = NO_SESSION,
+    throttle_ms: int = 0,
+) -> list[bytes | P]:
+    """Returns the parts of the body: bytes, and between them the records unchanged.
+
+    ``error``: of the whole request. ``throttle_ms``: for how long the client is not served, since it has exceeded its
+    quota.
+    """
+    if not throttle_ms and len(answers) == 1 and version >= _BY_ID_FROM and not (error or answers[0].aborted):
+        return _encode_one(answers[0], session_id)
+    return _encode_all(answers, version, error, session_id, throttle_ms)
 
 
-def _encode_one(answer: Fetched[P]) -> list[bytes | P]:
+def _encode_one(answer: Fetched[P], session_id: int) -> list[bytes | P]:
     """Returns the parts with one partition without aborted transactions, by id; one struct packs the numbers."""
     assert isinstance(answer.topic, UUID)
     numbers = _ONE.pack(
-        *(0, ErrorCode.none, NO_SESSION, 2, answer.topic.bytes, 2),  # lengths of arrays are one more than their items
+        *(0, ErrorCode.none, session_id, 2, answer.topic.bytes, 2),  # lengths of arrays are one more than their items
         *(answer.partition, answer.error, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset),
         *(0 if answer.aborted is None else 1, -1),
     )
@@ -131,16 +158,22 @@ def _encode_one(answer: Fetched[P]) -> list[bytes | P]:
     return [numbers + unsigned_varint(answer.size + 1), answer.records, b"\0\0\0"]
 
 
-def _encode_all(answers: Sequence[Fetched[P]], version: int, error: ErrorCode) -> list[bytes | P]:
+def _encode_all(
+    answers: Sequence[Fetched[P]],
+    version: int,
+    error: ErrorCode,
+    session_id: int = NO_SESSION,
+    throttle_ms: int = 0,
+) -> list[bytes | P]:
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
     by_topic = [
         (topic, list(group)) for topic, group in groupby(answers, lambda answer: answer.topic)
     ]  # in their order
     parts: list[bytes | P] = []
     if version >= 1:
-        writer.pack(_THROTTLE, 0)
-    if version >= 7:
-        writer.pack(_SESSION, error, NO_SESSION)
+        writer.pack(_THROTTLE, throttle_ms)
+    if version >= _SESSIONS_FROM:
+        writer.pack(_SESSION, error, session_id)
     writer.length(len(by_topic))
     for topic, partitions in by_topic:
         if isinstance(topic, UUID):

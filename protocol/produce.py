@@ -113,11 +113,14 @@ def _parse_all(frame: Frame, position: int, version: int, entries_max: int = ENT
     return ProduceRequest(transactional_id, acks, found)
 
 
-def encode_produced(answers: Sequence[Produced], version: int) -> bytes:
-    """Returns the body of the answer. Partitions of one topic must be neighbours."""
-    if len(answers) == 1 and not answers[0].record_errors and answers[0].message is None:
+def encode_produced(answers: Sequence[Produced], version: int, throttle_ms: int = 0) -> bytes:
+    """Returns the body of the answer. Partitions of one topic must be neighbours.
+
+    ``throttle_ms``: for how long the client is not served, since it has exceeded its quota.
+    """
+    if not throttle_ms and len(answers) == 1 and not answers[0].record_errors and answers[0].message is None:
         return _encode_one(answers[0], version)
-    return _encode_all(answers, version)
+    return _encode_all(answers, version, throttle_ms)
 
 
 def _encode_one(answer: Produced, version: int) -> bytes:
@@ -147,7 +150,7 @@ def _parts_around_one(version: int) -> tuple[bytes, bytes, struct.Struct, bytes]
     return one, one, fixed, (no_errors if version >= 8 else b"") + tags + tags + throttle + tags
 
 
-def _encode_all(answers: Sequence[Produced], version: int) -> bytes:
+def _encode_all(answers: Sequence[Produced], version: int, throttle_ms: int = 0) -> bytes:
     writer = AnswerWriter(is_flexible=version >= _FLEXIBLE_FROM)
     by_topic: dict[str, list[Produced]] = {}
     for answer in answers:
@@ -160,7 +163,7 @@ def _encode_all(answers: Sequence[Produced], version: int) -> bytes:
             _write_partition(writer, answer, version)
         writer.tags()
     if version >= 1:
-        writer.pack(_INT32, 0)  # throttle time
+        writer.pack(_INT32, throttle_ms)
     writer.tags()
     return bytes(writer.data)
 

@@ -12,6 +12,7 @@ T = TypeVar("T")
 Frame = bytes | bytearray | memoryview  # of bytes: a request or an answer, without its length
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{kind}") for kind in "bhiq")
+_FLOAT64 = struct.Struct(">d")
 VARINT_BYTES_MAX = 5  # of an unsigned varint of 32 bits
 ENTRIES_MAX = 2**31 - 1
 
@@ -72,6 +73,11 @@ class RequestReader:
     def int64(self) -> int:
         """Reads a number of 64 bits."""
         return self._number(_INT64)
+
+    def float64(self) -> float:
+        """Reads a floating-point number of 64 bits."""
+        (found,) = _FLOAT64.unpack(self._take(_FLOAT64.size))
+        return float(found)
 
     def numbers(self, kind: struct.Struct) -> tuple[int, ...]:
         """Reads several numbers at once."""

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event
 
-from ..threads import KeptThread
+from ..threads.kept import KeptThread
 from .lifetime import start_child
 
 FIRST_AFTER_S = 30.0  # as a broker; a gateway that ends earlier, as in tests, needs no maintenance
 _PROGRAM = """
-from pyspark_commitlog.gateway.children import end_with_parent
+from pyspark_commitlog.gateway.children.lifetime import end_with_parent
 end_with_parent()
 from pyspark_commitlog.cli import main
 main()

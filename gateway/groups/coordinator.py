@@ -14,10 +14,10 @@ from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
+    CONSUMER,
     Clock,
-    GroupChange,
     GroupKey,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -27,15 +27,18 @@ from ...storage import (
     OffsetCommitKey,
     TopicPartition,
 )
-from ..cluster import Homes
+from ..cluster.homes import Homes
 from ..config import GatewayConfig
-from ..threads import Home
+from ..consumer_groups.partitions import Catalog
+from ..threads.disk import Home
+from .consumers import Consumers
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
 from .offsets import Offsets, deletions_of
 from .rebalancing import Groups
-from .store import GroupStore, run_later, stored_offset_code
+from .settings import GroupTimes, SettingsOf, no_settings
+from .store import GroupStore, run_later, stored_offset_code, tombstones_of
 
 CLASSIC = "classic"
 HOLD_AGAIN_MS = 100  # commands and other nodes let a group go within milliseconds
@@ -87,15 +90,24 @@ class GroupCoordinator:
         new_id: Callable[[], object] = uuid4,
         homes: Homes | None = None,
         in_use: GroupsInUse | None = None,
+        catalog: Callable[[], Catalog] = dict,
+        settings_of: SettingsOf = no_settings,
     ) -> None:
         """Knows no group before :meth:`load`. ``new_id`` returns the unique part of a new member's id.
 
         ``homes``: which groups this node coordinates; None: all. ``in_use`` keeps command-line programs from changing
-        groups with members; None: nothing does.
+        groups with members; None: nothing does. ``catalog`` returns the topics that groups of Kafka 4 can read,
+        ``settings_of`` what a group has of its own.
         """
-        self._groups = Groups(config, clock, home, store, homes or Homes(), on_changed=self.reassign, in_use=in_use)
+        self._groups = Groups(
+            *(config, clock, home, store, homes or Homes()),
+            catalog=catalog,
+            on_changed=self.reassign,
+            in_use=in_use,
+        )
         self._loading: set[int] = set()
-        self.membership = Membership(self._groups, new_id)
+        self.consumers = Consumers(self._groups, GroupTimes(config, settings_of))
+        self.membership = Membership(self._groups, new_id, self.consumers.replace_empty)
         self.offsets = Offsets(self._groups, self.membership.rebalancing)
 
     # Beginning and end
@@ -115,6 +127,7 @@ class GroupCoordinator:
         for group in list(self._groups.by_name.values()):
             if self._groups.homes.home_of(group.name) not in self._groups.loaded:
                 self._leave(group)
+        self.consumers.forget_others()
         came = own - self._groups.loaded - self._loading
         if not came:
             return
@@ -153,8 +166,9 @@ class GroupCoordinator:
                 and self._groups.homes.home_of(key.group) in came
             ):
                 self._restore(key.group, value)
+        self.consumers.restore(contents, came)
         self._groups.loaded |= came
-        logger.info("loaded %d groups", len(self._groups.by_name))
+        logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
         self.reassign()  # what came while this was read
 
     def _restore(self, name: str, value: GroupMetadataValue) -> None:
@@ -202,8 +216,8 @@ class GroupCoordinator:
         While groups are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS, with the groups loaded so far.
         """
         error = self._groups.check_all()
-        wanted = {each.lower() for each in states}
-        if error or (types and CLASSIC not in {each.lower() for each in types}):
+        wanted, of_types = {each.lower() for each in states}, {each.lower() for each in types}
+        if error or (types and of_types.isdisjoint((CLASSIC, CONSUMER))):
             done(error, ())
             return
 
@@ -213,7 +227,10 @@ class GroupCoordinator:
             for name, group in list(self._groups.by_name.items()):
                 if failures or self._groups.find(name, contents) is not None:
                     found[name] = ListedGroup(name, group.protocol_type or "", group.state.value)
-            shown = (each for _, each in sorted(found.items()))
+            for name, newer in list(self._groups.consumers.items()):
+                if failures or self._groups.find_consumers(name, contents) is not None:
+                    found[name] = ListedGroup(name, CONSUMER, newer.state.value, CONSUMER)
+            shown = (each for _, each in sorted(found.items()) if not types or each.type in of_types)
             done(ErrorCode.none, [each for each in shown if not wanted or each.state.lower() in wanted])
 
         failures: list[LogStoreError] = []
@@ -234,13 +251,16 @@ class GroupCoordinator:
         if group is not None and group.state is not State.EMPTY:
             done(_described(group))
             return
+        if name in self._groups.consumers:  # which has a request of its own
+            done(DescribedGroup(ErrorCode.none, State.DEAD.value))
+            return
 
         def looked_up(records: Collection[GroupKey]) -> None:
             group = self._groups.find(name, records)
             state = State.EMPTY if records else State.DEAD
             done(DescribedGroup(ErrorCode.none, state.value) if group is None else _described(group))
 
-        self._groups.store.ask(
+        self._groups.store.look(
             lambda store: store.records(name),
             looked_up,
             lambda failure: done(DescribedGroup(stored_offset_code(failure))),
@@ -254,7 +274,7 @@ class GroupCoordinator:
         if error:
             done(error)
             return
-        self._groups.store.ask(
+        self._groups.store.look(
             lambda store: (store.records(name), store.undecided(name)),
             lambda found: self._delete(name, *found, done),
             lambda failure: done(stored_offset_code(failure)),
@@ -267,6 +287,10 @@ class GroupCoordinator:
         undecided: Collection[TopicPartition],
         done: Callable[[ErrorCode], None],
     ) -> None:
+        newer = self._groups.find_consumers(name, records)
+        if newer is not None and newer.members:
+            done(ErrorCode.non_empty_group)
+            return
         group = self._groups.find(name, records)
         if (group is None and not records and not undecided) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found)
@@ -275,11 +299,12 @@ class GroupCoordinator:
         if (group is not None and group.state is not State.EMPTY) or any(map(is_of_sink, keys)):
             done(ErrorCode.non_empty_group)
             return
+        if newer is not None:
+            self.consumers.forget(newer)
         if group is None:  # so that nobody joins in the meantime
             group = self._groups.by_name[name] = Group(name, self._groups.clock)
         group.enter(State.DEAD)
-        changes = [GroupChange(key, None, only_if=value) for key, value in records.items()]
-        changes += deletions_of(name, records, undecided)
+        changes = tombstones_of(records) + deletions_of(name, records, undecided)
         self._groups.write_offsets(group, changes, partial(self._deleted, group, done))
 
     def _deleted(self, group: Group, done: Callable[[ErrorCode], None], failure: Exception | None) -> None:

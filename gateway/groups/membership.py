@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from .group import Group, State
 from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
 from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing
@@ -62,8 +62,9 @@ class Leaving:
 class Membership:
     """Answers requests of members."""
 
-    def __init__(self, groups: Groups, new_id: Callable[[], object]) -> None:
-        self._groups = groups
+    def __init__(self, groups: Groups, new_id: Callable[[], object], replace_empty: Callable[[str], ErrorCode]) -> None:
+        """``replace_empty`` makes room for a classic group where an empty one of Kafka 4 is, or returns an error."""
+        self._groups, self._replace_empty = groups, replace_empty
         self._new_id = new_id
         self.rebalancing = Rebalancing(groups)
 
@@ -77,6 +78,8 @@ class Membership:
         if not error and not least <= join.session_timeout_ms <= most:
             error = ErrorCode.invalid_session_timeout
         group = self._groups.by_name.get(join.group)
+        if not error and group is None:
+            error = self._replace_empty(join.group)
         if not error and group is None and join.member_id:
             error = ErrorCode.unknown_member_id
         if error:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     CONSUMER,
     GroupChange,
+    GroupFence,
     GroupKey,
     GroupMetadataKey,
     GroupRecords,
@@ -26,14 +27,18 @@ from ...storage import (
     TopicPartition,
     TransactionalOffsets,
 )
+from ..consumer_groups.group import ConsumerGroup
+from ..consumer_groups.partitions import Part
 from .expiry import expired_offsets, is_of_sink
 from .group import Group, State
 from .rebalancing import Groups, Rebalancing
-from .store import stored_offset_code
+from .store import stored_offset_code, tombstones_of
 
 Contents = Mapping[GroupKey, GroupValue]
 Codes = Mapping[TopicPartition, ErrorCode]
 Fetched = Mapping[TopicPartition, OffsetCommitValue | ErrorCode | None]  # None: no offset was committed
+
+WITH_MEMBER_EPOCHS = 9  # the first version of OffsetCommit for members of groups of Kafka 4
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +52,7 @@ class Commit:
     member_id: str
     instance_id: str | None
     offsets: Mapping[TopicPartition, OffsetCommitValue]
+    version: int = WITH_MEMBER_EPOCHS  # of OffsetCommit
 
 
 class Offsets:
@@ -60,6 +66,10 @@ class Offsets:
 
     def commit(self, commit: Commit, done: Callable[[Codes], None]) -> None:
         """Commits offsets, and calls ``done`` with the code of each partition when they are durable, or refused."""
+        newer = self._groups.consumers.get(commit.group)
+        if newer is not None:
+            self._commit_to(newer, commit, done)
+            return
         group = self._groups.by_name.get(commit.group)
         error = self._check(commit, group, is_transactional=False)
         if not error and group is not None and group.state is State.COMPLETING_REBALANCE:
@@ -72,7 +82,38 @@ class Offsets:
         if error:
             done(dict.fromkeys(commit.offsets, error))
             return
-        changes = [GroupChange(OffsetCommitKey(commit.group, *each), value) for each, value in self._short(commit)]
+        self._write(group, commit, done)
+
+    def _commit_to(self, group: ConsumerGroup, commit: Commit, done: Callable[[Codes], None]) -> None:
+        """Commits offsets of a group of Kafka 4."""
+        error = self._groups.check(commit.group) or self._check_consumer(commit, group, is_transactional=False)
+        if error:
+            done(dict.fromkeys(commit.offsets, error))
+        else:
+            self._write(group, commit, done)
+
+    def _check_consumer(self, commit: Commit, group: ConsumerGroup, *, is_transactional: bool) -> ErrorCode:
+        """As ``ConsumerGroup.validateOffsetCommit`` of Kafka 4.3.1."""
+        if commit.generation < 0 and not group.members:  # a client that is in no group
+            return ErrorCode.none
+        is_anonymous = commit.generation < 0 and not commit.member_id and commit.instance_id is None
+        if is_transactional and is_anonymous:  # an old client, which says nothing of a member
+            return ErrorCode.none
+        member = group.members.get(commit.member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if not is_transactional and commit.version < WITH_MEMBER_EPOCHS:
+            return ErrorCode.unsupported_version
+        ids = self._groups.ids_of({each.topic for each in commit.offsets})
+        parts = [Part(ids.get(each.topic, ""), each.partition) for each in commit.offsets]
+        return ErrorCode.none if member.may_commit(commit.generation, parts) else ErrorCode.stale_member_epoch
+
+    def _write(self, group: Group | ConsumerGroup | None, commit: Commit, done: Callable[[Codes], None]) -> None:
+        changes: list[GroupChange | GroupFence] = [
+            GroupChange(OffsetCommitKey(commit.group, *each), value) for each, value in self._short(commit)
+        ]
+        if changes and isinstance(group, ConsumerGroup):  # nobody else has given its partitions to others
+            changes[:0] = [GroupFence(key, group.stored[key]) for key in group.keys_of(commit.member_id)]
 
         def written(failure: Exception | None) -> None:
             done(self._codes(commit, ErrorCode.none if failure is None else stored_offset_code(failure)))
@@ -89,7 +130,7 @@ class Offsets:
             error = ErrorCode.unknown_member_id if records else ErrorCode.illegal_generation
             done(dict.fromkeys(commit.offsets, error))
 
-        self._groups.store.ask(
+        self._groups.store.look(
             lambda store: store.records(commit.group),
             answer,
             lambda failure: done(dict.fromkeys(commit.offsets, stored_offset_code(failure))),
@@ -103,8 +144,14 @@ class Offsets:
         ``check`` is called in the store's thread, under the lock of the partition of ``__consumer_offsets``; it raises
         RequestError if the transaction has ended or does not have that partition; then nothing is written.
         """
-        group = self._groups.by_name.get(commit.group)
-        error = self._check(commit, group, is_transactional=True)
+        group: Group | ConsumerGroup | None
+        newer = self._groups.consumers.get(commit.group)
+        if newer is None:
+            group = classic = self._groups.by_name.get(commit.group)
+            error = self._check(commit, classic, is_transactional=True)
+        else:
+            group = newer
+            error = self._groups.check(commit.group) or self._check_consumer(commit, newer, is_transactional=True)
         if error:
             done(dict.fromkeys(commit.offsets, error))
             return
@@ -116,7 +163,7 @@ class Offsets:
 
         def written(failure: Exception | None) -> None:
             if group is not None and failure is not None:
-                self._groups.note(group, failure)
+                self._groups.note(group.name, failure)
             done(self._codes(commit, ErrorCode.none if failure is None else stored_offset_code(failure)))
 
         added = TransactionalOffsets(commit.group, offsets, producer, check, fence)
@@ -161,12 +208,14 @@ class Offsets:
         done: Callable[[ErrorCode, Fetched], None],
         *,
         require_stable: bool = False,
+        member: tuple[str | None, int] = (None, -1),
     ) -> None:
         """Calls ``done`` with the committed offsets of partitions; ``wanted`` None: of all that have one.
 
         With ``require_stable``, a partition with offsets in an open transaction gets UNSTABLE_OFFSET_COMMIT.
+        ``member``: id and epoch of a member of a group of Kafka 4 that asks.
         """
-        error = self._groups.check(name, may_be_empty=True)
+        error = self._groups.check(name, may_be_empty=True) or self._check_fetch(name, *member)
         if error:
             done(error, {})
             return
@@ -184,11 +233,20 @@ class Offsets:
                 each: ErrorCode.unstable_offset_commit if each in unstable else value for each, value in found.items()
             }
 
-        self._groups.store.ask(
+        self._groups.store.look(
             question,
             lambda found: done(ErrorCode.none, found),
             lambda failure: done(stored_offset_code(failure), {}),
         )
+
+    def _check_fetch(self, name: str, member_id: str | None, epoch: int) -> ErrorCode:
+        group = self._groups.consumers.get(name)
+        if group is None or (member_id is None and epoch < 0):
+            return ErrorCode.none
+        member = group.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.epoch == epoch else ErrorCode.stale_member_epoch
 
     # Deleting
 
@@ -203,7 +261,7 @@ class Offsets:
         if error:
             done(error, {})
             return
-        self._groups.store.ask(
+        self._groups.store.look(
             lambda store: (store.records(name), store.undecided(name)),
             lambda found: self._delete(name, *found, partitions, done),
             lambda failure: done(stored_offset_code(failure), {}),
@@ -218,6 +276,7 @@ class Offsets:
         done: Callable[[ErrorCode, Codes], None],
     ) -> None:
         group = self._groups.find(name, records)
+        newer = self._groups.find_consumers(name, records)
         is_used = group is not None and group.state is not State.EMPTY
         if (group is None and not records and not undecided) or (group is not None and group.state is State.DEAD):
             done(ErrorCode.group_id_not_found, {})
@@ -230,6 +289,7 @@ class Offsets:
             for each in partitions
             if is_of_sink(OffsetCommitKey(name, *each))
             or (group is not None and is_used and group.is_subscribed(each.topic))
+            or (newer is not None and newer.is_subscribed(each.topic))
         }
         codes = {each: ErrorCode.group_subscribed_to_topic if each in kept else ErrorCode.none for each in partitions}
         keys = (OffsetCommitKey(name, *each) for each in partitions if each not in kept)
@@ -281,23 +341,33 @@ class Offsets:
         self._groups.store.ask(question, lambda answer: self._expire(*answer), partial(_log_failure, "all groups"))
 
     def _expire(self, contents: Contents, is_all: bool) -> None:
-        by_group: dict[str, dict[OffsetCommitKey, OffsetCommitValue]] = {name: {} for name in self._groups.by_name}
+        by_group: dict[str, dict[OffsetCommitKey, OffsetCommitValue]] = {
+            name: {} for name in (*self._groups.by_name, *self._groups.consumers)
+        }
         for key, value in offsets_among(contents).items():
             by_group.setdefault(key.group, {})[key] = value
         retention_ms = self._groups.config.offsets_retention_minutes * 60_000
         for name, offsets in by_group.items():
             if self._groups.check(name, may_be_empty=True):
                 continue  # another node's
-            group = self._groups.by_name.get(name)
+            group, newer = self._groups.by_name.get(name), self._groups.consumers.get(name)
             if group is not None and (group.state is State.DEAD or not (is_all or offsets)):
                 continue  # in a partition that cannot be read, perhaps
-            expired = expired_offsets(group, offsets, self._groups.clock.now_ms(), retention_ms)
-            changes = [GroupChange(key, None, only_if=value) for key, value in expired.items()]
+            unread = {key: each for key, each in offsets.items() if newer is None or not newer.is_subscribed(key.topic)}
+            expired = expired_offsets(group, unread, self._groups.clock.now_ms(), retention_ms)
+            changes = tombstones_of(expired)
             if group is not None and group.state is State.EMPTY and len(expired) == len(offsets):
                 changes.extend(self._forget(group, contents))
+            if newer is not None and is_all and not newer.members and len(expired) == len(offsets):
+                changes.extend(self._forget_consumers(newer))
             if changes:
                 logger.info("group %r: %d offsets have expired", name, len(expired))
                 self._groups.store.write(changes, partial(_log_failure, f"group {name!r}"))
+
+    def _forget_consumers(self, group: ConsumerGroup) -> list[GroupChange]:
+        """Drops an empty group of Kafka 4; returns the tombstones of its records."""
+        del self._groups.consumers[group.name]
+        return tombstones_of(group.stored)
 
     def _forget(self, group: Group, contents: Contents) -> list[GroupChange]:
         """Marks a group as deleted; returns the tombstone of its record."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     Clock,
     GroupChange,
@@ -22,9 +22,12 @@ from ...storage import (
     GroupMetadataValue,
     GroupsInUse,
 )
-from ..cluster import Homes
+from ..cluster.homes import Homes
 from ..config import GatewayConfig
-from ..threads import Home, Timer
+from ..consumer_groups.group import ConsumerGroup
+from ..consumer_groups.partitions import Catalog
+from ..threads.disk import Home
+from ..threads.worker import Timer
 from .group import Group, State
 from .member import JoinResult, Member, SyncResult
 from .reservations import Reservations
@@ -45,10 +48,17 @@ class Groups:
     store: GroupStore
     homes: Homes = field(default_factory=Homes)
     by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation; not those of offsets only
+    consumers: dict[str, ConsumerGroup] = field(default_factory=dict)  # those of Kafka 4, which are not in ``by_name``
     loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
+    catalog: Callable[[], Catalog] = dict  # the topics that groups of Kafka 4 can read
     is_stopped: bool = False
     on_changed: Callable[[], None] = lambda: None  # called when a partition must be loaded again
     in_use: GroupsInUse | None = None  # keeps commands away from groups with members; None: there are no commands
+
+    def ids_of(self, names: Collection[str]) -> dict[str, str]:
+        """Returns the ids of topics by their names, of those that have one."""
+        topics = self.catalog()
+        return {name: topics[name].id for name in names if name in topics}
 
     def check(self, group: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Returns the error if this node cannot answer for a group now, else ``ErrorCode.none``.
@@ -78,32 +88,36 @@ class Groups:
         def written(failure: Exception | None) -> None:
             if failure is not None and group.expected is value:
                 group.expected = before
-            self.note(group, failure)
+            self.note(group.name, failure)
             done(failure)
 
         self.store.write([fence, GroupChange(GroupMetadataKey(group.name), value)], written)
 
-    def write_offsets(self, group: Group | None, changes: Sequence[GroupChange], done: Written) -> None:
+    def write_offsets(
+        self, group: Group | ConsumerGroup | None, changes: Sequence[GroupChange | GroupFence], done: Written
+    ) -> None:
         """Like :meth:`write_record`, for other records of a group; ``group``: None if it never had members."""
         if group is None:
             self.store.write(changes, done)
             return
 
         def written(failure: Exception | None) -> None:
-            self.note(group, failure)
+            self.note(group.name, failure)
             done(failure)
 
         self.store.write([self.fence(group), *changes], written)
 
-    def fence(self, group: Group) -> GroupFence:
+    def fence(self, group: Group | ConsumerGroup) -> GroupFence:
         """Returns the condition for a write: no other coordinator has stored the group since it was read."""
+        if isinstance(group, ConsumerGroup):
+            return GroupFence(group.key, group.stored.get(group.key))
         return GroupFence(GroupMetadataKey(group.name), group.expected)
 
-    def note(self, group: Group, failure: Exception | None) -> None:
+    def note(self, name: str, failure: Exception | None) -> None:
         """If a write failed with GroupChangedError, reads all groups of that partition again."""
         if isinstance(failure, GroupChangedError):
             logger.warning("%s; its members must find the coordinator again", failure)
-            self.loaded.discard(self.homes.home_of(group.name))
+            self.loaded.discard(self.homes.home_of(name))
             self.on_changed()
 
     def find(self, name: str, records: Collection[GroupKey]) -> Group | None:
@@ -117,12 +131,21 @@ class Groups:
         self.forget(group)
         return None
 
-    def hold(self, group: Group) -> bool:
+    def find_consumers(self, name: str, records: Collection[GroupKey]) -> ConsumerGroup | None:
+        """As :meth:`find`, for a group of Kafka 4."""
+        group = self.consumers.get(name)
+        if group is None or group.members or group.key in records:
+            return group
+        logger.info("group %r was deleted by another process", name)
+        del self.consumers[name]
+        return None
+
+    def hold(self, group: Group | ConsumerGroup) -> bool:
         """Marks a group that gets members as in use, so commands cannot change it; False while one is changing it."""
         group.is_held = group.is_held or self.in_use is None or self.in_use.take(group.name)
         return group.is_held
 
-    def let_go(self, group: Group) -> None:
+    def let_go(self, group: Group | ConsumerGroup) -> None:
         """Lets commands change a group that no longer has members."""
         if group.is_held and self.in_use is not None:
             self.in_use.give(group.name)

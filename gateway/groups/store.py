@@ -6,14 +6,17 @@ coordinator never waits for the disk, so heartbeats are answered even while the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ...protocol import ErrorCode, RequestError, code_of, is_fault
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError, code_of, is_fault
 from ...storage import GroupChange, GroupFence, GroupRecords, LockHeldError, TransactionalOffsets
-from ..threads import Disk, Home, Store, Task, Timer
+from ..threads.disk import Disk, Home, Store
+from ..threads.worker import Task, Timer
 
 Written = Callable[[Exception | None], None]
 
@@ -40,6 +43,11 @@ def stored_offset_code(error: Exception) -> ErrorCode:
 
 def _code(error: Exception) -> ErrorCode:
     return ErrorCode.coordinator_not_available if isinstance(error, LockHeldError) else code_of(error)
+
+
+def tombstones_of(records: Mapping[Any, Any]) -> list[GroupChange]:
+    """Returns the deletions of records, each only if it is still the newest one of its key."""
+    return [GroupChange(key, None, only_if=value) for key, value in records.items()]
 
 
 def run_later(home: Home, delay_ms: float, task: Task) -> Timer:
@@ -91,6 +99,11 @@ class GroupStore(Store[GroupRecords, _Write]):
         There is no timeout: an answer before the end lets the client begin another transaction, which would get them.
         """
         self._put(_Write(offsets, done))
+
+    @contextmanager
+    def _one_look(self, disk: GroupRecords) -> Iterator[GroupRecords]:
+        with disk.one_look():
+            yield disk
 
     def _is_fault(self, error: Exception) -> bool:
         return is_fault(error)

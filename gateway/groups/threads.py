@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...storage import BucketGroups, ClientTransactions, CoordinatedGroups, GroupRecords, GroupsInUse, LogManager
-from ..cluster import Homes
+from ..cluster.homes import Homes
 from ..config import GatewayConfig
-from ..threads import DiskWorker, Worker
+from ..consumer_groups.partitions import Catalog
+from ..threads.disk import DiskWorker
+from ..threads.worker import Worker
 from .coordinator import GroupCoordinator
+from .settings import SettingsOf, no_settings
 from .store import GroupStore
 
 
@@ -22,11 +25,15 @@ class GroupThreads:
         open_manager: Callable[[], LogManager],
         homes: Homes,
         transactions: ClientTransactions | None = None,
+        catalog: Callable[[], Catalog] = dict,
+        *,
+        settings_of: SettingsOf = no_settings,
     ) -> None:
         """``manager``: only its clock and its locks are used.
 
         ``open_manager`` opens another one for the thread that reads and writes. ``homes``: which groups this node
-        coordinates. ``transactions``: the transactions of a log on an object store.
+        coordinates. ``transactions``: the transactions of a log on an object store. ``catalog`` returns the
+        topics that groups of Kafka 4 can read, ``settings_of`` what a group has of its own; both for any thread.
         """
         self.homes = homes
         self._home = Worker("gateway-groups")
@@ -37,7 +44,13 @@ class GroupThreads:
         )
         store = GroupStore(self._disk, self._home, config.offsets_commit_timeout_ms)
         self._in_use = GroupsInUse(manager)
-        self._coordinator = GroupCoordinator(config, manager.clock, self._home, store, homes=homes, in_use=self._in_use)
+        self._coordinator = GroupCoordinator(
+            *(config, manager.clock, self._home, store),
+            homes=homes,
+            in_use=self._in_use,
+            catalog=catalog,
+            settings_of=settings_of,
+        )
 
     def start(self) -> None:
         """Starts the threads; they begin by loading all groups."""
@@ -45,9 +58,13 @@ class GroupThreads:
         self._home.start()
         self.run(lambda coordinator: coordinator.load())
 
-    def run(self, task: Callable[[GroupCoordinator], None]) -> None:
-        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread."""
-        self._home.run(lambda: task(self._coordinator))
+    def run(self, task: Callable[[GroupCoordinator], None], *, is_patient: bool = False) -> None:
+        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread.
+
+        ``is_patient``: after those of all others, as :meth:`Worker.run_patient`.
+        """
+        run = self._home.run_patient if is_patient else self._home.run
+        run(lambda: task(self._coordinator))
 
     def give_up(self) -> None:
         """Answers all waiting requests with an error, and refuses new ones. For any thread."""

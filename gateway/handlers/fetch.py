@@ -7,27 +7,25 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from uuid import UUID
 
-from ...protocol import (
-    ErrorCode,
-    Fetched,
-    FetchPartition,
-    FetchRequest,
-    RequestError,
-    encode_fetched,
-    parse_fetch,
-)
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
+from ...protocol.fetch import Fetched, FetchPartition, encode_fetched, is_by_topic_id, parse_fetch
 from ...storage import Isolation, TopicPartition
 from ..context import Context
-from ..network import FileSlice, Part, Timer, release
-from ..partitions import LedPartition, NotOpenError
+from ..fetch_sessions import Fetching
+from ..network.file_slice import FileSlice, Part, release
+from ..network.processor import Timer
+from ..partitions.led_partition import InTierError, LedPartition
+from ..partitions.open_partitions import NotOpenError
+from ..quotas.entities import CONSUMER_BYTE_RATE
 from ..request import Request
-from ..security import Operation
-from ..threads import FairTask
-from .access import check_topic
+from ..security.rules import Operation
+from ..threads.fair import FairTask
+from .access.guards import check_topic
 from .epochs import UNKNOWN_EPOCH, check_leader_epoch
-from .old import OLD_FORMATS_BELOW, fetch_old_format
+from .old.fetch import OLD_FORMATS_BELOW, fetch_old_format
+from .tiers.fetch import InTier, TierReading
 
-FULL_EPOCHS = (0, -1)  # of a session: the client asks for all partitions, to begin a session or to end it
 WAIT_MAX_MS = 30_000  # an answer may always come earlier; so no fetch is kept for days
 
 
@@ -38,6 +36,13 @@ class _BehindError(Exception):
         self.led = led
 
 
+class _TierError(Exception):
+    """The tier is to be asked for some partitions; the others may have ``left`` of the bytes unused."""
+
+    def __init__(self, asked: Sequence[InTier], left: int) -> None:
+        self.asked, self.left = asked, left
+
+
 class _BusyError(Exception):
     """A thread uses a partition, perhaps for long, and this one must not wait."""
 
@@ -46,10 +51,12 @@ def fetch(request: Request, context: Context) -> None:
     """Answers when there are ``min_bytes``, when a partition has an error, or after ``max_wait_ms``."""
     frame, limits = request.exchange.frame, request.limits
     asked = parse_fetch(frame, request.body_at, request.version, limits.entries_max)
-    if asked.session_epoch not in FULL_EPOCHS:  # no session was ever begun
-        request.answer_parts(encode_fetched((), request.version, ErrorCode.fetch_session_id_not_found))
+    try:
+        fetching = context.sessions.resolve(asked, request.principal, by_topic_id=is_by_topic_id(request.version))
+    except RequestError as error:
+        request.answer_parts(encode_fetched((), request.version, error.code))
         return
-    _Fetching(request, context, asked).look()
+    _Fetching(request, context, fetching).look()
 
 
 class _Fetching:
@@ -59,8 +66,8 @@ class _Fetching:
     and while the conversion to an old format takes long.
     """
 
-    def __init__(self, request: Request, context: Context, asked: FetchRequest) -> None:
-        self._request, self._context, self._asked = request, context, asked
+    def __init__(self, request: Request, context: Context, fetching: Fetching) -> None:
+        self._request, self._context, (asked, self._asked, self._send) = request, context, fetching
         self._isolation = Isolation.READ_COMMITTED if asked.is_committed_only else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(asked.max_bytes, context.config.fetch_max_bytes)
         self._min_bytes = min(asked.min_bytes, self._max_bytes)
@@ -69,10 +76,12 @@ class _Fetching:
         self._is_done = self._is_reading = False
         self._timer: Timer | None = None  # of the deadline, once this waits
         self._bytes = 0  # that a broker would have read, which fills the limits with parts of batches
-        self._found: Sequence[LedPartition | Exception] = ()  # for each partition that is asked for
+        self._partitions: Sequence[FetchPartition] = ()  # that are read now; those that rest are not
+        self._found: Sequence[LedPartition | Exception] = ()  # for each of them
         self._seen: Sequence[tuple[int, ...]] = ()  # the ends of each, before it was read
         self._waits_on: list[LedPartition] = []
         self._caught_up: dict[LedPartition, Exception | None] = {}  # and why one could not
+        self._tiered: TierReading | None = None  # once the tier was asked
 
     def look(self) -> None:
         """Answers if there is enough to send or the time is over, else waits."""
@@ -81,16 +90,20 @@ class _Fetching:
     def _look(self) -> None:
         if self._is_done or self._is_reading:
             return
-        for led in self._waits_on:
-            led.unwait(self._wake)
-        self._waits_on = []
-        is_large = len(self._asked.partitions) > self._request.limits.entries_here
+        self._stop_waiting()
+        self._partitions = self._asked.awake(self._terms())
+        is_large = len(self._partitions) > self._request.limits.entries_here
         if self._request.version < OLD_FORMATS_BELOW:
             self._convert_aside()
         elif self._context.is_remote or is_large:
             self._read_aside()
         else:
             self._try_read(may_wait=False)()
+
+    def _terms(self) -> tuple[object, ...]:
+        """Returns what answers depend on besides the partitions: where it changes, none of them rests."""
+        rules = None if self._context.rules is None else self._context.rules.current()
+        return rules, self._context.cluster.view, self._context.topics.known, self._request.client, self._isolation
 
     def _convert_aside(self) -> None:
         """Reads in the thread for conversions, one after the other, so that they never hold much memory together."""
@@ -119,6 +132,8 @@ class _Fetching:
             return partial(self._open, error.partitions)
         except _BehindError as error:
             return partial(self._catch_up, error.led)
+        except _TierError as error:
+            return partial(self._ask_tier, error.asked, error.left)
         except Exception as error:  # of ours
             return partial(self._request.fail, error)
 
@@ -130,19 +145,31 @@ class _Fetching:
         """Answers with what was read if that is enough or the time is over, else waits."""
         self._is_reading = False
         left_s = self._deadline_s - time.monotonic()
-        is_due = left_s <= 0 or not answers or any(each.error for each in answers)
+        is_due = left_s <= 0 or not self._asked.partitions or any(each.error for each in answers)
         if is_due or self._bytes >= min(self._min_bytes, max(self._limit, 1)) or self._request.exchange.is_stopping:
             self._is_done = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._count(answers)
-            self._request.answer_parts(encode_fetched(answers, self._request.version))
+            whole = self._asked.whole(answers)
+            self._count(whole)
+            sent, session_id = self._send(whole)
+            self._settle(answers, self._asked.finish)
+            size = sum(each.size for each in sent)
+            throttle_ms = self._context.throttled_ms(self._request, CONSUMER_BYTE_RATE, size)
+            self._request.answer_parts(
+                encode_fetched(sent, self._request.version, session_id=session_id, throttle_ms=throttle_ms)
+            )
         else:
             _release(answers)
+            self._settle(answers, self._asked.settle)
             self._wait(left_s)
 
+    def _settle(self, answers: Sequence[Fetched[Part]], settle: Callable[..., None]) -> None:
+        settle(answers, self._found, self._seen, is_committed=self._isolation is Isolation.READ_COMMITTED)
+
     def _count(self, answers: Sequence[Fetched[Part]]) -> None:
-        sizes: dict[str, int] = {}
+        resting = map(self._name, self._asked.resting_topics())
+        sizes = {name: 0 for name in resting if name is not None}
         for each in answers:
             name = self._name(each.topic)
             if name is not None and not each.error:
@@ -156,11 +183,29 @@ class _Fetching:
         self._request.exchange.park()
         if self._timer is None:
             self._timer = self._request.exchange.later(left_s, self.look)
-        for led, seen in zip(self._found, self._seen, strict=True):
+        if not self._has_registered():
+            self._wake()  # something moved since it was read
+            return
+        self._context.partitions.waits.add(self._wake, [*self._waits_on, *self._asked.resting()])
+
+    def _has_registered(self) -> bool:
+        """Has each partition wake this when it moves; returns False if one has moved since it was read."""
+        if not self._asked.wait(self._wake):
+            return False
+        for index, (led, seen) in enumerate(zip(self._found, self._seen, strict=True)):
+            if self._asked.is_awaited(index):
+                continue
             if isinstance(led, Exception) or not led.wait(seen, self._wake):
-                self._wake()  # it moved since it was read
-                return
+                return False
             self._waits_on.append(led)
+        return True
+
+    def _stop_waiting(self) -> None:
+        self._context.partitions.waits.discard(self._wake)
+        self._asked.unwait(self._wake)
+        for led in self._waits_on:
+            led.unwait(self._wake)
+        self._waits_on = []
 
     def _catch_up(self, led: LedPartition) -> None:
         """Reads what other processes appended, such as the previous leader, then tries the fetch again."""
@@ -173,6 +218,17 @@ class _Fetching:
 
         self._context.appender.catch_up(led, caught_up)
 
+    def _ask_tier(self, asked: Sequence[InTier], left: int) -> None:
+        """Reads what the tier has, in its threads and for a limited time, then tries the fetch again."""
+
+        def answered() -> None:
+            self._is_reading = False
+            self.look()
+
+        self._is_reading = True
+        self._tiered = TierReading(self._request, self._context, self._isolation)
+        self._tiered.ask(asked, left, answered)
+
     def _wake(self) -> None:
         self._request.exchange.processor.call_soon(self.look)
 
@@ -181,7 +237,7 @@ class _Fetching:
 
     def _find(self) -> Sequence[LedPartition | Exception]:
         """Returns each partition, or why it cannot be read. Raises NotOpenError with all that are to be opened."""
-        found = [self._led(each) for each in self._asked.partitions]
+        found = [self._led(each) for each in self._partitions]
         unopened = {one for each in found if isinstance(each, NotOpenError) for one in each.partitions}
         if unopened:
             raise NotOpenError(unopened)
@@ -206,9 +262,16 @@ class _Fetching:
         self._seen = [() if isinstance(each, Exception) else each.ends for each in self._found]
         if not may_wait and any(each.is_busy for each in self._found if isinstance(each, LedPartition)):
             raise _BusyError
-        for each, led in zip(self._asked.partitions, self._found, strict=True):
+        in_tier = list[InTier]()
+        for each, led in zip(self._partitions, self._found, strict=True):
             try:
                 answer = self._read_one(each, led, left, min_one_batch=not has_records)
+            except InTierError:
+                assert isinstance(led, LedPartition)
+                if self._tiered is None:
+                    in_tier.append(InTier(each, led))
+                    continue
+                answer = self._from_tier(self._tiered, InTier(each, led), left, min_one_batch=not has_records)
             except _BehindError:
                 _release(answers)
                 raise
@@ -217,7 +280,17 @@ class _Fetching:
             has_records = has_records or bool(answer.size)
             left -= answer.size
             answers.append(answer)
+        if in_tier:
+            _release(answers)
+            raise _TierError(in_tier, left)
         return answers
+
+    def _from_tier(self, tiered: TierReading, asked: InTier, left: int, *, min_one_batch: bool) -> Fetched[Part]:
+        self._bytes += self._min_bytes  # so that it is answered now: the tier is read once
+        try:
+            return tiered.answer(asked, left, min_one_batch=min_one_batch)
+        except Exception as error:
+            return Fetched(asked.each.topic, asked.each.partition, self._context.code_of(error))
 
     def _read_one(
         self, each: FetchPartition, led: LedPartition | Exception, left: int, *, min_one_batch: bool

@@ -13,12 +13,15 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from ...protocol import ApiKey, ErrorCode, MalformedRequestError
+from ...protocol.apis import ApiKey
+from ...protocol.bodies import ErrorCode
+from ...protocol.reading import MalformedRequestError
 from ..context import TEXT_CHARACTERS_MAX, Context
-from ..network import Exchange
+from ..network.exchange import Exchange
 from ..request import Request
-from ..security import LoginError, Session, Stage
-from ..threads import FairTask
+from ..security.scram import LoginError
+from ..security.session import Session, Stage
+from ..threads.fair import FairTask
 
 _RAW_HANDSHAKE = 0  # the version after which tokens come without headers
 _BEFORE_LOGIN = {  # what a client may ask at each stage
@@ -109,8 +112,8 @@ def _in_thread(
     def refuse_later(error: LoginError) -> None:
         host, user = connection.client_host, session.claimed_user[:TEXT_CHARACTERS_MAX]
         login = f"a login of {user!r}" if user else "a login"
-        text = f"{host}: {login} failed: {error}; the connection is closed"
-        context.refusals.warn((host, user, str(error)), text)
+        why = error.why or str(error)
+        context.refusals.warn((host, user, why), f"{host}: {login} failed: {why}; the connection is closed")
         delay_s = context.config.connection_failed_authentication_delay_ms / 1000
         processor.call_soon(partial(_refuse_later, exchange, delay_s, partial(refuse, error)))
 

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import Isolation, LogManager, TopicPartition
 from ..context import Context
-from ..partitions import LedPartition
+from ..partitions.led_partition import LedPartition
 from ..request import Request
-from ..threads import gathering
+from ..threads.answers import gathering
 from .epochs import check_leader_epoch
-from .old import offsets_before
+from .old.offsets import offsets_before
+from .tiers.offsets import Asked, Found, ask_tier
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 FIRST_VERSIONS = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -35,10 +37,13 @@ def list_offsets(request: Request, context: Context) -> None:
     searches = any(p.timestamp >= 0 or p.timestamp == MAX_TIMESTAMP for t in request.body.topics for p in t.partitions)
 
     def answer(led: Led) -> None:
+        ask_tier(request, context, _asked_of_tier(request, led), partial(go_on, led))
+
+    def go_on(led: Led, found: Found) -> None:
         if searches:
-            context.workers.lookups.answer(request, lambda manager: _offsets(request, context, led, manager))
+            context.workers.lookups.answer(request, lambda manager: _offsets(request, context, led, manager, found))
         else:
-            request.answer(_offsets(request, context, led, None))
+            request.answer(_offsets(request, context, led, None, found))
 
     _after_catching_up(request, context, led, answer)
 
@@ -61,7 +66,23 @@ def _after_catching_up(request: Request, context: Context, led: Led, then: Calla
         context.appender.catch_up(each, partial(put, index))
 
 
-def _offsets(request: Request, context: Context, led: Led, manager: LogManager | None) -> Mapping[str, Any]:
+def _asked_of_tier(request: Request, led: Led) -> Asked:
+    """Returns what is to be searched in a tier: times where records are in it only, and the end of the tier."""
+    asked = dict[TopicPartition, tuple[LedPartition, int]]()
+    for topic in request.body.topics:
+        for each in topic.partitions:
+            found = led[partition := TopicPartition(topic.name, each.partition_index)]
+            if isinstance(found, LedPartition) and (
+                (each.timestamp >= 0 and found.in_tier is not None)
+                or (each.timestamp == LATEST_TIERED and found.is_tiered)
+            ):
+                asked[partition] = found, each.timestamp
+    return asked
+
+
+def _offsets(
+    request: Request, context: Context, led: Led, manager: LogManager | None, tiered: Found
+) -> Mapping[str, Any]:
     isolation = (
         Isolation.READ_COMMITTED if getattr(request.body, "isolation_level", 0) == 1 else Isolation.READ_UNCOMMITTED
     )
@@ -71,7 +92,7 @@ def _offsets(request: Request, context: Context, led: Led, manager: LogManager |
         partition = TopicPartition(topic, each.partition_index)
         if times[partition] > 1:
             return {"partition_index": each.partition_index, "error_code": ErrorCode.invalid_request}
-        return _partition(request, context, isolation, manager, each, led[partition])
+        return _partition(request, context, isolation, manager, each, led[partition], tiered.get(partition))
 
     return {
         "topics": [
@@ -91,6 +112,7 @@ def _partition(
     manager: LogManager | None,
     asked: Any,
     led: LedPartition | Exception,
+    tiered: Any,
 ) -> Mapping[str, Any]:
     try:
         if asked.timestamp < 0 and request.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
@@ -98,7 +120,9 @@ def _partition(
         if isinstance(led, Exception):
             raise led
         check_leader_epoch(led, getattr(asked, "current_leader_epoch", -1), context)
-        offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager)
+        if isinstance(tiered, Exception):
+            raise tiered
+        offset, timestamp, epoch = _found(led, asked.timestamp, isolation, manager, tiered)
     except Exception as error:
         return {"partition_index": asked.partition_index, "error_code": context.code_of(error)}
     return {
@@ -109,16 +133,21 @@ def _partition(
     }
 
 
-def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManager | None) -> tuple[int, int, int]:
-    """Returns offset, timestamp and leader epoch of the record asked for; -1 for each if there is none."""
+def _found(
+    led: LedPartition, time: int, isolation: Isolation, manager: LogManager | None, tiered: Any
+) -> tuple[int, int, int]:
+    """Returns offset, timestamp and leader epoch of the record asked for; -1 for each if there is none.
+
+    ``tiered``: what the tier was asked for; None if it has nothing.
+    """
     if time == LATEST:
         return led.end_offset(isolation), NO_TIMESTAMP, led.leader_epoch
     if time in (EARLIEST, EARLIEST_LOCAL):
-        start = led.log_start_offset
+        start = led.log_start_offset if time == EARLIEST else led.local_log_start_offset
         epoch = led.leader_epoch if led.is_empty else led.ask(lambda log: log.epochs.epoch_for(start))
         return start, NO_TIMESTAMP, epoch
-    if time == LATEST_TIERED:
-        return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
+    if time == LATEST_TIERED or tiered is not None:
+        return _in_tier(led, tiered)
     assert manager is not None
     with manager.open_reader(led.topic, led.partition, reports_remote=False) as reader:
         found = (
@@ -128,6 +157,15 @@ def _found(led: LedPartition, time: int, isolation: Isolation, manager: LogManag
         )
     if found is None or found.offset >= led.end_offset(isolation):
         return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+def _in_tier(led: LedPartition, found: Any) -> tuple[int, int, int]:
+    """Returns the last offset of the tier, or the record that it has, as :func:`_found`."""
+    if found is None:
+        return NO_OFFSET, NO_TIMESTAMP, NO_EPOCH
+    if isinstance(found, int):
+        return found, NO_TIMESTAMP, led.ask(lambda log: log.epochs.epoch_for(found))
     return found.offset, found.timestamp, found.leader_epoch
 
 

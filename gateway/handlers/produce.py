@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ...protocol import (
-    ErrorCode,
-    Produced,
-    ProducePartition,
-    ProduceRequest,
-    RequestError,
-    code_of,
-    encode_produced,
-    message_of,
-    parse_produce,
-)
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError, code_of, message_of
+from ...protocol.produce import Produced, ProducePartition, ProduceRequest, encode_produced, parse_produce
 from ...storage import (
     INTERNAL_TOPICS,
     AppendInfo,
@@ -28,11 +20,14 @@ from ...storage import (
     check_batch,
 )
 from ..context import Context
-from ..partitions import Append, LedPartition
+from ..partitions.appending import Append
+from ..partitions.led_partition import LedPartition
+from ..quotas.entities import PRODUCER_BYTE_RATE
 from ..request import Request
-from ..threads import FairTask, gathering
-from ..transactions import known_before
-from .access import check_transactional_id, check_written_topic, may_write_internal_topics
+from ..threads.answers import gathering
+from ..threads.fair import FairTask
+from ..transactions.gate import known_before
+from .access.guards import check_transactional_id, check_written_topic, may_write_internal_topics
 from .batches import check_batch_set, check_idempotent
 
 ACKS = (-1, 0, 1)
@@ -59,6 +54,8 @@ def produce(request: Request, context: Context) -> None:
     asked = parse_produce(request.exchange.frame, request.body_at, request.version, request.limits.entries_max)
     wanted = {TopicPartition(each.topic, each.partition) for each in asked.partitions}
     producing = _Producing(request, context, asked, context.partitions.led(wanted))
+    if context.is_limited(request, PRODUCER_BYTE_RATE):
+        request.exchange.hold_others()  # those that have arrived wait too, if this one exceeds the quota
     name = asked.transactional_id
     if name is None or context.transactions.gate.knows(name):
         producing.start()
@@ -212,8 +209,9 @@ class _Producing:
         failed = sum(1 for each in answers if each.error)
         if failed:
             self._context.figures.failed(produces=failed)
+        throttle_ms = self._context.throttled_ms(self._request, PRODUCER_BYTE_RATE, len(self._request.exchange.frame))
         if self._asked.acks != 0:
-            self._request.answer_parts([encode_produced(answers, self._request.version)])
+            self._request.answer_parts([encode_produced(answers, self._request.version, throttle_ms)])
         elif failed:
             self._request.close()  # the only way to tell the client
         else:

@@ -1,96 +1,170 @@
-"""HANDLERS: which function answers which kind of request."""
+"""KINDS: what the gateway does with each kind of request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
-from ...protocol import ApiKey
+from ...protocol.apis import ApiKey
 from ..context import Handler
-from .brokers import (
+from ..security.rules import Operation
+from .access import groups, repeated, topics, transactions
+from .access.guards import Guard, everyone, of_cluster
+from .brokers.acls import create_acls, created_acls, delete_acls, deleted_acls, describe_acls, described_acls
+from .brokers.client_quotas import alter_quotas, altered_quotas, describe_quotas, described_quotas
+from .brokers.replicas import (
     alter_reassignments,
     alter_replica_log_dirs,
-    create_acls,
-    delete_acls,
-    describe_acls,
     elect_leaders,
     list_reassignments,
+    refused_elections,
+    refused_list,
+    refused_moves,
+    refused_reassignments,
 )
+from .brokers.scram_users import alter_scram_users, altered_scram_users, describe_scram_users, described_scram_users
 from .cluster import api_versions, describe_cluster, describe_log_dirs, find_coordinator
-from .configs import alter_configs, describe_configs, incremental_alter_configs
+from .configs.altering import alter_configs, incremental_alter_configs
+from .configs.describing import describe_configs
 from .fetch import fetch
-from .groups import (
-    commit_offsets,
-    consumer_group_heartbeat,
-    delete_groups,
-    delete_offsets,
-    describe_groups,
-    fetch_offsets,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    sync_group,
-)
+from .groups.admin import delete_groups, delete_offsets, describe_groups, list_groups
+from .groups.committed import commit_offsets, fetch_offsets
+from .groups.consumers import consumer_group_heartbeat, describe_consumer_groups
+from .groups.members import heartbeat, join_group, leave_group, sync_group
 from .logins import sasl_authenticate, sasl_handshake
 from .metadata import metadata
 from .offsets import list_offsets, offset_for_leader_epoch
 from .produce import produce
 from .producers import describe_producers, init_producer_id
 from .topics import create_partitions, create_topics, delete_records, delete_topics
-from .transactions import (
-    add_offsets,
-    add_partitions,
-    commit_transactional_offsets,
-    describe_transactions,
-    end_transaction,
-    list_transactions,
-    write_markers,
-)
+from .transactions.admin import describe_transactions, list_transactions, write_markers
+from .transactions.producers import add_offsets, add_partitions, end_transaction
+from .transactions.txn_offsets import commit_transactional_offsets
 
-HANDLERS: Mapping[int, Handler] = {
-    ApiKey.PRODUCE: produce,
-    ApiKey.FETCH: fetch,
-    ApiKey.LIST_OFFSETS: list_offsets,
-    ApiKey.METADATA: metadata,
-    ApiKey.OFFSET_COMMIT: commit_offsets,
-    ApiKey.OFFSET_FETCH: fetch_offsets,
-    ApiKey.FIND_COORDINATOR: find_coordinator,
-    ApiKey.JOIN_GROUP: join_group,
-    ApiKey.HEARTBEAT: heartbeat,
-    ApiKey.LEAVE_GROUP: leave_group,
-    ApiKey.SYNC_GROUP: sync_group,
-    ApiKey.DESCRIBE_GROUPS: describe_groups,
-    ApiKey.LIST_GROUPS: list_groups,
-    ApiKey.SASL_HANDSHAKE: sasl_handshake,
-    ApiKey.API_VERSIONS: api_versions,
-    ApiKey.CREATE_TOPICS: create_topics,
-    ApiKey.DELETE_TOPICS: delete_topics,
-    ApiKey.DELETE_RECORDS: delete_records,
-    ApiKey.INIT_PRODUCER_ID: init_producer_id,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
-    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions,
-    ApiKey.ADD_OFFSETS_TO_TXN: add_offsets,
-    ApiKey.END_TXN: end_transaction,
-    ApiKey.WRITE_TXN_MARKERS: write_markers,
-    ApiKey.TXN_OFFSET_COMMIT: commit_transactional_offsets,
-    ApiKey.DESCRIBE_ACLS: describe_acls,
-    ApiKey.CREATE_ACLS: create_acls,
-    ApiKey.DELETE_ACLS: delete_acls,
-    ApiKey.DESCRIBE_CONFIGS: describe_configs,
-    ApiKey.ALTER_CONFIGS: alter_configs,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: alter_replica_log_dirs,
-    ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs,
-    ApiKey.SASL_AUTHENTICATE: sasl_authenticate,
-    ApiKey.CREATE_PARTITIONS: create_partitions,
-    ApiKey.DELETE_GROUPS: delete_groups,
-    ApiKey.ELECT_LEADERS: elect_leaders,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
-    ApiKey.OFFSET_DELETE: delete_offsets,
-    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
-    ApiKey.DESCRIBE_PRODUCERS: describe_producers,
-    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: list_transactions,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat,
+
+class Kind(NamedTuple):
+    """One kind of request. Its versions are in ``protocol/apis``."""
+
+    handler: Handler
+    guard: Guard  # asked first, while there are rules
+    once: Callable[[Any, int], Any] | None = None  # removes what a body names again
+    names_topics: bool = False  # as those to change, so that its guard refuses reserved names without rules too
+    error_since: int | None = None  # the first version whose answer has an error of the whole; None: no version
+
+
+KINDS: Mapping[int, Kind] = {
+    ApiKey.PRODUCE: Kind(produce, everyone),
+    ApiKey.FETCH: Kind(fetch, everyone),
+    ApiKey.LIST_OFFSETS: Kind(
+        list_offsets, partial(topics.partitions, operation=Operation.DESCRIBE), once=repeated.oldest_offsets
+    ),
+    ApiKey.METADATA: Kind(metadata, topics.metadata),
+    ApiKey.OFFSET_COMMIT: Kind(commit_offsets, groups.commit_offsets, names_topics=True),
+    ApiKey.OFFSET_FETCH: Kind(fetch_offsets, groups.fetch_offsets, once=repeated.groups_with_topics),
+    ApiKey.FIND_COORDINATOR: Kind(
+        find_coordinator, groups.find_coordinator, once=partial(repeated.texts, field="coordinator_keys"), error_since=0
+    ),
+    ApiKey.JOIN_GROUP: Kind(join_group, partial(groups.group, operation=Operation.READ), error_since=0),
+    ApiKey.HEARTBEAT: Kind(heartbeat, partial(groups.group, operation=Operation.READ), error_since=0),
+    ApiKey.LEAVE_GROUP: Kind(leave_group, partial(groups.group, operation=Operation.READ), error_since=0),
+    ApiKey.SYNC_GROUP: Kind(sync_group, partial(groups.group, operation=Operation.READ), error_since=0),
+    ApiKey.DESCRIBE_GROUPS: Kind(
+        describe_groups,
+        partial(groups.several, operation=Operation.DESCRIBE, asked="groups", answer="groups"),
+        once=partial(repeated.texts, field="groups"),
+    ),
+    ApiKey.LIST_GROUPS: Kind(list_groups, groups.list_groups, error_since=0),
+    ApiKey.SASL_HANDSHAKE: Kind(sasl_handshake, everyone),
+    ApiKey.API_VERSIONS: Kind(api_versions, everyone, error_since=0),
+    ApiKey.CREATE_TOPICS: Kind(create_topics, topics.create_topics, names_topics=True),
+    ApiKey.DELETE_TOPICS: Kind(delete_topics, topics.delete_topics, names_topics=True),
+    ApiKey.DELETE_RECORDS: Kind(
+        delete_records,
+        partial(topics.changed_partitions, operation=Operation.DELETE),
+        once=repeated.numbered_topics,
+        names_topics=True,
+    ),
+    ApiKey.INIT_PRODUCER_ID: Kind(init_producer_id, transactions.init_producer_id, error_since=0),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Kind(
+        offset_for_leader_epoch,
+        partial(topics.partitions, operation=Operation.DESCRIBE, topic="topic", part="partition"),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Kind(add_partitions, transactions.add_partitions, names_topics=True),
+    ApiKey.ADD_OFFSETS_TO_TXN: Kind(add_offsets, transactions.add_offsets),
+    ApiKey.END_TXN: Kind(end_transaction, transactions.end_transaction),
+    ApiKey.WRITE_TXN_MARKERS: Kind(write_markers, transactions.write_markers),
+    ApiKey.TXN_OFFSET_COMMIT: Kind(commit_transactional_offsets, transactions.commit_offsets, names_topics=True),
+    ApiKey.DESCRIBE_ACLS: Kind(
+        describe_acls, partial(of_cluster, operation=Operation.DESCRIBE, refused=described_acls)
+    ),
+    ApiKey.CREATE_ACLS: Kind(create_acls, partial(of_cluster, operation=Operation.ALTER, refused=created_acls)),
+    ApiKey.DELETE_ACLS: Kind(delete_acls, partial(of_cluster, operation=Operation.ALTER, refused=deleted_acls)),
+    ApiKey.DESCRIBE_CONFIGS: Kind(
+        describe_configs,
+        partial(topics.configs, operation=Operation.DESCRIBE_CONFIGS, field="results"),
+        once=repeated.resources,
+    ),
+    ApiKey.ALTER_CONFIGS: Kind(
+        alter_configs, partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"), names_topics=True
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Kind(
+        alter_replica_log_dirs, partial(of_cluster, operation=Operation.ALTER, refused=refused_moves)
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: Kind(
+        describe_log_dirs,
+        topics.log_dirs,
+        once=partial(repeated.topics, name="topic", partitions="partitions"),
+        error_since=3,
+    ),
+    ApiKey.SASL_AUTHENTICATE: Kind(sasl_authenticate, everyone),
+    ApiKey.CREATE_PARTITIONS: Kind(create_partitions, topics.create_partitions, names_topics=True),
+    ApiKey.DELETE_GROUPS: Kind(
+        delete_groups,
+        partial(groups.several, operation=Operation.DELETE, asked="groups_names", answer="results"),
+        once=partial(repeated.texts, field="groups_names"),
+    ),
+    ApiKey.ELECT_LEADERS: Kind(
+        elect_leaders, partial(of_cluster, operation=Operation.ALTER, refused=refused_elections)
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Kind(
+        incremental_alter_configs,
+        partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+        names_topics=True,
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Kind(
+        alter_reassignments, partial(of_cluster, operation=Operation.ALTER, refused=refused_reassignments)
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Kind(
+        list_reassignments, partial(of_cluster, operation=Operation.DESCRIBE, refused=refused_list)
+    ),
+    ApiKey.OFFSET_DELETE: Kind(delete_offsets, groups.delete_offsets, error_since=0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Kind(
+        describe_quotas, partial(of_cluster, operation=Operation.DESCRIBE_CONFIGS, refused=described_quotas)
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: Kind(
+        alter_quotas, partial(of_cluster, operation=Operation.ALTER_CONFIGS, refused=altered_quotas)
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Kind(
+        describe_scram_users, partial(of_cluster, operation=Operation.DESCRIBE, refused=described_scram_users)
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Kind(
+        alter_scram_users, partial(of_cluster, operation=Operation.ALTER, refused=altered_scram_users)
+    ),
+    ApiKey.DESCRIBE_CLUSTER: Kind(describe_cluster, everyone, error_since=0),
+    ApiKey.DESCRIBE_PRODUCERS: Kind(
+        describe_producers, partial(topics.partitions, operation=Operation.READ), once=repeated.topics
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: Kind(
+        describe_transactions,
+        transactions.describe_transactions,
+        once=partial(repeated.texts, field="transactional_ids"),
+    ),
+    ApiKey.LIST_TRANSACTIONS: Kind(list_transactions, transactions.list_transactions),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Kind(consumer_group_heartbeat, groups.consumer_heartbeat, error_since=0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Kind(
+        describe_consumer_groups,
+        groups.describe_consumers,
+        once=partial(repeated.texts, field="group_ids"),
+    ),
 }

@@ -8,7 +8,8 @@ from itertools import repeat
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ...protocol import ErrorCode, RequestError, code_of, message_of
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError, code_of, message_of
 from ...storage import (
     COORDINATOR_TOPICS,
     INTERNAL_TOPICS,
@@ -19,14 +20,16 @@ from ...storage import (
     add_partitions,
     delete_topic,
 )
-from ..context import Context, ManagerWorker
-from ..partitions import LedPartition, TopicInfo
+from ..context import Context, ManagerWorker, Mutations
+from ..partitions.led_partition import LedPartition
+from ..partitions.topics import TopicInfo
 from ..request import Request
-from .access import may_describe
-from .brokers import check_replicas
-from .configs import described_topic_configs
+from .access.guards import may_describe
+from .brokers.replicas import check_replicas
+from .configs.describing import described_topic_configs
 from .metadata import is_legal
 
+STRICT_CREATION, STRICT_DELETION, STRICT_ENLARGING = 6, 5, 3  # versions since which a used up quota refuses (KIP-599)
 DEFAULT = -1  # of partitions and replicas: the node's
 FEW_MAX = 100  # partitions that the thread of all administrators creates, which takes a third of a second
 _TWICE = "the request names the topic more than once"
@@ -72,6 +75,7 @@ class _Creating:
     def __init__(self, manager: LogManager, request: Request, context: Context) -> None:
         self._manager, self._request, self._context = manager, request, context
         self._is_dry = getattr(request.body, "validate_only", False)
+        self._mutations = context.mutations(request, STRICT_CREATION)
         self._named_as = {_in_metrics(name): name for name in context.topics.all()}
 
     def create(self, asked: Any, *, is_twice: bool) -> Mapping[str, Any]:
@@ -80,6 +84,7 @@ class _Creating:
             if is_twice:
                 raise RequestError(ErrorCode.invalid_request, _TWICE)
             partitions, configs = self._checked(asked)
+            self._mutations.record(partitions)
             topic_id = None if self._is_dry else self._make(asked.name, partitions, configs)
         except Exception as error:
             return _not_created(asked.name, error)
@@ -217,14 +222,17 @@ def _named(request: Request, context: Context) -> list[_Named]:
 
 
 def _deleted(manager: LogManager, request: Request, context: Context, asked: Sequence[_Named]) -> Mapping[str, Any]:
-    answers = [_delete(manager, request, context, each) for each in asked]
+    mutations = context.mutations(request, STRICT_DELETION)
+    answers = [_delete(manager, request, context, each, mutations) for each in asked]
     deleted = {each["name"] for each in answers if "error_code" not in each}
     if deleted:
         context.groups.run(lambda coordinator: coordinator.offsets.delete_topics(deleted))
     return {"responses": answers}
 
 
-def _delete(manager: LogManager, request: Request, context: Context, asked: _Named) -> Mapping[str, Any]:
+def _delete(
+    manager: LogManager, request: Request, context: Context, asked: _Named, mutations: Mutations
+) -> Mapping[str, Any]:
     given, topic = asked.given, asked.topic
     try:
         if not context.config.delete_topic_enable:
@@ -237,6 +245,7 @@ def _delete(manager: LogManager, request: Request, context: Context, asked: _Nam
             raise RequestError(ErrorCode.unknown_topic_or_partition, "there is no topic of this name")
         if topic.name in COORDINATOR_TOPICS:  # also while it is empty: the coordinators have it open
             raise RequestError(ErrorCode.policy_violation, f"topic {topic.name!r} is in use by the gateway")
+        mutations.record(len(topic.partitions))
         delete_topic(manager, topic.name)
     except Exception as error:
         return {**given, "error_code": code_of(error), "error_message": message_of(error)}
@@ -251,14 +260,13 @@ def _delete(manager: LogManager, request: Request, context: Context, asked: _Nam
 
 def create_partitions(request: Request, context: Context) -> None:
     """Adds partitions to topics."""
-    body = request.body
-
+    body, mutations = request.body, context.mutations(request, STRICT_ENLARGING)
     times = Counter(each.name for each in body.topics)
 
     def result(manager: LogManager, asked: Any) -> Mapping[str, Any]:
         if times[asked.name] > 1:
             return {"name": asked.name, "error_code": ErrorCode.invalid_request, "error_message": _TWICE}
-        return _enlarge(manager, context, asked, is_dry=body.validate_only)
+        return _enlarge(manager, context, asked, mutations, is_dry=body.validate_only)
 
     def task(manager: LogManager) -> Mapping[str, Any]:
         return {"results": [result(manager, each) for each in {each.name: each for each in body.topics}.values()]}
@@ -266,7 +274,9 @@ def create_partitions(request: Request, context: Context) -> None:
     _worker(context, sum(each.count for each in body.topics)).answer(request, task)
 
 
-def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool) -> Mapping[str, Any]:
+def _enlarge(
+    manager: LogManager, context: Context, asked: Any, mutations: Mutations, *, is_dry: bool
+) -> Mapping[str, Any]:
     try:
         topic = manager.topic(asked.name)
         if asked.count - len(topic.partitions) > PARTITIONS_MAX:
@@ -281,6 +291,7 @@ def _enlarge(manager: LogManager, context: Context, asked: Any, *, is_dry: bool)
                 raise RequestError(ErrorCode.invalid_replica_assignment, "give one assignment for each new partition")
             given = enumerate((each.broker_ids for each in asked.assignments), len(topic.partitions))
             check_replicas(context.cluster, asked.name, given)
+        mutations.record(asked.count - len(topic.partitions))
         add_partitions(manager, asked.name, asked.count, dry_run=is_dry)
     except Exception as error:
         return {"name": asked.name, "error_code": code_of(error), "error_message": message_of(error)}

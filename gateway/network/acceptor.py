@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import cycle
 from threading import Event
 
-from ..threads import Counted, KeptThread
+from ..threads.counted import Counted
+from ..threads.kept import KeptThread
 from .admission import Admission
 from .processor import Processor, Terms
 
@@ -24,7 +25,7 @@ class Acceptor:
         self, listener: socket.socket, terms: Terms, processors: Sequence[Processor], admission: Admission
     ) -> None:
         """``listener``: listening already; :meth:`stop` closes it. ``admission``: that of all listeners."""
-        self._listener, self._terms = listener, terms
+        self._listener, self.terms = listener, terms  # other terms hold for connections that come from then on
         self._processors = processors
         self._admission = admission
         self._counted = Counted(logger)
@@ -59,9 +60,16 @@ class Acceptor:
                 self._counted.warn((host, limit), f"{host}: closed, because the limit {limit} is reached")
                 client.close()
                 continue
+            delay_s = self._admission.quota_delay_s(host)
+            if delay_s > 0:
+                self._counted.warn(
+                    (host, "quota"), f"{host}: closed after {delay_s:.1f} s, by connection_creation_rate"
+                )
+                processor.close_later(client, host, delay_s)
+                continue
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            processor.adopt(client, host, self._terms)
+            processor.adopt(client, host, self.terms)
 
 
 def listening(host: str, port: int, *, backlog: int, send_bytes: int, receive_bytes: int) -> socket.socket:

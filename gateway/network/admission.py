@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import NamedTuple, Protocol
 
@@ -34,25 +34,32 @@ class AdmissionLimits(NamedTuple):
 class Admission:
     """Counts the connections of a server. For any thread."""
 
-    def __init__(self, limits: AdmissionLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: AdmissionLimits, quota_delay_s: Callable[[str], float] = lambda _: 0.0) -> None:
+        """``quota_delay_s``: counts a connection of an address; returns how long it is to wait if that is too many."""
+        self._limits, self.quota_delay_s = limits, quota_delay_s
         self._by_address = Counter[str]()
         self._newcomers: dict[Newcomer, None] = {}  # in the order in which they came
         self._allowance, self._allowed_at_s = float(limits.per_second), 0.0
         self._lock = Lock()
 
+    def change(self, limits: AdmissionLimits) -> None:
+        """Applies other limits to the connections that come from now on."""
+        with self._lock:
+            self._limits = limits
+
     def delay_s(self, now_s: float | None = None) -> float:
         """Returns for how long a new connection must wait to keep to the rate, and counts it; bursts last a second."""
-        now_s, rate = time.monotonic() if now_s is None else now_s, self._limits.per_second
+        now_s = time.monotonic() if now_s is None else now_s
         with self._lock:
+            rate = self._limits.per_second
             self._allowance = min(float(rate), self._allowance + (now_s - self._allowed_at_s) * rate) - 1
             self._allowed_at_s = now_s
             return max(0.0, -self._allowance / rate)
 
     def refuses(self, address: str) -> str | None:
         """Counts a connection and returns None, or returns the limit that it would exceed."""
-        limits = self._limits
         with self._lock:
+            limits = self._limits
             total = self._by_address.total()
             if total >= limits.most:
                 return "max.connections"

@@ -22,7 +22,7 @@ from .file_slice import FileSlice, Part, release
 from .frames import FREE_BYTES, FrameError, FrameReader, unread
 from .memory import Room
 from .pace import LeastRate, Pace
-from .tls_socket import TlsSocket
+from .tls_socket import TlsSocket, tls_text
 from .together import InProgress, Trial
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Connection:
         self.trial = Trial()
         self._is_flushed_soon = False
         self._ends = False  # closes once everything is sent
+        self._muted_until_s = 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -124,7 +125,7 @@ class Connection:
                 if not self.may_read or not self._read_frame():
                     return
         except ssl.SSLError as error:
-            self.fail(OSError(f"TLS: {error.reason or error}"))
+            self.fail(OSError(f"TLS: {tls_text(error)}"))
         except FrameError as error:
             self.fail(error)
         except (EOFError, OSError):
@@ -156,7 +157,29 @@ class Connection:
     def may_read(self) -> bool:
         """Whether the socket may be read: no request that was read is waiting to be served."""
         waits = self._waiting is not None or self._reader.waits_for_room
-        return not (self.is_closed or self._ends or waits or self.processor.is_stopping)
+        return not (self.is_closed or self._ends or waits or self.is_muted or self.processor.is_stopping)
+
+    # Quotas
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing is read from the client, since it has exceeded its quota."""
+        return self._muted_until_s > 0.0
+
+    def mute(self, delay_s: float) -> None:
+        """Serves no more requests of the client for a time; those in progress are answered."""
+        until_s = self.processor.now_s() + delay_s
+        if not self.is_closed and until_s > self._muted_until_s:
+            self._muted_until_s = until_s
+            self.processor.watch(self)
+            self.processor.call_later(delay_s, partial(self._unmute, until_s))
+
+    def _unmute(self, until_s: float) -> None:
+        if until_s == self._muted_until_s and not self.is_closed:  # no later one came in between
+            self._muted_until_s = 0.0
+            self.processor.watch(self)
+            self._serve_waiting()
+            self._read_on()
 
     # Together with other connections
 
@@ -275,7 +298,7 @@ class Connection:
 
     def _serve_waiting(self) -> None:
         """Serves the waiting frame, if it may be served now; otherwise this is called again later."""
-        if self._waiting is None or self.is_closed:
+        if self._waiting is None or self.is_closed or self.is_muted:
             return
         frame, overlaps = self._waiting
         if self.is_busy and not (overlaps and self._may_join()):

@@ -18,7 +18,8 @@ from math import inf
 from threading import get_ident
 from typing import NamedTuple
 
-from ..threads import Counted, KeptThread
+from ..threads.counted import Counted
+from ..threads.kept import KeptThread
 from .admission import Admission
 from .connection import FRAMES_A_TURN, FRAMES_TOGETHER, Connection
 from .exchange import Exchange
@@ -124,6 +125,18 @@ class Processor:
     def adopt(self, client: socket.socket, host: str, terms: Terms) -> None:
         """Takes over a new connection. For any thread."""
         self.call_soon(lambda: self._adopt(client, host, terms))
+
+    def close_later(self, client: socket.socket, host: str, delay_s: float) -> None:
+        """Closes a new connection, of which nothing is read, after a time. For any thread."""
+
+        def close() -> None:
+            client.close()
+            self.limits.admission.left(host)
+
+        def wait() -> None:
+            self.call_later(delay_s, close)
+
+        self.call_soon(wait)
 
     def stop(self) -> None:
         """Stops reading requests, sends the pending answers, and ends the thread. For any thread."""

@@ -9,6 +9,22 @@ from contextlib import suppress
 from typing import Any
 
 CHUNK_BYTES = 64 << 10  # encrypted at once
+_SILENT = "the client speaks without TLS"
+_CAUSES = {  # of OpenSSL's reasons
+    "WRONG_VERSION_NUMBER": _SILENT,
+    "HTTP_REQUEST": _SILENT,
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client does not accept the certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client does not accept the certificate",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client showed no certificate",
+    "CERTIFICATE_VERIFY_FAILED": "the client's certificate is of no authority in ssl.truststore.location",
+}
+
+
+def tls_text(error: ssl.SSLError) -> str:
+    """Returns OpenSSL's reason for an error, and the usual cause of it."""
+    reason = error.reason or str(error)
+    return f"{reason}: {_CAUSES[reason]}" if reason in _CAUSES else reason
 
 
 class TlsSocket:

@@ -18,10 +18,12 @@ from queue import SimpleQueue
 from threading import Timer
 from typing import TypeVar
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import AppendInfo, Log
-from ..threads import DiskFaults, KeptThread, run_apart
-from .appending import Append
+from ..threads.disk_faults import DiskFaults
+from ..threads.kept import KeptThread, run_apart
+from .appending import Append, Soon
 from .file_partition import FilePartition
 from .lane import GROUP_MAX, Hold, Lane
 from .led_partition import LedPartition
@@ -42,6 +44,7 @@ class _Change:
     led: FilePartition
     change: Callable[[Log], object]
     done: Callable[[Exception | None], None]
+    soon: Soon | None = None
 
 
 @dataclass(frozen=True)  # not a tuple: it would equal the other messages about the partition, and go with them
@@ -92,7 +95,11 @@ class Appender:
             return
         assert isinstance(led, FilePartition)
         led.lane.put(append)
-        if soon is None or len(append.batch.data) > AT_ONCE_BYTES:
+        self._serve_soon(led, soon if len(append.batch.data) <= AT_ONCE_BYTES else None)
+
+    def _serve_soon(self, led: FilePartition, soon: Soon | None) -> None:
+        """Has what waits in the lane of a partition done, by the thread of ``soon`` if that waits for nothing."""
+        if soon is None:
             self._queue.put(led)
         elif not led.lane.is_awaited:
             led.lane.is_awaited = True
@@ -103,15 +110,22 @@ class Appender:
         self.change(led, lambda _: None, done)
 
     def change(
-        self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
+        self,
+        led: LedPartition,
+        change: Callable[[Log], object],
+        done: Callable[[Exception | None], None],
+        soon: Soon | None = None,
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`.
+
+        ``soon``: as :meth:`Appending.change`.
+        """
         if led.damage is not None:
             done(led.damage)
             return
         assert isinstance(led, FilePartition)
-        led.lane.put(_Change(led, change, done))
-        self._queue.put(led)
+        led.lane.put(_Change(led, change, done, soon))
+        self._serve_soon(led, soon)
 
     def look_at(self, led: FilePartition) -> None:
         """Does what was given for a partition while another thread had its turn. For any thread."""
@@ -140,20 +154,22 @@ class Appender:
         jobs = led.lane.first()
         if not jobs:  # another thread was quicker
             return True
+        changes = [job for job in jobs if isinstance(job, _Change)]
         appends = [job for job in jobs if isinstance(job, Append)]
-        if led.lane.hold is not Hold.NONE or len(appends) < len(jobs):
-            return False
-        if not may_wait and any(job.soon is None for job in appends):
+        if led.lane.hold is not Hold.NONE or any(job.soon is None for job in (changes if may_wait else jobs)):
             return False
         try:
-            results = led.append_at_once([job.batch for job in appends], [job.check for job in appends])
+            found = led.do_at_once(
+                [job.change for job in changes], [job.batch for job in appends], [job.check for job in appends]
+            )
         except Exception as error:  # of the disk, or ours: each client gets an answer
             self._fail(led.lane.take(len(jobs)), error)
             return True
-        if results is None:
+        if found is None:
             return False
         led.lane.take(len(jobs))
-        self.show(led, [_call(job, result) for job, result in zip(appends, results, strict=True)])
+        failures, results = found
+        self.show(led, [*map(_call_changed, changes, failures), *map(_call, appends, results)])
         return True
 
     def _run(self) -> None:
@@ -266,9 +282,7 @@ def _changed(led: FilePartition, jobs: Sequence[Job]) -> list[Call]:
     """Does the changes among ``jobs``; returns what to call after the sync."""
     changes = [job for job in jobs if isinstance(job, _Change)]
     failures = led.change([job.change for job in changes]) if changes else []
-    for failure in failures:
-        log_unexpected(failure)
-    return [_call_changed(job.done, failure) for job, failure in zip(changes, failures, strict=True)]
+    return list(map(_call_changed, changes, failures))
 
 
 def _appended(led: FilePartition, jobs: Sequence[Job]) -> list[Call]:
@@ -299,8 +313,9 @@ def _call(job: Append, result: AppendInfo | Exception) -> Call:
     return Call(lambda error: job.done(result if error is None else error), job.soon)
 
 
-def _call_changed(done: Callable[[Exception | None], None], failure: Exception | None) -> Call:
-    return Call(lambda error: done(failure or error))
+def _call_changed(job: _Change, failure: Exception | None) -> Call:
+    log_unexpected(failure)
+    return Call(lambda error: job.done(failure or error), job.soon)
 
 
 def drained(queue: SimpleQueue[T]) -> list[T]:

@@ -44,9 +44,17 @@ class Appending(Protocol):
         ...
 
     def change(
-        self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
+        self,
+        led: LedPartition,
+        change: Callable[[Log], object],
+        done: Callable[[Exception | None], None],
+        soon: Soon | None = None,
     ) -> None:
-        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`."""
+        """Calls ``change`` under the partition's lock, syncs and shows the result; then as :meth:`catch_up`.
+
+        ``soon``: of the thread that calls ``done``, and ``change`` too if that waits for nothing; then ``change`` must
+        append at most one marker.
+        """
         ...
 
     def stop(self) -> None:

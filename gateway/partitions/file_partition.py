@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ...protocol import RequestError
+from ...protocol.errors import RequestError
 from ...storage import (
     AppendInfo,
     CheckedBatch,
@@ -29,12 +29,14 @@ T = TypeVar("T")
 class FilePartition(FileReading[Log]):
     """A partition whose log is a directory with files."""
 
-    def __init__(self, topic: str, partition: int, log: Log, files: object = None) -> None:
+    may_rest = True
+
+    def __init__(self, topic: str, partition: int, log: Log, files: object = None, *, has_tier: bool = False) -> None:
         """``log``: newly opened; opening has synced all of it, so the high watermark is its end.
 
-        ``files``: the status of its directory before that; None: unknown.
+        ``files``: the status of its directory before that; None: unknown. ``has_tier``: as of :class:`FileReading`.
         """
-        super().__init__(topic, partition, log)
+        super().__init__(topic, partition, log, has_tier=has_tier)
         self.lane: Lane[Any] = Lane()  # of the appender
         config = log.context.config
         self._is_relaxed = config.flush_messages < NEVER or config.flush_ms < NEVER  # appends need not be synced
@@ -56,23 +58,29 @@ class FilePartition(FileReading[Log]):
             with self._log.exclusively():
                 return self._check_and_append(batches, checks)
 
-    def append_at_once(
-        self, batches: Sequence[CheckedBatch], checks: Sequence[Check | None]
-    ) -> Sequence[AppendInfo | Exception] | None:
-        """Appends as :meth:`append` if that waits for no sync, no process and no thread; otherwise returns None.
+    def do_at_once(
+        self,
+        markers: Sequence[Callable[[Log], object]],
+        batches: Sequence[CheckedBatch],
+        checks: Sequence[Check | None],
+    ) -> tuple[Sequence[Exception | None], Sequence[AppendInfo | Exception]] | None:
+        """As :meth:`change`, of changes that append a marker each, and then :meth:`append`, if that waits for nothing.
 
-        Then it has done nothing. So a thread that others wait for may call it.
+        That is no sync, no process and no thread. Otherwise returns None, and has done nothing. So a thread that others
+        wait for may call it.
         """
         if not self._lock.acquire(blocking=False):
             return None
         try:
             self._check_here()
             with self._log.if_alone() as is_alone:
-                if is_alone and self._log.is_quick(batches, sync=self._is_relaxed):
-                    return self._check_and_append(batches, checks)
+                if not is_alone or not self._log.is_quick(batches, markers=len(markers), sync=self._is_relaxed):
+                    return None
+                failures = [_failure(each, self._log) for each in markers]
+                self._has_others |= bool(markers)  # after them: a sync in the meantime has only some of them
+                return failures, self._check_and_append(batches, checks) if batches else ()
         finally:
             self._lock.release()
-        return None
 
     def begin_plain(self) -> PlainAppends | None:
         """Takes the partition for plain batches, if that waits for nothing; then :meth:`end_plain` must follow.
@@ -170,6 +178,12 @@ class FilePartition(FileReading[Log]):
             self._has_others = False
             self._log.sync_appended()
 
+    def is_still(self, high_watermark: int, log_start_offset: int) -> bool:
+        """As :meth:`LedPartition.is_still`, in few steps: a fetch asks each partition of its session."""
+        log = self._log
+        is_there = log.high_watermark == high_watermark and self.log_start_offset == log_start_offset
+        return is_there and log.failure is None and not self.is_gone
+
     # Deleting
 
     def delete_records(self, before_offset: int) -> int:
@@ -177,7 +191,12 @@ class FilePartition(FileReading[Log]):
         self._log.wait_for_append_lock()  # first: readers need not wait for a process that is paused with it
         with self._lock:
             self._check_here()
-            start = self._log.delete_records(before_offset)
+            offset = self._log.high_watermark if before_offset == -1 else before_offset
+            if self.in_tier is not None and 0 <= offset <= self.in_tier.stop:
+                self._log.raise_start_in_tier(offset)
+            else:
+                self._log.delete_records(before_offset)
+            start = self.log_start_offset
         self.wake()  # what was deleted was synced first
         return start
 

@@ -19,8 +19,8 @@ from ...storage import (
     OffsetOutOfRangeError,
     ProducerState,
 )
-from ..network import FileSlice
-from .led_partition import LedPartition, Slice, read_slice
+from ..network.file_slice import FileSlice
+from .led_partition import InTierError, LedPartition, Slice, read_slice
 
 LOOK_S = 1.0  # a damaged log whose files change is opened again after so long
 
@@ -31,9 +31,11 @@ ReaderT = TypeVar("ReaderT", bound=LogReader)
 class FileReading(LedPartition, Generic[ReaderT]):
     """A partition whose log is read from files."""
 
-    def __init__(self, topic: str, partition: int, log: ReaderT) -> None:
+    def __init__(self, topic: str, partition: int, log: ReaderT, *, has_tier: bool = False) -> None:
+        """``has_tier``: the gateway reads from a tier what the log has there only."""
         super().__init__(topic, partition)
         self._log = log
+        self._has_tier = has_tier
         self._lock = Lock()
 
     @property
@@ -49,25 +51,26 @@ class FileReading(LedPartition, Generic[ReaderT]):
             self._check_here()
             log, shown = self._log, self._log.high_watermark
             if not log.log_start_offset <= offset <= log.log_end_offset:
-                raise OffsetOutOfRangeError(
-                    f"offset {offset} is outside the log, which holds {log.log_start_offset} to {shown}"
-                )
+                raise self._outside(offset)
             is_committed = isolation is Isolation.READ_COMMITTED
             found = None
             if max_bytes > 0 or min_one_batch:
-                found = log.slice(
-                    offset,
-                    max(max_bytes, 1),
-                    isolation=isolation,
-                    up_to=shown,
-                    min_one_message=min_one_batch,
-                    whole=whole,
-                )
+                try:
+                    found = log.slice(
+                        offset,
+                        max(max_bytes, 1),
+                        isolation=isolation,
+                        up_to=shown,
+                        min_one_message=min_one_batch,
+                        whole=whole,
+                    )
+                except OffsetOutOfRangeError:  # another process deleted the segment, and the log was loaded again
+                    raise self._outside(offset) from None
             aborted = () if found is None else [(each.producer_id, each.first_offset) for each in found.aborted]
             return Slice(
                 shown,
                 min(log.last_stable_offset, shown),
-                log.log_start_offset,
+                self.log_start_offset,
                 aborted if is_committed else None,
                 None if found is None else FileSlice(found.descriptor, found.position, found.length, found.release),
                 found is not None and found.is_cut,
@@ -77,9 +80,31 @@ class FileReading(LedPartition, Generic[ReaderT]):
     def high_watermark(self) -> int:
         return self._log.high_watermark
 
+    def _outside(self, offset: int) -> OffsetOutOfRangeError:
+        """Returns the error of an offset that the files do not have."""
+        tiered = self.in_tier
+        if tiered is not None and offset in tiered:
+            return InTierError(f"offset {offset} is in the tier, which has {tiered.start} to {tiered.stop - 1}")
+        return OffsetOutOfRangeError(
+            f"offset {offset} is outside the log, which holds {self.log_start_offset} to {self._log.high_watermark}"
+        )
+
     @property
     def log_start_offset(self) -> int:
+        tiered = self.in_tier
+        return self._log.log_start_offset if tiered is None else tiered.start
+
+    @property
+    def local_log_start_offset(self) -> int:
         return self._log.log_start_offset
+
+    @property
+    def in_tier(self) -> range | None:
+        return self._log.in_tier if self._has_tier else None
+
+    @property
+    def is_tiered(self) -> bool:
+        return self._has_tier and (self.config.remote_storage_enable or self.in_tier is not None)
 
     def ask(self, question: Callable[[LogReader], T]) -> T:
         with self._lock:
@@ -93,6 +118,8 @@ class FileReading(LedPartition, Generic[ReaderT]):
             segments = list(self._log.segments)
             start = self._log.log_start_offset
             times = [(max(each.base_offset, start), each.status().modified_ms) for each in segments]
+            if self.in_tier is not None and times:  # its segments are at least as old as the first one here
+                times.insert(0, (self.in_tier.start, times[0][1]))
             return [*times, (self._log.log_end_offset, now_ms)] if not segments or segments[-1].size else times
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
@@ -120,9 +147,11 @@ class FileReading(LedPartition, Generic[ReaderT]):
 class DamagedPartition(FileReading[LogReader]):
     """A partition whose log cannot be opened for writing; nothing is appended to it, and nothing is cut off."""
 
-    def __init__(self, topic: str, partition: int, log: LogReader, damage: CorruptionError) -> None:
+    def __init__(
+        self, topic: str, partition: int, log: LogReader, damage: CorruptionError, *, has_tier: bool = False
+    ) -> None:
         """``log``: just opened, and closed with :meth:`leave`. ``damage``: why it could not be opened to write."""
-        super().__init__(topic, partition, log)
+        super().__init__(topic, partition, log, has_tier=has_tier)
         self.damage = self._damage = damage
         self._files, self._opened_s = self._statuses(), time.monotonic()
 
@@ -132,7 +161,11 @@ class DamagedPartition(FileReading[LogReader]):
         """Reads the batches: what a client does not check, it must not get from a log that is known to be damaged."""
         with self._lock:
             self._check_here()
-            return read_slice(self._log, offset, max_bytes, isolation, min_one_batch=min_one_batch, whole=whole)
+            try:
+                found = read_slice(self._log, offset, max_bytes, isolation, min_one_batch=min_one_batch, whole=whole)
+            except OffsetOutOfRangeError:
+                raise self._outside(offset) from None
+            return found._replace(log_start_offset=self.log_start_offset)
 
     @property
     def leader_epoch(self) -> int:

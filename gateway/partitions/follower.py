@@ -1,9 +1,11 @@
 """Follower: a thread that finds what other processes change in the open partitions.
 
 Spark and the commands write to the same files. If a client waits for a partition, its file is checked every few
-milliseconds. A check takes microseconds, and all checks together at most a twentieth of the time. The directory of
-each partition is checked once per second: retention and compaction may have replaced segments. So is the checkpoint of
-log start offsets, which ``commitlog delete-records`` may have raised without the removal of a segment.
+milliseconds. A check takes microseconds. Checks of partitions to which others appended in the last minute take at most
+a twentieth of the time; those of all others a hundredth, so that 1,000 idle partitions cost little. Nothing is checked
+while no client waits. The directory of each partition is checked once per second: retention and compaction may have
+replaced segments. So is the checkpoint of log start offsets, which ``commitlog delete-records`` may have raised without
+the removal of a segment.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Collection, Mapping
 from threading import Event
 
 from ...storage import LOG_START_OFFSET_CHECKPOINT, Log, LogManager, LogStoreError, TopicPartition
-from ..threads import KeptThread
+from ..threads.kept import KeptThread
 from .appender import Appender
 from .file_partition import FilePartition
 from .led_partition import LedPartition
@@ -22,7 +24,8 @@ from .open_partitions import Partitions
 from .topics import Topics
 
 LOOK_S = 0.005
-SHARE = 20  # checks take at most this fraction of the time: 1/20
+SHARE, IDLE_SHARE = 20, 100  # checks take at most these fractions of the time: 1/20 and 1/100
+LIVELY_S = 60.0  # for so long after others appended to a partition it is not idle
 TOPICS_LOOK_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -59,12 +62,21 @@ class LogStarts:
         return self._manager.filesystem.status(self._manager.path(LOG_START_OFFSET_CHECKPOINT))
 
 
+def _after(began_s: float, share: int) -> float:
+    """Returns when to look again, so that looks which take as long as that one take a fraction of the time."""
+    now_s = time.monotonic()
+    return now_s + max(LOOK_S, (now_s - began_s) * share)
+
+
 class Follower:
     """Finds what others appended, segments that they deleted or compacted, and topics that they deleted."""
 
     def __init__(self, partitions: Partitions, topics: Topics, appender: Appender, starts: LogStarts) -> None:
         """``starts``: used only here, and closed at the end."""
         self._partitions, self._topics, self._appender, self._starts = partitions, topics, appender, starts
+        self._waits = partitions.waits
+        self._all_at_s = self._lively_at_s = 0.0  # when all partitions are due, and when the lively ones
+        self._lively: dict[LedPartition, float] = {}  # to which others appended, and when
         self._asked: set[LedPartition] = set()  # catching up already
         self._compared: set[LedPartition] = set()  # partitions whose log start was compared with these offsets
         self._compared_with: Mapping[TopicPartition, int] = {}
@@ -79,29 +91,48 @@ class Follower:
     def stop(self) -> None:
         """Ends the thread."""
         self._stopped.set()
+        self._waits.any.set()
         self._thread.join()
         self._starts.close()
 
     def _run(self) -> None:
-        pause_s, topics_at_s = LOOK_S, 0.0
-        while not self._stopped.wait(pause_s):
-            began_s = time.monotonic()
+        topics_at_s = 0.0
+        while not self._stopped.is_set():
             try:
                 self._look_at_partitions()
-                if began_s >= topics_at_s:
-                    topics_at_s = began_s + TOPICS_LOOK_S
+                if time.monotonic() >= topics_at_s:
+                    topics_at_s = time.monotonic() + TOPICS_LOOK_S
                     self._look_at_topics()
                     self._look_at_directories()
             except (LogStoreError, OSError) as error:
                 logger.warning("%s", error)
             except Exception:
                 logger.exception("checking the partitions failed")
-            pause_s = max(LOOK_S, (time.monotonic() - began_s) * SHARE)
+            self._pause(topics_at_s)
+
+    def _pause(self, topics_at_s: float) -> None:
+        """Waits until a partition or the topics are to be looked at."""
+        now_s = time.monotonic()
+        due_s = min(self._lively_at_s if self._lively else self._all_at_s, self._all_at_s)
+        self._stopped.wait(max(LOOK_S, min(due_s, topics_at_s) - now_s))
+        self._waits.any.wait(topics_at_s - time.monotonic())
 
     def _look_at_partitions(self) -> None:
-        for led in self._partitions.all():
-            if led.has_waiters and led not in self._asked and led.is_behind:
+        """Looks at the partitions that clients wait for, at the idle ones less often."""
+        began_s = time.monotonic()
+        if began_s >= self._all_at_s:
+            self._look_at(self._waits.all())
+            self._all_at_s = _after(began_s, IDLE_SHARE)
+            self._lively = {led: at_s for led, at_s in self._lively.items() if at_s > began_s - LIVELY_S}
+            began_s = time.monotonic()
+        self._look_at([led for led in self._lively if led.has_waiters])
+        self._lively_at_s = _after(began_s, SHARE)
+
+    def _look_at(self, partitions: Collection[LedPartition]) -> None:
+        for led in partitions:
+            if led not in self._asked and led.is_behind:
                 self._asked.add(led)
+                self._lively[led] = time.monotonic()
                 self._appender.catch_up(led, lambda error, led=led: self._on_caught_up(led, error))  # type: ignore[misc]
 
     def _look_at_directories(self) -> None:

@@ -7,8 +7,8 @@ Its ends are :class:`FilePartition`, in a directory, :class:`BucketPartition`, o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Event, Lock
 from typing import NamedTuple, TypeVar
 
 from ...storage import (
@@ -21,7 +21,7 @@ from ...storage import (
     ProducerState,
     UnknownTopicOrPartitionError,
 )
-from ..network import Part
+from ..network.file_slice import Part
 
 T = TypeVar("T")
 
@@ -37,10 +37,15 @@ class Slice(NamedTuple):
     is_cut: bool  # there are records, and more would follow but for the limit of bytes
 
 
+class InTierError(OffsetOutOfRangeError):
+    """The offset is below the first segment of a log directory, and its records are in the tier: read them there."""
+
+
 class LedPartition(ABC):
     """One partition. Its methods may be called from any thread; only one of them uses the log at a time."""
 
     damage: CorruptionError | None = None  # why nothing can be appended
+    may_rest = False  # whether all that moves its ends is noticed here, so that fetch sessions need not read it
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic, self.partition = topic, partition
@@ -63,7 +68,7 @@ class LedPartition(ABC):
         """Returns the batches from ``offset`` on, or where they are stored, and the partition's offsets.
 
         At most ``max_bytes``, but with ``min_one_batch`` at least one batch. ``whole=False``: the last batch may be
-        incomplete. Raises OffsetOutOfRangeError, CorruptionError, StorageError.
+        incomplete. Raises OffsetOutOfRangeError, InTierError, CorruptionError, StorageError.
         """
 
     @property
@@ -75,6 +80,21 @@ class LedPartition(ABC):
     @abstractmethod
     def log_start_offset(self) -> int:
         """The first offset that readers see."""
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that is not only in a tier."""
+        return self.log_start_offset
+
+    @property
+    def in_tier(self) -> range | None:
+        """The offsets from the log start on that only a tier has, from which they are served; None: there are none."""
+        return None
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether segments of the topic are copied to a tier that the gateway reads."""
+        return False
 
     @property
     @abstractmethod
@@ -149,6 +169,10 @@ class LedPartition(ABC):
         """The offsets that move when waiting readers see more: the high watermark. A marker moves it, too."""
         return (self.high_watermark,)
 
+    def is_still(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether it can be used, and begins and ends at these offsets. Takes no lock."""
+        return self.high_watermark == high_watermark and self.log_start_offset == log_start_offset and self.is_usable
+
     def wait(self, seen: tuple[int, ...], waiter: Callable[[], None]) -> bool:
         """Calls ``waiter`` once, from any thread, when :attr:`ends` move.
 
@@ -168,7 +192,7 @@ class LedPartition(ABC):
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a fetch waits for records."""
+        """Whether a fetch waits for records, or a fetch session for its next request."""
         return bool(self._waiters)
 
     def wake(self) -> None:
@@ -187,6 +211,32 @@ class LedPartition(ABC):
     def _check_here(self) -> None:
         if self.is_gone:
             raise UnknownTopicOrPartitionError(f"{self.topic}-{self.partition} no longer exists")
+
+
+class Waits:
+    """The partitions whose records fetches wait for. For any thread."""
+
+    def __init__(self) -> None:
+        self.any = Event()  # set while there are some
+        self._guard = Lock()
+        self._waiting: dict[Callable[[], None], Collection[LedPartition]] = {}
+
+    def add(self, waiter: Callable[[], None], waits_for: Collection[LedPartition]) -> None:
+        """Notes what a fetch waits for."""
+        with self._guard:
+            self._waiting[waiter] = waits_for
+            self.any.set()
+
+    def discard(self, waiter: Callable[[], None]) -> None:
+        """Cancels :meth:`add`."""
+        with self._guard:
+            if self._waiting.pop(waiter, None) is not None and not self._waiting:
+                self.any.clear()
+
+    def all(self) -> set[LedPartition]:
+        """Returns the partitions that a fetch waits for."""
+        with self._guard:
+            return set().union(*self._waiting.values())
 
 
 def read_slice(

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import (
     CorruptionError,
     HoldingTransaction,
@@ -19,10 +20,11 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     hanging_transactions,
 )
-from ..threads import DiskFaults, Worker
+from ..threads.disk_faults import DiskFaults
+from ..threads.worker import Worker
 from .file_partition import FilePartition
 from .file_reading import DamagedPartition
-from .led_partition import LedPartition
+from .led_partition import LedPartition, Waits
 from .topics import Topics
 
 FAILURE_S = 1.0  # for so long a partition that could not be opened is not tried again
@@ -74,6 +76,7 @@ class Partitions(Worker):
         self._manager, self._topics, self._leads = manager, topics, leads
         self._open_partition, self._on_damage = open_partition or open_file_partition, on_damage
         self._faults = faults
+        self.waits = Waits()
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
@@ -263,16 +266,19 @@ class Partitions(Worker):
         self._manager.close()
 
 
-def open_file_partition(manager: LogManager, wanted: TopicPartition) -> LedPartition:
+def open_file_partition(manager: LogManager, wanted: TopicPartition, *, has_tier: bool = False) -> LedPartition:
     """Opens a partition of a log directory; for reading only if its log is damaged.
+
+    ``has_tier``: the gateway reads from a tier what the log has there only.
 
     Raises as :meth:`LogManager.open_log`, but CorruptionError only if nothing can be read.
     """
     files = manager.filesystem.status(manager.partition_path(*wanted))  # first: files may be replaced after loading
     try:
-        return FilePartition(*wanted, manager.open_log(*wanted), files)
+        return FilePartition(*wanted, manager.open_log(*wanted, reports_remote=not has_tier), files, has_tier=has_tier)
     except CorruptionError as error:
-        return DamagedPartition(*wanted, manager.open_reader(*wanted, reports_remote=False), error)
+        reader = manager.open_reader(*wanted, reports_remote=False)
+        return DamagedPartition(*wanted, reader, error, has_tier=has_tier)
 
 
 def _led_elsewhere(partition: TopicPartition) -> RequestError:

@@ -20,6 +20,7 @@ from ...storage import (
     TopicPartition,
     topic_id,
 )
+from ..consumer_groups.partitions import Catalog, Topic, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Topics:
         self._lock = Lock()
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}
+        self._catalog: Catalog | None = None
         self._seen = self.changes
         self._read()
 
@@ -60,6 +62,15 @@ class Topics:
     def find(self, name: str) -> TopicInfo | None:
         """Returns a topic; None if there is none of the name."""
         return self.all().get(name)
+
+    def catalog(self) -> Catalog:
+        """Returns the topics that have an id, for groups of Kafka 4; the same object until topics change."""
+        with self._lock:
+            self._look()
+            if self._catalog is None:
+                known = (each for each in self._topics.values() if each.id is not None)
+                self._catalog = {each.name: Topic(each.name, text_of(each.id), each.partitions) for each in known}
+            return self._catalog
 
     def last(self, name: str) -> TopicInfo | None:
         """Like :meth:`find`, but does not read the files again if the topic existed at the last read."""
@@ -88,6 +99,11 @@ class Topics:
         return self.name_of(topic) if found is None else found
 
     @property
+    def known(self) -> Mapping[str, TopicInfo]:
+        """The topics of the last read; another object after each."""
+        return self._topics
+
+    @property
     def changes(self) -> object:
         """A value that changes whenever the topics may have changed."""
         log = self._manager.bucket
@@ -113,6 +129,7 @@ class Topics:
     def _read(self) -> None:
         found = {name: topic for name, topic in self._manager.topics().items() if name not in self._hidden}
         self._topics = {name: self._info(name, topic) for name, topic in found.items()}
+        self._catalog = None
         self._names = {topic.id: name for name, topic in self._topics.items() if topic.id is not None}
 
     def _info(self, name: str, topic: TopicDescription) -> TopicInfo:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from .scram import HASHES, ITERATIONS, SALT_BYTES, Credential
 
 SECRET_BYTES = 32
-_HASH = "sha512"  # its 64 bytes are enough for a key of any mechanism
+_HASH = "sha512"
+_KEYS = ("stored key", "server key")
 
 
 class Decoys:
@@ -19,24 +20,32 @@ class Decoys:
     def __init__(self, secret: bytes, users: Mapping[str, Mapping[str, Credential]]) -> None:
         """``secret``: without it, nobody can tell a made-up salt from a stored one. ``users``: those that exist.
 
-        Made-up credentials have the number of iterations that most users have.
+        Made-up credentials have the number of iterations and the length of the salt that most users have: clients
+        choose the salts of passwords that they set, and not all choose the same length.
         """
         self._secret = secret
-        self._iterations = {mechanism: _most_common_iterations(mechanism, users) for mechanism in HASHES}
+        self._shapes = {mechanism: _most_common_shape(mechanism, users) for mechanism in HASHES}
 
     def credential(self, user: str, mechanism: str) -> Credential:
         """Returns the credential of a user that does not exist."""
-        salt, stored, server = (self._bytes(what, mechanism, user) for what in ("salt", "stored key", "server key"))
-        size = _key_bytes(mechanism)
-        return Credential(salt[:SALT_BYTES], self._iterations[mechanism], stored[:size], server[:size], is_decoy=True)
+        iterations, salt_bytes = self._shapes[mechanism]
+        salt = self._bytes(salt_bytes, "salt", mechanism, user)
+        stored, server = (self._bytes(_key_bytes(mechanism), key, mechanism, user) for key in _KEYS)
+        return Credential(salt, iterations, stored, server, is_decoy=True)
 
-    def _bytes(self, *about: str) -> bytes:
-        return hmac.digest(self._secret, "\0".join(about).encode(), _HASH)
+    def _bytes(self, size: int, *about: str) -> bytes:
+        """Returns ``size`` bytes that are always the same for the same texts."""
+        made = hmac.digest(self._secret, "\0".join(about).encode(), _HASH)
+        while len(made) < size:
+            made += hmac.digest(self._secret, made, _HASH)
+        return made[:size]
 
 
-def _most_common_iterations(mechanism: str, users: Mapping[str, Mapping[str, Credential]]) -> int:
-    times = Counter(each[mechanism].iterations for each in users.values() if mechanism in each)
-    return max(times, key=lambda each: (times[each], each)) if times else ITERATIONS
+def _most_common_shape(mechanism: str, users: Mapping[str, Mapping[str, Credential]]) -> tuple[int, int]:
+    """Returns the number of iterations, and of bytes of the salt, that most users have."""
+    own = [each[mechanism] for each in users.values() if mechanism in each]
+    times = Counter((each.iterations, len(each.salt)) for each in own)
+    return max(times, key=lambda each: (times[each], each)) if times else (ITERATIONS, SALT_BYTES)
 
 
 def _key_bytes(mechanism: str) -> int:

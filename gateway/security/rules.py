@@ -1,30 +1,37 @@
-"""Rules: what each user may do, from a TOML file; a rule that denies takes precedence over all that allow.
+"""Rules: what each user may do; a rule that denies takes precedence over all that allow.
 
-The operations, and which of them imply others, are those of Kafka's ACLs (``AclOperation``, ``AclAuthorizer``).
+Rules are those of a TOML file, and ACLs that clients created. What they mean is what ``StandardAuthorizer`` makes of
+ACLs (``StandardAuthorizerData``, ``Authorizer.authorizeByResourceType``).
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import time
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 from ...storage import InvalidConfigError, did_you_mean
+from .acls import (
+    ANY_HOST,
+    ANY_NAME,
+    CLUSTER_NAME,
+    Acl,
+    AclOperation,
+    Client,
+    FileAcl,
+    Pattern,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
 
-LOOK_S = 1.0  # how often the file is checked for changes
 REMEMBERED_MAX = 10_000
 _REMEMBERED_CHARACTERS_MAX = (
     249  # of a name: the longest of a topic; the client chooses the others, and they take memory
 )
 USER = "User:"
-
-logger = logging.getLogger(__name__)
+_UNUSED_NAME = "hardcode"  # of ``Authorizer.authorizeByResourceType``
 
 
 class Operation(StrEnum):
@@ -52,116 +59,177 @@ class Resource(StrEnum):
 
 
 ALL = "all"
-CLUSTER_NAME = "kafka-cluster"
-_INCLUDED = {  # an operation is allowed with any of these
-    Operation.DESCRIBE: {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
-    Operation.DESCRIBE_CONFIGS: {Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS},
+_CODES = {each: AclOperation[each.name] for each in Operation}
+_TYPES = {each: ResourceType[each.name] for each in Resource}
+_INCLUDED = {  # an operation is allowed with any of these; all are denied each by itself
+    Operation.DESCRIBE: (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
+    Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
 }
-_KINDS = {"allow": True, "deny": False}
+
+
+def _codes(operations: Iterable[Operation]) -> frozenset[AclOperation]:
+    return frozenset((AclOperation.ALL, *(_CODES[each] for each in operations)))
+
+
+_DENYING = {each: _codes((each,)) for each in Operation}  # the operations of rules that deny it
+_ALLOWING = {each: _codes(_INCLUDED.get(each, (each,))) for each in Operation}
+_KINDS = {"allow": PermissionType.ALLOW, "deny": PermissionType.DENY}
 _FIELDS = ("users", "operations", *Resource)
+
+
+class Entry(Protocol):
+    """A rule or an ACL."""
+
+    @property
+    def is_allowing(self) -> bool: ...
+
+    @property
+    def operations(self) -> frozenset[AclOperation]: ...
+
+    @property
+    def patterns(self) -> Sequence[Pattern]: ...
+
+    def covers(self, client: Client) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; a name that ends with ``*`` stands for all names with that prefix."""
+    """One rule of the file; the name of a user that ends with ``*`` stands for all names with that prefix."""
 
-    is_allowing: bool
+    permission_type: PermissionType
     users: Sequence[str]
-    operations: frozenset[str]
-    resources: Mapping[Resource, Sequence[str]]
+    operations: frozenset[AclOperation]
+    patterns: Sequence[Pattern]
+    place: str  # such as [[allow]] number 1
 
-    def holds(self, user: str, operations: Iterable[Operation], resource: Resource, name: str | None) -> bool:
-        """Whether the rule applies to this request; ``name`` None: to any resource of the kind."""
-        patterns = self.resources.get(resource, ())
-        return (
-            _matches(self.users, user)
-            and (ALL in self.operations or not self.operations.isdisjoint(operations))
-            and (bool(patterns) if name is None else _matches(patterns, name))
-        )
+    @property
+    def is_allowing(self) -> bool:
+        """Whether it allows; if not, it denies."""
+        return self.permission_type is PermissionType.ALLOW
+
+    def covers(self, client: Client) -> bool:
+        """Whether it is about this client."""
+        user = client.principal.removeprefix(USER)
+        return any(user.startswith(each[:-1]) if each.endswith("*") else user == each for each in self.users)
+
+    def acls(self) -> Iterator[FileAcl]:
+        """Yields what the rule says as ACLs, one for each user, operation and pattern."""
+        for pattern in self.patterns:
+            for user in self.users:
+                for operation in sorted(self.operations):
+                    yield FileAcl(pattern, USER + user, ANY_HOST, operation, self.permission_type, self.place)
 
 
-def _matches(patterns: Sequence[str], name: str) -> bool:
-    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+class _Index:
+    """Finds the entries about a resource."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._of: dict[Pattern, list[Entry]] = {}
+        for entry in entries:
+            for pattern in entry.patterns:
+                self._of.setdefault(pattern, []).append(entry)
+        prefixes = (each for each in self._of if each.pattern_type is PatternType.PREFIXED)
+        self._lengths = sorted({len(each.name) for each in prefixes})
+
+    def about(self, kind: ResourceType, name: str) -> list[Entry]:
+        """Returns the entries about a resource, for all clients."""
+        patterns = [Pattern(kind, PatternType.LITERAL, each) for each in {name, ANY_NAME}]
+        patterns += [
+            Pattern(kind, PatternType.PREFIXED, name[:length]) for length in self._lengths if length <= len(name)
+        ]
+        return [entry for pattern in patterns for entry in self._of.get(pattern, ())]
+
+    def of_kind(self, kind: ResourceType) -> Iterator[tuple[Pattern, list[Entry]]]:
+        """Yields the patterns of a kind of resource, with their entries."""
+        return (each for each in self._of.items() if each[0].resource_type is kind)
 
 
-@dataclass(frozen=True)
 class Rules:
     """All rules. What no rule allows is denied."""
 
-    rules: Sequence[Rule]
-    super_users: frozenset[str] = frozenset()
-    _known: dict[tuple[str, Operation, Resource, str | None], bool] = field(default_factory=dict, compare=False)
+    def __init__(
+        self,
+        rules: Sequence[Rule] = (),
+        super_users: frozenset[str] = frozenset(),
+        acls: Sequence[Acl] = (),
+        *,
+        allows_without_acls: bool = False,
+    ) -> None:
+        """``super_users``: principals that may do everything.
 
-    def allow(self, principal: str, operation: Operation, resource: Resource, name: str | None) -> bool:
-        """Whether ``principal``, such as ``User:alice``, may do this.
-
-        ``name`` None: on at least one resource of the kind.
+        ``allows_without_acls``: whether everyone may use a resource that no rule and no ACL is about
+        (``allow.everyone.if.no.acl.found``).
         """
-        asked = principal, operation, resource, name
+        self._rules, self._acls, self._super_users = rules, acls, super_users
+        self._allows_without_acls = allows_without_acls
+        self._index = _Index([*rules, *acls])
+        self._has_hosts = any(each.host != ANY_HOST for each in acls)
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    @property
+    def count(self) -> int:
+        """About how many ACLs there are."""
+        return len(self._acls) + sum(
+            len(each.users) * len(each.operations) * len(each.patterns) for each in self._rules
+        )
+
+    def acls(self) -> Iterator[Acl]:
+        """Yields everything that is in force, as ACLs: rules of the file are :class:`FileAcl`."""
+        for rule in self._rules:
+            yield from rule.acls()
+        yield from self._acls
+
+    def allow(self, client: Client, operation: Operation, resource: Resource, name: str | None) -> bool:
+        """Whether a client may do this; ``name`` None: on at least one resource of the kind."""
+        asked = client.principal, client.host if self._has_hosts else "", operation, resource, name
         known = self._known.get(asked)
         if known is None:
-            known = principal in self.super_users or self._decide(*asked)
+            known = client.principal in self._super_users or self._decide(client, operation, resource, name)
             if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
             if name is None or len(name) <= _REMEMBERED_CHARACTERS_MAX:
                 self._known[asked] = known
         return known
 
-    def _decide(self, principal: str, operation: Operation, resource: Resource, name: str | None) -> bool:
-        user = principal.removeprefix(USER)
-        is_denied = name is not None and any(
-            not each.is_allowing and each.holds(user, (operation,), resource, name) for each in self.rules
-        )
-        including = _INCLUDED.get(operation, {operation})
-        return not is_denied and any(
-            each.is_allowing and each.holds(user, including, resource, name) for each in self.rules
-        )
+    def _decide(self, client: Client, operation: Operation, resource: Resource, name: str | None) -> bool:
+        if name is None:
+            return self._allows_some(client, operation, _TYPES[resource])
+        return self._decides_about(client, operation, _TYPES[resource], name)
+
+    def _decides_about(self, client: Client, operation: Operation, kind: ResourceType, name: str) -> bool:
+        found = self._index.about(kind, name)
+        if not found:
+            return self._allows_without_acls
+        mine = [each for each in found if each.covers(client)]
+        is_denied = any(not each.is_allowing and _DENYING[operation] & each.operations for each in mine)
+        return not is_denied and any(each.is_allowing and _ALLOWING[operation] & each.operations for each in mine)
+
+    def _allows_some(self, client: Client, operation: Operation, kind: ResourceType) -> bool:
+        """Whether a client may do this with at least one resource, which need not exist.
+
+        An allowed pattern counts unless what is denied includes all of it. As in Kafka, a name that nobody uses stands
+        for resources without rules.
+        """
+        if self._decides_about(client, operation, kind, _UNUSED_NAME):
+            return True
+        allowed: list[Pattern] = []
+        denied: set[Pattern] = set()
+        for pattern, entries in self._index.of_kind(kind):
+            for each in entries:
+                if _DENYING[operation] & each.operations and each.covers(client):
+                    (allowed.append if each.is_allowing else denied.add)(pattern)
+        if Pattern(kind, PatternType.LITERAL, ANY_NAME) in denied:
+            return False
+        return any(not _is_within(each, denied) for each in allowed)
 
 
-class RulesFile:
-    """The file of rules.
-
-    A change takes effect within a second; if it has an error, that is logged and the old rules stay.
-    """
-
-    def __init__(self, path: str, super_users: Iterable[str], now_s: Callable[[], float] = time.monotonic) -> None:
-        """Reads the file. Raises OSError if it cannot be read, and InvalidConfigError if a rule is wrong."""
-        self._path, self._super_users, self._now_s = path, frozenset(super_users), now_s
-        self._lock = Lock()
-        self._seen = self._stamp()
-        self._rules = self._read()
-        self._look_at_s = now_s() + LOOK_S
-
-    def current(self) -> Rules:
-        """Returns the rules, read again if the file has changed. For any thread."""
-        if self._now_s() >= self._look_at_s and self._lock.acquire(blocking=False):
-            try:
-                self._look()
-            finally:
-                self._look_at_s = self._now_s() + LOOK_S
-                self._lock.release()
-        return self._rules
-
-    def _look(self) -> None:
-        try:
-            seen = self._stamp()
-            if seen != self._seen:
-                self._seen = seen
-                self._rules = self._read()
-        except (OSError, InvalidConfigError) as error:
-            logger.error("the new rules are not used, the old ones stay: %s", error)
-
-    def _stamp(self) -> object:
-        found = os.stat(self._path)
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
-    def _read(self) -> Rules:
-        with open(self._path, "rb") as file:
-            try:
-                document = tomllib.load(file)
-                return Rules(parse_rules(document), self._super_users)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, InvalidConfigError) as error:
-                raise InvalidConfigError(f"{self._path}: {error}") from None
+def _is_within(pattern: Pattern, denied: set[Pattern]) -> bool:
+    """Whether all resources of a pattern are denied."""
+    kind, how, name = pattern
+    if how is PatternType.LITERAL and name == ANY_NAME:
+        return False
+    prefixes = (Pattern(kind, PatternType.PREFIXED, name[:length]) for length in range(1, len(name) + 1))
+    return (how is PatternType.LITERAL and pattern in denied) or any(each in denied for each in prefixes)
 
 
 def parse_rules(document: Mapping[str, Any]) -> Sequence[Rule]:
@@ -182,21 +250,31 @@ def _parsed(kind: str, number: int, rule: Any) -> Rule:
     for name in rule:
         if name not in _FIELDS:
             raise InvalidConfigError(f"{place}: unknown field {name}{did_you_mean(name, _FIELDS)}")
-    operations = frozenset(_texts(place, rule, "operations"))
-    for other in operations - {ALL, *Operation}:
+    named = frozenset(_texts(place, rule, "operations"))
+    for other in named - {ALL, *Operation}:
         known = [ALL, *(one.value for one in Operation)]
         raise InvalidConfigError(f"{place}: there is no operation {other!r}{did_you_mean(other, known)}")
-    resources: dict[Resource, Sequence[str]] = {}
-    for each in (Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID):
-        if each in rule:
-            resources[each] = _texts(place, rule, each)
+    operations = frozenset(AclOperation.ALL if each == ALL else _CODES[Operation(each)] for each in named)
+    patterns = [
+        _pattern(_TYPES[each], name)
+        for each in (Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID)
+        if each in rule
+        for name in _texts(place, rule, each)
+    ]
     if rule.get(Resource.CLUSTER, False) is True:
-        resources[Resource.CLUSTER] = (CLUSTER_NAME,)
+        patterns.append(Pattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
     elif Resource.CLUSTER in rule and rule[Resource.CLUSTER] is not False:
         raise InvalidConfigError(f"{place}: cluster must be true or false")
-    if not resources:
+    if not patterns:
         raise InvalidConfigError(f"{place}: needs one of {', '.join(Resource)}")
-    return Rule(_KINDS[kind], _texts(place, rule, "users"), operations, resources)
+    return Rule(_KINDS[kind], _texts(place, rule, "users"), operations, patterns, place)
+
+
+def _pattern(kind: ResourceType, name: str) -> Pattern:
+    """Returns the pattern of a name in the file, where a ``*`` at the end makes it a prefix."""
+    if name.endswith("*") and name != ANY_NAME:
+        return Pattern(kind, PatternType.PREFIXED, name[:-1])
+    return Pattern(kind, PatternType.LITERAL, name)
 
 
 def _texts(place: str, rule: Mapping[str, Any], name: str) -> Sequence[str]:

@@ -27,6 +27,11 @@ _FINAL = re.compile(rf"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]*),{_NONCE}(?:,.*
 class LoginError(Exception):
     """A login failed. The message is Kafka's; it has no secret and does not reveal whether the user exists."""
 
+    def __init__(self, message: str, why: str = "") -> None:
+        """``why``: more, for the log alone."""
+        super().__init__(message)
+        self.why = why
+
 
 @dataclass(frozen=True)
 class Credential:
@@ -58,9 +63,19 @@ def has_password(mechanism: str, credential: Credential, password: str) -> bool:
     return hmac.compare_digest(stored, credential.stored_key)
 
 
+def salted_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> Credential:
+    """Returns the credential to store for a password that a client has salted and hashed itself."""
+    return Credential(salt, iterations, *_keys_of_salted(mechanism, salted_password))
+
+
 def _keys(mechanism: str, password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return _keys_of_salted(mechanism, salted)
+
+
+def _keys_of_salted(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
+    """Returns the stored key and the server key."""
     name = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     return hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name)
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from math import inf
 
+from .acls import Client
+from .oauth.exchange import BearerExchange, Tokens
 from .plain import PlainExchange, RememberedPasswords
 from .scram import Finding, LoginError, ScramExchange
 
 ANONYMOUS = "User:ANONYMOUS"
-PLAIN = "PLAIN"
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 
 
 class Stage(Enum):
@@ -33,19 +35,28 @@ class Session:
         find: Finding | None = None,
         remembered: RememberedPasswords | None = None,
         *,
+        tokens: Tokens | None = None,
+        host: str = "",
         lasts_s: float = inf,
     ) -> None:
         """``principal``: the user, if no login is needed; None: the client must log in by one of ``mechanisms``.
 
-        ``lasts_s``: for how long a login is valid.
+        ``find`` finds passwords, ``tokens`` checks tokens. ``host``: the client's address. ``lasts_s``: for how long a
+        login is valid; one by a token ends with the token, too.
         """
-        self.principal = ANONYMOUS if principal is None else principal
+        self.client = Client(ANONYMOUS if principal is None else principal, host)
         self.stage = Stage.HANDSHAKE if principal is None else Stage.DONE
-        self.mechanisms, self.lasts_s = mechanisms, lasts_s
+        self.mechanisms, self.lasts_s = mechanisms, lasts_s  # lasts_s: of this login, once it is complete
+        self._longest_s, self._tokens = lasts_s, tokens
         self._find, self._remembered = find, remembered or RememberedPasswords()
-        self._exchange: PlainExchange | ScramExchange | None = None
+        self._exchange: PlainExchange | ScramExchange | BearerExchange | None = None
         self._expires_s = inf
         self._is_again = False  # the client has logged in before
+
+    @property
+    def principal(self) -> str:
+        """The user, such as ``User:alice``; ``User:ANONYMOUS`` before it has logged in."""
+        return self.client.principal
 
     @property
     def has_expired(self) -> bool:
@@ -64,15 +75,21 @@ class Session:
 
     def begin(self, mechanism: str, *, is_raw: bool) -> bool:
         """Begins a login; returns False if the mechanism is not enabled."""
-        if mechanism not in self.mechanisms or self._find is None:
+        exchange = self._exchange_by(mechanism) if mechanism in self.mechanisms else None
+        if exchange is None:
             return False
-        is_plain = mechanism == PLAIN
-        self._exchange = (
-            PlainExchange(self._find, self._remembered) if is_plain else ScramExchange(mechanism, self._find)
-        )
+        self._exchange = exchange
         self._is_again = self.stage is Stage.DONE
         self.stage = Stage.RAW_TOKENS if is_raw else Stage.TOKENS
         return True
+
+    def _exchange_by(self, mechanism: str) -> PlainExchange | ScramExchange | BearerExchange | None:
+        if mechanism == OAUTHBEARER:
+            return None if self._tokens is None else BearerExchange(self._tokens)
+        if self._find is None:
+            return None
+        is_plain = mechanism == PLAIN
+        return PlainExchange(self._find, self._remembered) if is_plain else ScramExchange(mechanism, self._find)
 
     def answer(self, token: bytes) -> bytes | None:
         """Returns the answer to a client's token, None if :meth:`check` must answer.
@@ -101,5 +118,9 @@ class Session:
         principal = f"User:{user}"
         if self._is_again and principal != self.principal:
             raise LoginError(f"Cannot change principals during re-authentication from {self.principal}")
-        self.principal, self.stage, self._exchange = principal, Stage.DONE, None
+        self.client = self.client._replace(principal=principal)
+        expires_s = self._exchange.expires_s if isinstance(self._exchange, BearerExchange) else None
+        token_s = inf if expires_s is None else max(0.0, expires_s - time.time())
+        self.stage, self._exchange = Stage.DONE, None
+        self.lasts_s = min(self._longest_s, token_s)
         self._expires_s = time.monotonic() + self.lasts_s

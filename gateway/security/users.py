@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from ...storage import InvalidConfigError, LocalFileSystem
+from ...storage import InvalidConfigError
 from .decoys import SECRET_BYTES, Decoys
 from .scram import HASHES, ITERATIONS, ITERATIONS_MIN, Credential, made_credential
+from .whole_file import Stamp, locked, replace, stamp
 
 VERSION = 1
-_OWNER_ONLY = 0o600
 
 Users = Mapping[str, Mapping[str, Credential]]  # by name, then by mechanism
 
@@ -33,14 +33,13 @@ class UsersFile:
         self._users: Users = {}
         self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
         self._decoys = Decoys(self._own_secret, {})
-        self._seen: object = None  # what the file was when it was read
+        self._seen: Stamp | None = None  # what the file was when it was read
 
     def find(self, user: str, mechanism: str) -> Credential:
         """Returns the stored credential; a decoy if there is no such user. Raises what :meth:`read` raises."""
         with self._lock:
-            found = os.stat(self.path)
-            seen = found.st_ino, found.st_mtime_ns, found.st_size
-            if seen != self._seen:
+            seen = stamp(self.path)
+            if seen is None or seen != self._seen:
                 self._users, secret = self._load()
                 self._decoys, self._seen = Decoys(secret or self._own_secret, self._users), seen
             decoy = self._decoys.credential(user, mechanism)  # in any case, for it takes time
@@ -81,48 +80,32 @@ class UsersFile:
         if iterations < ITERATIONS_MIN:
             raise InvalidConfigError(f"{iterations} iterations are too few: clients require at least {ITERATIONS_MIN}")
         made = {mechanism: made_credential(mechanism, password, iterations) for mechanism in HASHES}
-        with self._changing() as users:
+        with self.changing() as users:
             is_new = user not in users
             users[user] = made
         return is_new
 
     def remove(self, user: str) -> None:
         """Removes a user. Raises InvalidConfigError if there is none of that name."""
-        with self._changing() as users:
+        with self.changing() as users:
             if users.pop(user, None) is None:
                 raise InvalidConfigError(f"{self.path}: there is no user {user!r}")
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
-        """Yields the users for changes, then replaces the file, which is complete and synced at every moment."""
-        lock_path = self.path + ".lock"
-        os.close(_private(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
-        lock = LocalFileSystem().lock(lock_path)
-        assert lock is not None  # it waits
-        with lock:
+    def changing(self) -> Iterator[dict[str, Mapping[str, Credential]]]:
+        """Yields the users for changes, then replaces the file if there are some; it is synced then.
+
+        Raises as :meth:`read`, but a missing file has no users.
+        """
+        with locked(self.path):
             found, secret = self._load() if os.path.exists(self.path) else ({}, b"")
             users = dict(found)
             yield users
+            if users == found and secret:
+                return
             kept = base64.b64encode(secret or secrets.token_bytes(SECRET_BYTES)).decode()
-            temporary = self.path + ".tmp"
-            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-                json.dump({"version": VERSION, "secret": kept, "users": _document(users)}, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-            _sync_folder(self.path)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, _OWNER_ONLY)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+            document = {"version": VERSION, "secret": kept, "users": _document(users)}
+            replace(self.path, json.dumps(document, indent=1))
 
 
 def _document(users: Users) -> Mapping[str, Any]:

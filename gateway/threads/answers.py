@@ -12,6 +12,7 @@ Item = TypeVar("Item")
 C = TypeVar("C")
 
 A_TURN = 100  # items that are asked for together, before others have their turn
+A_FEW = 10  # items; who asks for more is patient: others, who ask for few, go first
 
 
 def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T], None]:
@@ -40,13 +41,14 @@ class Turns(Generic[C, Item, T]):
 
     def __init__(
         self,
-        run: Callable[[Callable[[C], None]], None],
+        run: Callable[[Callable[[C], None], bool], None],
         items: Sequence[Item],
         ask: Callable[[C, Item, Callable[[T], None]], None],
         done: Callable[[Sequence[T]], None],
     ) -> None:
         """``run`` queues a task in the thread, which gets an object that only the thread may use.
 
+        Its second argument: whether the task is patient (:meth:`Worker.run_patient`).
         ``ask`` is called there with that object, an item, and what to call with the answer. ``done`` is called with
         all answers, in the order of the items, where the last one arrives.
         """
@@ -55,7 +57,10 @@ class Turns(Generic[C, Item, T]):
 
     def start(self) -> None:
         """Asks for the first items. For any thread."""
-        self._run(self._next)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._run(self._next, len(self._items) > A_FEW)
 
     def _next(self, owned: C) -> None:
         some = self._items[len(self._answers) : len(self._answers) + A_TURN]
@@ -68,4 +73,4 @@ class Turns(Generic[C, Item, T]):
         if len(self._answers) == len(self._items):
             self._done(self._answers)
         else:
-            self._run(self._next)
+            self._go_on()

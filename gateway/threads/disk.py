@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from .said import Said
 from .worker import Task, Timer, Worker
@@ -19,6 +20,9 @@ D = TypeVar("D")  # what reads and writes; it belongs to the thread of the disk
 D_co = TypeVar("D_co", covariant=True)
 W = TypeVar("W")  # one write
 T = TypeVar("T")
+
+_Look = tuple[Callable[[D], Any], Callable[[Any], None], Callable[[Exception], None]]  # question, done, failed
+A_LOOK = 200  # questions; others have their turn after them
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +56,10 @@ class Disk(Protocol[D_co]):
         """Runs ``task`` after earlier ones. For any thread."""
         ...
 
+    def run_patient(self, task: Task) -> None:
+        """Runs ``task`` after all others. For any thread."""
+        ...
+
     @property
     def opened(self) -> D_co:
         """The object that reads and writes, for tasks."""
@@ -60,6 +68,8 @@ class Disk(Protocol[D_co]):
 
 class Home(Protocol):
     """The coordinator's thread."""
+
+    is_patient: bool  # whether the task that runs now lets others go first
 
     def run(self, task: Task) -> None:
         """Runs ``task`` after earlier ones. For any thread."""
@@ -82,14 +92,21 @@ class Store(ABC, Generic[D, W]):
     def __init__(self, disk: Disk[D], home: Home) -> None:
         self._disk, self._home, self._said = disk, home, Said(logger)
         self._waiting: list[W] = []
+        # Those that wait, and may be answered from one look, by whether they are patient.
+        self._looks: dict[bool, list[_Look[D]] | None] = {True: None, False: None}
         self._guard = Lock()
+        self._using = Lock()  # held while something uses the disk
 
     def ask(self, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Calls ``done`` with the result of ``question``, or ``failed`` with its error; runs after earlier writes."""
+        with self._guard:
+            self._end_looks()
+        self._flush_first()
 
         def run() -> None:
             try:
-                answer = question(self._disk.opened)
+                with self._using:
+                    answer = question(self._disk.opened)
             except Exception as error:  # of the disk, or ours
                 self._note(error)
                 self._home.run(partial(failed, error))
@@ -98,22 +115,86 @@ class Store(ABC, Generic[D, W]):
 
         self._disk.run(run)
 
+    def look(self, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
+        """As :meth:`ask`, for a question that only reads; those that wait share one look at what is read.
+
+        One request may name thousands of groups, and a look may cost a request to an object store. What a patient task
+        of the coordinator asks is patient, too: it runs after what others ask.
+        """
+        is_patient = self._home.is_patient
+        with self._guard:
+            looks = self._looks[is_patient]
+            is_first = looks is None or len(looks) == A_LOOK
+            if looks is None or is_first:
+                looks = self._looks[is_patient] = []
+            looks.append((question, done, failed))
+        if is_first:
+            run = self._disk.run_patient if is_patient else self._disk.run
+            run(partial(self._look, looks))
+
+    def _end_looks(self) -> None:
+        """Has later questions begin another look, after what is to be written now."""
+        self._looks = {True: None, False: None}
+
+    def _look(self, looks: list[_Look[D]]) -> None:
+        with self._guard:
+            for is_patient, waiting in self._looks.items():
+                if waiting is looks:
+                    self._looks[is_patient] = None  # no question is added from here on
+        answers: list[Task] = []
+        try:
+            with self._using, self._one_look(self._disk.opened) as disk:
+                for question, done, failed in looks:
+                    answers.append(self._answered(disk, question, done, failed))
+        except Exception as error:  # of the disk, or ours
+            self._note(error)
+            answers += [partial(failed, error) for _, _, failed in looks[len(answers) :]]
+        self._home.run(partial(_call_all, answers))
+
+    def _answered(
+        self, disk: D, question: Callable[[D], T], done: Callable[[T], None], failed: Callable[[Exception], None]
+    ) -> Task:
+        try:
+            answer = question(disk)
+        except Exception as error:  # of the disk, or ours
+            self._note(error)
+            return partial(failed, error)
+        return partial(_pass, answer, done, failed)
+
+    def _one_look(self, disk: D) -> AbstractContextManager[D]:
+        """Within it, the disk may keep what it has read, for nothing is written."""
+        return nullcontext(disk)
+
     def _put(self, write: W) -> None:
         """Queues a write, to be written together with others; then :meth:`_answer` is called."""
         with self._guard:
+            self._end_looks()
             self._waiting.append(write)
             is_first = len(self._waiting) == 1
         if is_first:
-            self._disk.run(self._flush)
+            self._begin_flush()
 
-    def _flush(self) -> None:
+    def _begin_flush(self) -> None:
+        """Has the pending writes written soon."""
+        self._disk.run(self._flush)
+
+    def _flush_first(self) -> None:
+        """Has the pending writes written before what is asked next."""
+
+    def _taken(self) -> list[W]:
+        """Takes the pending writes."""
         with self._guard:
             writes, self._waiting = self._waiting, []
+        return writes
+
+    def _flush(self) -> None:
         errors: Sequence[Exception | None]
-        try:
-            errors = self._write(self._disk.opened, writes)
-        except Exception as error:  # of the disk, or ours: each client gets an answer
-            errors = [error] * len(writes)
+        with self._using:  # before they are taken, so that another thread that uses the disk writes none before them
+            writes = self._taken()
+            try:
+                errors = self._write(self._disk.opened, writes) if writes else ()
+            except Exception as error:  # of the disk, or ours: each client gets an answer
+                errors = [error] * len(writes)
         for each in errors:
             if each is not None:
                 self._note(each)
@@ -143,6 +224,14 @@ class Store(ABC, Generic[D, W]):
     @abstractmethod
     def _answer(self, write: W, error: Exception | None) -> None:
         """Answers a write, in the coordinator's thread."""
+
+
+def _call_all(tasks: Sequence[Task]) -> None:
+    for each in tasks:
+        try:
+            each()
+        except Exception:  # ours: the others get their answers
+            logger.exception("an answer failed")
 
 
 def _pass(answer: T, done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:

@@ -1,10 +1,11 @@
-"""Worker: a thread that runs tasks one after the other, some of them later."""
+"""Worker: a thread that runs tasks one after the other, some of them later, and patient ones when it has no others."""
 
 from __future__ import annotations
 
 import heapq
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from threading import Condition
@@ -35,6 +36,8 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._tasks: list[Task] = []
+        self._patient: deque[Task] = deque()
+        self.is_patient = False  # whether a patient task runs now; for this thread
         self._timers: list[tuple[float, int, Timer]] = []
         self._purge_at = PURGE_FROM  # at so many timers, those that were cancelled are removed
         self._numbers = count()
@@ -50,6 +53,15 @@ class Worker:
         """Runs ``task`` after earlier ones. For any thread."""
         with self._changed:
             self._tasks.append(task)
+            self._changed.notify()
+
+    def run_patient(self, task: Task) -> None:
+        """Runs ``task`` after all others that wait, and after earlier patient ones. For any thread.
+
+        While others keep coming, one patient task has its turn after each group of those that came together.
+        """
+        with self._changed:
+            self._patient.append(task)
             self._changed.notify()
 
     def later(self, delay_s: float, task: Task) -> Timer:
@@ -96,10 +108,17 @@ class Worker:
         while (tasks := self._next()) is not None:
             _run_all(tasks)
             tasks.clear()  # while this waits for more, it keeps nothing that these refer to
+            self._run_one_patient()
         self.close()
 
+    def _run_one_patient(self) -> None:
+        if self._patient:  # which only this thread takes from
+            self.is_patient = True
+            _run_all([self._patient.popleft()])
+            self.is_patient = False
+
     def _next(self) -> list[Task] | None:
-        """Waits for tasks and returns those that are due; None if the worker stops and has no task left."""
+        """Waits for tasks and returns those that are due, none if only patient ones wait; None if the worker ends."""
         with self._changed:
             while True:
                 tasks, self._tasks = self._tasks, []
@@ -108,7 +127,7 @@ class Worker:
                     timer = heapq.heappop(self._timers)[2]
                     if timer.task is not None:
                         tasks.append(timer.task)
-                if tasks:
+                if tasks or self._patient:
                     return tasks
                 if self._is_stopping:
                     return None

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import (
     GROUP_METADATA_TOPIC,
     PREPARED,
     UNDECIDED,
+    AtOnce,
     ClientTransaction,
     ClientTransactions,
+    Log,
     LogManager,
     LogStoreError,
     Producer,
     ProducerFencedError,
+    StorageError,
     TopicPartition,
     TransactionLogValue,
     TransactionState,
@@ -35,7 +40,7 @@ from ...storage import (
     positive_hash,
 )
 from ..producer_ids import ProducerIds
-from ..threads import Worker
+from ..threads.worker import Worker
 from .held import Opened, is_late
 from .markers import Done
 from .store import Write
@@ -87,6 +92,10 @@ class BucketStates:
         """Returns the state of an id."""
         return self._values.get(transactional_id)
 
+    def one_look(self) -> AbstractContextManager[None]:
+        """Does nothing: states are in memory."""
+        return nullcontext()
+
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
         """Returns all ids with their states."""
         return list(self._values.items())
@@ -128,6 +137,14 @@ class BucketStates:
     def write(self, writes: Collection[Write]) -> list[Exception | None]:
         """Keeps states; a producer that begins takes over its id by a commit. Returns an error or None for each."""
         return [self._keep(write) for write in writes]
+
+    def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
+        """Writes nothing here: what it takes may be a commit."""
+        return None
+
+    def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
+        """Has nothing to sync."""
+        return {}
 
     def _begin(self, write: Write) -> None:
         value = write.value

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
-from ...protocol import ErrorCode
+from ...protocol.bodies import ErrorCode
 from ...storage import (
     PREPARED,
     UNDECIDED,
@@ -248,7 +248,7 @@ class TransactionCoordinator:
             else:
                 done(ErrorCode.none, value)
 
-        self._ids.store.ask(
+        self._ids.store.look(
             lambda states: states.newest(transactional_id), found, lambda error: done(coordinator_code(error), None)
         )
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...protocol import ErrorCode, RequestError
+from ...protocol.bodies import ErrorCode
+from ...protocol.errors import RequestError
 from ...storage import (
     PREPARED,
     Producer,
@@ -18,7 +19,7 @@ from ...storage import (
     is_of_driver,
     ungrouped,
 )
-from ..cluster import Homes
+from ..cluster.homes import Homes
 
 
 class _Shown(NamedTuple):
@@ -68,6 +69,18 @@ class Gate:
             return found
         read = _shown(value)
         return read._replace(partitions=None) if self._homes.has(transactional_id) else read
+
+    def lets(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
+        """Whether :meth:`check` would raise nothing, as far as that is known without the log."""
+        shown = self._shown.get(transactional_id)
+        return (
+            shown is not None
+            and shown.producer == producer
+            and shown.partitions is not None
+            and not shown.is_ending
+            and partition in shown.partitions
+            and not is_of_driver(producer.id)
+        )
 
     def check(self, transactional_id: str | None, producer: Producer, partition: TopicPartition) -> None:
         """Raises RequestError if a batch of ``producer`` may not be appended to ``partition``.

@@ -15,8 +15,10 @@ from ...storage import (
     ungrouped,
     write_marker,
 )
-from ..partitions import Appending, BeingDeletedError, LedPartition, NotOpenError, Partitions
-from ..threads import gathering
+from ..partitions.appending import Appending, Soon
+from ..partitions.led_partition import LedPartition
+from ..partitions.open_partitions import BeingDeletedError, NotOpenError, Partitions
+from ..threads.answers import gathering
 
 Done = Callable[[Exception | None], None]
 
@@ -41,8 +43,9 @@ class Markers:
 
     are_forgotten = False
 
-    def __init__(self, partitions: Partitions, appender: Appending) -> None:
-        self._partitions, self._appender = partitions, appender
+    def __init__(self, partitions: Partitions, appender: Appending, soon: Soon | None = None) -> None:
+        """``soon``: of the thread that writes markers, as far as that waits for nothing."""
+        self._partitions, self._appender, self._soon = partitions, appender, soon
 
     def write(self, decided: TransactionLogValue, coordinator_epoch: int, now_ms: int, done: Done) -> None:
         """Writes the missing markers, then calls ``done`` in any thread, when they are synced and shown.
@@ -72,7 +75,7 @@ class Markers:
                 marker = partial(
                     write_marker, producer=producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
                 )
-                self._appender.change(led, marker, partial(put, index))
+                self._appender.change(led, marker, partial(put, index), self._soon)
             elif _is_gone(led):
                 logger.warning("%s; the transaction ends without a marker in this partition", led)
                 put(index, None)

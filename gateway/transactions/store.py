@@ -1,26 +1,33 @@
-"""TransactionStore: reads and writes ``__transaction_state`` in a thread of its own, and answers in the coordinator's.
+"""TransactionStore: reads and writes ``__transaction_state``, and answers in the coordinator's thread.
 
 Pending states are written together, and those in one partition share a sync, so producers that commit at the same time
-do not wait for each other.
+do not wait for each other. They are written in the coordinator's thread if that waits for nothing, else in one of their
+own, which also syncs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ...protocol import is_fault
+from ...protocol.errors import is_fault
 from ...storage import (
     PREPARED,
     UNDECIDED,
+    AtOnce,
     GroupOffsets,
+    Log,
     LogDirLockedError,
     LogManager,
     LogStoreError,
     Producer,
     StateChange,
+    StorageError,
     TopicPartition,
     TransactionalIdLock,
     TransactionLogValue,
@@ -30,8 +37,10 @@ from ...storage import (
 )
 from ..config import GatewayConfig
 from ..producer_ids import ProducerIds
-from ..threads import Store
+from ..threads.disk import Disk, Home, Store
 from .held import Opened, is_late
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +76,10 @@ class States(Protocol):
         """Returns the newest state of an id."""
         ...
 
+    def one_look(self) -> AbstractContextManager[None]:
+        """Looks at the log once for all :meth:`newest` within it, beside which nothing is written."""
+        ...
+
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
         """Returns all ids with their newest states; appends errors to ``failures``."""
         ...
@@ -77,6 +90,17 @@ class States(Protocol):
 
     def write(self, writes: Collection[Write]) -> Sequence[Exception | None]:
         """Writes states; returns an error or None for each."""
+        ...
+
+    def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
+        """Writes states if that waits for nothing; returns the errors, and the logs for :meth:`sync`.
+
+        None: nothing was written. For another thread than the store's, while that uses nothing of this.
+        """
+        ...
+
+    def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
+        """Syncs logs, each once; returns what failed."""
         ...
 
     def close(self) -> None:
@@ -133,6 +157,10 @@ class StoredStates:
         """Returns the newest state of an id."""
         return self._states.newest(transactional_id)
 
+    def one_look(self) -> AbstractContextManager[None]:
+        """Looks at the log once for all :meth:`newest` within it, beside which nothing is written."""
+        return self._states.one_look()
+
     def all(self, failures: list[LogStoreError]) -> list[tuple[str, TransactionLogValue]]:
         """Returns all ids with their newest states.
 
@@ -165,6 +193,16 @@ class StoredStates:
             return [failure if write.sync and not error else error for write, error in zip(writes, errors, strict=True)]
         return errors
 
+    def write_at_once(self, writes: Sequence[Write]) -> AtOnce | None:
+        """As :meth:`TransactionStates.replace_at_once`."""
+        return self._states.replace_at_once(
+            [StateChange(each.transactional_id, each.expected, each.value) for each in writes]
+        )
+
+    def sync(self, logs: Collection[Log]) -> Mapping[Log, StorageError]:
+        """As :meth:`TransactionStates.sync_logs`."""
+        return self._states.sync_logs(logs)
+
     def close(self) -> None:
         """Releases all locks, and closes the manager."""
         for lock in list(self._locks):
@@ -194,10 +232,36 @@ class OthersStates:
                 self._states.manager.close()
 
 
+class _Unsynced(NamedTuple):
+    """States that were written at once."""
+
+    writes: Sequence[Write]
+    found: AtOnce
+
+    @property
+    def to_sync(self) -> Iterator[Log]:
+        """The logs whose sync is waited for."""
+        return (log for write, log in zip(self.writes, self.found.logs, strict=True) if write.sync and log is not None)
+
+    def errors(self, failures: Mapping[Log, StorageError]) -> Iterator[Exception | None]:
+        """Yields the error of each write, after the syncs."""
+        for write, error, log in zip(self.writes, *self.found, strict=True):
+            yield error or (failures.get(log) if write.sync and log is not None else None)
+
+
 class TransactionStore(Store[States, Write]):
-    """The states. Its methods and the callbacks passed to them are called in the coordinator's thread."""
+    """The states. Its methods and the callbacks passed to them are called in the coordinator's thread.
+
+    What one turn of the coordinator gives is written in its thread, if that waits for nothing, and synced together in
+    the thread of the disk. The rest is written there.
+    """
 
     WHAT = "states of transactions cannot be read or stored"
+
+    def __init__(self, disk: Disk[States], home: Home) -> None:
+        super().__init__(disk, home)
+        self._is_open = False  # the disk has been used, by its thread
+        self._unsynced: list[_Unsynced] = []  # changed under ``_guard``
 
     def write(
         self,
@@ -216,10 +280,68 @@ class TransactionStore(Store[States, Write]):
         """
         self._put(Write(transactional_id, expected, value, sync, done, after))
 
+    def _begin_flush(self) -> None:
+        if self._is_open:
+            self._home.run(self._flush_at_once)  # after the other tasks that have come with this one
+        else:
+            self._disk.run(self._flush)
+
+    def _flush_first(self) -> None:
+        if self._waiting:  # their task comes too late
+            self._disk.run(self._flush)
+
+    def _flush_at_once(self) -> None:
+        """Writes what is pending; if that would wait for something, leaves it to the thread of the disk."""
+        found = None
+        if self._using.acquire(blocking=False):
+            try:
+                if not self._waiting:
+                    return
+                found = self._disk.opened.write_at_once(self._waiting)
+                writes = [] if found is None else self._taken()
+            except Exception:  # ours
+                logger.exception("states of transactions could not be written at once")
+            finally:
+                self._using.release()
+        if found is None:
+            self._disk.run(self._flush)
+        else:
+            self._sync_soon(_Unsynced(writes, found))
+
+    def _sync_soon(self, unsynced: _Unsynced) -> None:
+        if next(unsynced.to_sync, None) is None:
+            self._answer_after([unsynced], {})
+            return
+        with self._guard:
+            self._unsynced.append(unsynced)
+            is_first = len(self._unsynced) == 1
+        if is_first:
+            self._disk.run(self._sync)
+
+    def _sync(self) -> None:
+        """Syncs, in the thread of the disk, what several turns may have written."""
+        with self._guard:
+            groups, self._unsynced = self._unsynced, []
+        failures = self._disk.opened.sync([log for each in groups for log in each.to_sync])
+        self._home.run(partial(self._answer_after, groups, failures))
+
+    def _answer_after(self, groups: Sequence[_Unsynced], failures: Mapping[Log, StorageError]) -> None:
+        for group in groups:
+            errors = list(group.errors(failures))
+            for each in filter(None, errors):
+                self._note(each)
+            self._answer_all(group.writes, errors)
+
+    @contextmanager
+    def _one_look(self, disk: States) -> Iterator[States]:
+        with disk.one_look():
+            yield disk
+
     def _is_fault(self, error: Exception) -> bool:
         return is_fault(error)
 
     def _write(self, disk: States, writes: Sequence[Write]) -> Sequence[Exception | None]:
+        self._is_open = True
         return disk.write(writes)
 
     def _answer(self, write: Write, error: Exception | None) -> None:

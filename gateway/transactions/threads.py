@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...storage import ClientTransactions, Clock, LogManager
-from ..cluster import Homes
+from ..cluster.homes import Homes
 from ..config import GatewayConfig
-from ..partitions import Appending, Partitions
-from ..threads import DiskWorker, Worker
+from ..partitions.appending import Appending
+from ..partitions.open_partitions import Partitions
+from ..threads.disk import DiskWorker
+from ..threads.worker import Worker
 from .bucket_states import BucketEnds, BucketStates
 from .coordinator import TransactionCoordinator
 from .gate import Gate
@@ -47,7 +49,9 @@ class TransactionThreads:
 
         self._disk: DiskWorker[States] = DiskWorker("gateway-transaction-states", states, lambda opened: opened.close())
         ids = HeldIds(clock, self._home, TransactionStore(self._disk, self._home), self.gate, homes)
-        self._coordinator = TransactionCoordinator(config, ids, self._ends or Markers(partitions, appender))
+        self._coordinator = TransactionCoordinator(
+            config, ids, self._ends or Markers(partitions, appender, self._home.run)
+        )
 
     def start(self) -> None:
         """Starts the threads; they begin by ending abandoned transactions."""
@@ -57,9 +61,13 @@ class TransactionThreads:
         self._home.start()
         self.run(lambda coordinator: coordinator.look())
 
-    def run(self, task: Callable[[TransactionCoordinator], None]) -> None:
-        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread."""
-        self._home.run(lambda: task(self._coordinator))
+    def run(self, task: Callable[[TransactionCoordinator], None], *, is_patient: bool = False) -> None:
+        """Runs ``task`` in the coordinator's thread, after earlier tasks. For any thread.
+
+        ``is_patient``: after those of all others, as :meth:`Worker.run_patient`.
+        """
+        run = self._home.run_patient if is_patient else self._home.run
+        run(lambda: task(self._coordinator))
 
     def give_up(self) -> None:
         """Refuses all later requests. For any thread."""

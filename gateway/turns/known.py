@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 
 from ...storage import INTERNAL_TOPICS, Codec, LogConfig, PlainAppends, ProduceTables, is_reserved, keeps_codec
-from ..partitions import FilePartition, LedPartition
+from ..partitions.file_partition import FilePartition
+from ..partitions.led_partition import LedPartition
+from ..security.acls import Client
 
 FORGET_S = 60.0
 
 Look = Callable[[str, int], LedPartition | Exception]
-MayWrite = Callable[[str, str], bool]
+MayWrite = Callable[[Client, str], bool]
 
 
 class _Known:
@@ -28,7 +30,7 @@ class KnownPartitions:
     def __init__(self, tables: ProduceTables, look: Look, may_write: MayWrite) -> None:
         """``look`` returns a partition that this node leads and has open, or an error.
 
-        ``may_write``: whether a user may write to a topic.
+        ``may_write``: whether a client may write to a topic.
         """
         self._tables, self._look, self._may_write = tables, look, may_write
         self._known: list[_Known] = []
@@ -65,9 +67,9 @@ class KnownPartitions:
         """Whether a partition was not at hand because appends of this process are on their way."""
         return self._known[row].led.is_appending
 
-    def may_write(self, principal: str, row: int) -> bool:
-        """Whether a user may write to a partition."""
-        return self._may_write(principal, self._known[row].topic)
+    def may_write(self, client: Client, row: int) -> bool:
+        """Whether a client may write to a partition."""
+        return self._may_write(client, self._known[row].topic)
 
     def config(self, row: int) -> LogConfig:
         """Returns the settings by which the batches of a partition are checked."""

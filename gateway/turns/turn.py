@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...protocol import ApiKey
+from ...protocol.apis import ApiKey
 from ...storage import ROOM_BYTES, FoundConnection, PlainAppends, ProduceTables
 from ..figures import Figures
-from ..network import Connection, Quota
-from ..partitions import Appender, Call, FilePartition
-from ..security import Stage
+from ..network.connection import Connection
+from ..network.quota import Quota
+from ..partitions.appender import Appender
+from ..partitions.file_partition import FilePartition
+from ..partitions.syncer import Call
+from ..security.session import Stage
 from .answers import TurnAnswer
 from .compressed import CompressedChecks
 from .known import KnownPartitions, Look, MayWrite
 from .loading import LOADING
+from .transactions import OpenTransactions
 from .writing import Served, TurnWrites
 
 PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # the kind at the head of a request
@@ -39,6 +43,7 @@ class Shared(NamedTuple):
     figures: Figures
     now_ms: Callable[[], int]
     may_write: MayWrite
+    transactions: OpenTransactions
     quick_bytes: int  # that the batches of one request may decompress to in the thread of its connection
 
 
@@ -87,10 +92,10 @@ class ProduceTurn:
         shared, now_ms = self._shared, self._shared.now_ms()
         found = tables.find(now_ms)
         checks = CompressedChecks(tables, self._known, found, now_ms, shared.quick_bytes)
-        stops = checks.run(each.connection.session.principal for each in taken)
+        stops = checks.run(each.connection.session.client for each in taken)
         quota = self._quota(taken[0].connection)
         places = quota.take_some(len(found.frames))
-        writes = TurnWrites(tables, self._known, found, stops)
+        writes = TurnWrites(tables, self._known, found, stops, shared.transactions)
         served: list[Served] = []
         try:
             for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):

@@ -14,14 +14,18 @@ from ...storage import (
     FoundFrame,
     PlainAppends,
     PlainBatch,
+    Producer,
     ProduceTables,
+    TopicPartition,
     is_of_driver,
     is_of_transactional_client,
 )
-from ..network import Connection
-from ..partitions import Appender, FilePartition
+from ..network.connection import Connection
+from ..partitions.appender import Appender
+from ..partitions.file_partition import FilePartition
 from .answers import Placed
 from .known import KnownPartitions
+from .transactions import OpenTransactions
 
 CHECKED_FROM = 21  # the first byte of a batch that its checksum covers
 
@@ -36,9 +40,17 @@ class Served(NamedTuple):
 class TurnWrites:
     """The partitions of one turn, which are held until :meth:`end`."""
 
-    def __init__(self, tables: ProduceTables, known: KnownPartitions, found: Found, stops: Mapping[int, bool]) -> None:
+    def __init__(
+        self,
+        tables: ProduceTables,
+        known: KnownPartitions,
+        found: Found,
+        stops: Mapping[int, bool],
+        transactions: OpenTransactions,
+    ) -> None:
         """``stops``: requests that must go the usual way, by ``CompressedChecks``."""
         self._tables, self._known, self._found, self._stops = tables, known, found, stops
+        self._transactions = transactions
         self._held: dict[int, tuple[FilePartition, PlainAppends] | None] = {}  # by row; None: it is not at hand
         self._taken = 0  # requests
         self._is_busy = False  # whether the last request may be tried again
@@ -65,9 +77,10 @@ class TurnWrites:
             self._is_busy = self._stops[number]
             return False
         frame = self._found.frames[number]
+        name = bytes(self._tables.memory[frame.id_at : frame.id_at + frame.id_bytes]).decode() or None
         taken = []
         for each in self._found.batches[frame.first : frame.stop]:
-            checked = self._checked(connection, each)
+            checked = self._checked(connection, each, name)
             if checked is None:
                 return False
             taken.append(checked)
@@ -79,7 +92,7 @@ class TurnWrites:
         return True
 
     def _checked(
-        self, connection: Connection, found: FoundBatch
+        self, connection: Connection, found: FoundBatch, transactional_id: str | None
     ) -> tuple[FilePartition, PlainAppends, PlainBatch] | None:
         """Returns a batch with what is to append it; None: it must go the usual way."""
         if found.part not in self._held:
@@ -89,13 +102,20 @@ class TurnWrites:
             self._is_busy = self._known.is_appending(found.part)
             return None
         led, appends = held
-        producer = found.producer_id
-        if producer >= 0 and (is_of_driver(producer) or is_of_transactional_client(producer)):
+        client, producer = connection.session.client, Producer(found.producer_id, found.producer_epoch)
+        if not self._known.may_write(client, found.part):
             return None
-        if not self._known.may_write(connection.session.principal, found.part):
+        if transactional_id is None:
+            if producer.id >= 0 and (is_of_driver(producer.id) or is_of_transactional_client(producer.id)):
+                return None
+        elif not self._transactions.are_open(
+            client, transactional_id, producer, TopicPartition(led.topic, led.partition)
+        ):
             return None
         data = self._tables.memory[found.at : found.at + found.size]
-        batch = PlainBatch(data, found.records, found.max_timestamp, producer, found.producer_epoch, found.sequence)
+        batch = PlainBatch(
+            data, found.records, found.max_timestamp, *producer, found.sequence, transactional_id is not None
+        )
         is_whole = found.codec or crc32c(data[CHECKED_FROM:]) == found.crc  # of a compressed batch, that was checked
         if not is_whole or not appends.may_take(batch):
             return None

@@ -8,15 +8,15 @@ import pytest
 from kio.schema.api_versions.v0.response import ApiVersionsResponse
 from kio.serial import entity_reader
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.handlers.table import HANDLERS
+from pyspark_commitlog.gateway.handlers.table import KINDS
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.protocol.bodies import answer_class, request_class
 from tests.support.gateway import WireClient
 
 
-def test_every_kind_of_request_in_the_table_has_a_handler() -> None:
-    assert set(HANDLERS) == set(APIS) == {int(key) for key in ApiKey}
+def test_every_kind_of_request_in_the_table_has_a_row() -> None:
+    assert set(KINDS) == set(APIS) == {int(key) for key in ApiKey}
 
 
 @pytest.mark.parametrize("key", APIS)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import trustme
 
-from pyspark_commitlog.gateway import CheckError, Gateway, UsersFile, check_gateway
+from pyspark_commitlog.gateway.check import CheckError, check_gateway
+from pyspark_commitlog.gateway.security.users import UsersFile
+from pyspark_commitlog.gateway.server import Gateway
 from tests.cli.in_process import commitlog
 from tests.gateway.test_clients import produced
 from tests.support.gateway import serving
-from tests.support.kafka.broker import free_port
+from tests.support.ports import free_port
 
 
 def test_a_gateway_on_this_machine(gateway: Gateway, topic: str, tmp_path: Path) -> None:
@@ -43,7 +45,10 @@ def test_tls_and_logins(tmp_path: Path, mechanism: str) -> None:
     }
     with serving(tmp_path / "log", **settings) as gateway:
         config = replace(gateway.config, listeners=f"SASL_SSL://{gateway.address}")
-        with pytest.raises(CheckError, match=r"TLS with .*self.signed|TLS with .*unable to get local issuer"):
+        with pytest.raises(
+            CheckError,
+            match=r"TLS with .*(self.signed|local issuer).*; give .* ssl\.truststore\.location",
+        ):
             list(check_gateway(config))
         config = replace(config, ssl_truststore_location=str(tmp_path / "ca.pem"))
         said = list(check_gateway(config, "a=b,c", "secret"))
@@ -120,3 +125,12 @@ def test_a_client_needs_only_the_authorities_that_it_trusts(everywhere: int, tmp
     )
     assert done.code == 0, done.stderr
     assert "logged in as alice by SCRAM-SHA-512" in done.stdout
+
+
+def test_a_client_that_forgot_tls_is_told_so(tmp_path: Path) -> None:
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl_keystore_location": str(tmp_path / "server.pem")}
+    with serving(tmp_path / "log", **settings) as gateway:
+        config = replace(gateway.config, listeners=f"PLAINTEXT://{gateway.address}")
+        with pytest.raises(CheckError, match=r"expect TLS there: .* SSL://"):
+            list(check_gateway(config))

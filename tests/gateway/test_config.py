@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.config import keys_of_gateway
-from pyspark_commitlog.gateway.listeners import Address
-from pyspark_commitlog.storage import InvalidConfigError
+from pyspark_commitlog.gateway.config import GatewayConfig, keys_of_gateway
+from pyspark_commitlog.storage import Address, InvalidConfigError
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,7 +42,7 @@ NAMED = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, in:PLAINTEXT, O
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "other machines could connect"),
         ({"listeners": "SSL://10.0.0.1:9092", "ssl.keystore.location": "k.pem"}, "could connect without a login"),
         ({"listeners": "SASL_PLAINTEXT://[::]:9092", "commitlog.users.file": "u"}, "and be listened to"),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "of OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ({"listeners": "PLAINTEXT://:70000"}, "must be HOST:PORT"),
         ({"advertised.listeners": "PLAINTEXT://here"}, r"advertised\.listeners = .* must be HOST:PORT"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to 0.0.0.0:9092"),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gc
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.groups import GroupCoordinator
+from pyspark_commitlog.gateway.context import Handler
+from pyspark_commitlog.gateway.groups.coordinator import GroupCoordinator
 from pyspark_commitlog.gateway.groups.membership import Membership
 from pyspark_commitlog.gateway.groups.offsets import Offsets
-from pyspark_commitlog.gateway.handlers import HANDLERS
-from pyspark_commitlog.gateway.transactions import TransactionCoordinator
-from pyspark_commitlog.protocol import APIS, ApiKey
+from pyspark_commitlog.gateway.handlers.table import KINDS, Kind
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.gateway.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
@@ -34,6 +35,11 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield started
 
 
+def kinds_with(key: int, handler: Handler) -> Mapping[int, Kind]:
+    """The table of requests with another handler for one kind."""
+    return {**KINDS, key: KINDS[key]._replace(handler=handler)}
+
+
 def check_ends(gateway: Gateway, key: int, version: int, fields: dict[str, Any]) -> None:
     """Sends more such requests than there are places; each ends, and then another client is served."""
     for _ in range(PLACES + 1):
@@ -45,7 +51,7 @@ def check_ends(gateway: Gateway, key: int, version: int, fields: dict[str, Any])
         assert other.ask(18, 2).error_code == 0
 
 
-@pytest.mark.parametrize("key", sorted(HANDLERS))
+@pytest.mark.parametrize("key", sorted(KINDS))
 def test_an_error_of_a_handler_ends_its_request(gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: int) -> None:
     if key == ApiKey.API_VERSIONS:  # by which the test sees that others are served
         pytest.skip("is covered by the errors of writing")
@@ -54,7 +60,7 @@ def test_an_error_of_a_handler_ends_its_request(gateway: Gateway, monkeypatch: p
     def fail(*_: object) -> None:
         raise next(errors)
 
-    monkeypatch.setattr(gateway, "_handlers", {**HANDLERS, key: fail})
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
     check_ends(gateway, key, APIS[key].highest, {})
 
 
@@ -65,11 +71,11 @@ def test_any_error_of_a_handler_ends_its_request(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(gateway, "_handlers", {**HANDLERS, ApiKey.METADATA: fail})
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(ApiKey.METADATA, fail))
     check_ends(gateway, ApiKey.METADATA, 9, {})
 
 
-@pytest.mark.parametrize("key", sorted(HANDLERS))
+@pytest.mark.parametrize("key", sorted(KINDS))
 def test_an_error_while_an_answer_is_written_ends_its_request(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: int
 ) -> None:
@@ -165,7 +171,7 @@ def test_a_request_that_is_part_of_a_cycle_ends_with_the_cycle(
     def forget(request: Any, _: object) -> None:
         request.amend = lambda body: {**body, "": request}
 
-    monkeypatch.setattr(gateway, "_handlers", {**HANDLERS, ApiKey.METADATA: forget})
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(ApiKey.METADATA, forget))
     with WireClient(gateway) as client:
         client.send(3, 9)
         with WireClient(gateway) as other:
@@ -176,10 +182,12 @@ def test_a_request_that_is_part_of_a_cycle_ends_with_the_cycle(
 
 def test_an_answer_that_is_given_twice_counts_once(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: Any, context: Any) -> Any:
-        request.answer(HANDLERS[ApiKey.DESCRIBE_CLUSTER](request, context))
+        request.answer(KINDS[ApiKey.DESCRIBE_CLUSTER].handler(request, context))
         raise ValueError
 
-    monkeypatch.setattr(gateway, "_handlers", {**HANDLERS, ApiKey.DESCRIBE_CLUSTER: answer})
+    monkeypatch.setattr(
+        gateway, "_kinds", {**KINDS, ApiKey.DESCRIBE_CLUSTER: KINDS[ApiKey.DESCRIBE_CLUSTER]._replace(handler=answer)}
+    )
     with WireClient(gateway) as client:
         assert client.ask(60, 0).error_code == 0
         assert client.ask(18, 2).error_code == 0

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.network.connection import Connection
 from pyspark_commitlog.gateway.network.frames import FrameReader
 from pyspark_commitlog.gateway.request import Request
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
 
@@ -85,7 +85,7 @@ def test_a_connection_that_ends_amid_a_large_request_is_freed_without_the_collec
 def test_a_process_that_was_prepared_may_have_as_many_open_files_as_its_user() -> None:
     program = """
 import resource
-from pyspark_commitlog.gateway import prepare_process
+from pyspark_commitlog.gateway.process import prepare_process
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
 prepare_process()
@@ -94,9 +94,19 @@ assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_threads_of_a_process_that_was_prepared_give_way_in_less_than_a_millisecond() -> None:
+    program = """
+import sys
+from pyspark_commitlog.gateway.process import prepare_process
+prepare_process()
+assert sys.getswitchinterval() < 0.001
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_cycles_are_found_in_a_process_that_was_prepared() -> None:
     program = """
-from pyspark_commitlog.gateway import prepare_process
+from pyspark_commitlog.gateway.process import prepare_process
 prepare_process()
 class Cycle:
     left = 0

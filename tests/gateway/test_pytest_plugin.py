@@ -15,8 +15,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import pyspark_commitlog
-from pyspark_commitlog.gateway import Gateway, pytest_plugin
+from pyspark_commitlog.gateway import pytest_plugin
 from pyspark_commitlog.gateway.config import keys_of_gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import InvalidConfigError, LogManager
 
 TIMEOUT_S = 30.0
@@ -85,6 +86,28 @@ def test_one_gateway_serves_all_tests_if_the_scope_is_session(tmp_path: Path) ->
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:commitlog", "-p", pytest_plugin.__name__]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "2 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("scope", "setting", "said"),
+    [
+        ("sesion", "num.partitions", "commitlog_gateway_scope = sesion: must be one of function, class, module"),
+        ("class", "num.partitons", "commitlog_gateway_settings: unknown gateway config num.partitons (did you mean"),
+    ],
+)
+def test_a_mistake_in_the_settings_of_tests_is_one_line(scope: str, setting: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\ncommitlog_gateway_scope = {scope}\n")
+    (tmp_path / "test_shop.py").write_text(
+        "import pytest\n@pytest.fixture(scope='class')\ndef commitlog_gateway_settings():\n"
+        f"    return {{'{setting}': 3}}\ndef test_one(commitlog_gateway): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:commitlog", "-p", pytest_plugin.__name__]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    printed = done.stdout + done.stderr
+    assert (done.returncode != 0, said in printed) == (True, True), printed
+    assert "Traceback" not in printed
+    assert "another exception" not in printed
+    assert "pytest_plugin.py" not in printed
 
 
 def test_a_program_starts_a_gateway_with_settings_by_their_names(tmp_path: Path) -> None:

@@ -11,22 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.registry import (
-    ConnectionLossError,
-    FileRegistry,
-    NodeExistsError,
-    SessionExpiredError,
-    register,
-    tree_of,
-)
-from pyspark_commitlog.registry.files import FILE, LOCK, SESSION
+from pyspark_commitlog.registry.errors import ConnectionLossError, NodeExistsError, SessionExpiredError
+from pyspark_commitlog.registry.files import FILE, LOCK, SESSION, FileRegistry
+from pyspark_commitlog.registry.operations import register, tree_of
 from pyspark_commitlog.storage import CorruptionError, LocalFileSystem, StorageError
-from pyspark_commitlog.storage.filesystem import LocalFile
+from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.waiting import soon
 
 PROGRAM = """
 import sys
-from pyspark_commitlog.registry import FileRegistry
+from pyspark_commitlog.registry.files import FileRegistry
 registry = FileRegistry(sys.argv[1])
 for path in sys.argv[2:]:
     registry.create(path, b"it", ephemeral=True)

@@ -10,22 +10,17 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from pyspark_commitlog.registry import (
-    Change,
-    ConnectionLossError,
-    InvalidPathError,
-    Node,
-    SessionState,
-    ZooKeeperRegistry,
-    register,
-)
-from tests.support.kafka.broker import free_port
+from pyspark_commitlog.registry.errors import ConnectionLossError, InvalidPathError
+from pyspark_commitlog.registry.operations import register
+from pyspark_commitlog.registry.port import Change, Node, SessionState
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 from tests.support.kafka.zookeeper import ZooKeeper
+from tests.support.ports import free_port
 from tests.support.waiting import soon
 
 PROGRAM = """
 import sys
-from pyspark_commitlog.registry import ZooKeeperRegistry
+from pyspark_commitlog.registry.zookeeper import ZooKeeperRegistry
 registry = ZooKeeperRegistry(sys.argv[1], session_timeout_ms=1000)
 registry.create("/ids/1", b"it", ephemeral=True)
 registry.create("/kept")

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ....protocol import ErrorCode, code_of, message_of
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import code_of, message_of
 from ....storage import InvalidTopicError, check_not_reserved, is_reserved
 from ...context import Context
 from ...request import Request
-from ...security import CLUSTER_NAME, Operation, Resource, Rules
+from ...security.acls import CLUSTER_NAME
+from ...security.rules import Operation, Resource, Rules
 
 Body = Mapping[str, Any]
 
@@ -40,7 +42,7 @@ class Asking:
 
     def may(self, operation: Operation, resource: Resource, name: str | None = CLUSTER_NAME) -> bool:
         """Whether the client may do this; ``name`` None: with at least one resource of the kind."""
-        return self._rules is None or self._rules.allow(self.request.principal, operation, resource, name)
+        return self._rules is None or self._rules.allow(self.request.client, operation, resource, name)
 
     def may_topic(self, operation: Operation, name: str | None) -> bool:
         """Whether the client may do this with a topic; True for None: the topic does not exist."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ....protocol import ErrorCode
-from ...security import Operation, Resource
+from ....protocol.bodies import ErrorCode
+from ...security.rules import Operation, Resource
 from .asking import DENIED, Asking, Body, parted
 from .topics import all_partitions, changed_partitions, partitions
 
@@ -17,6 +17,33 @@ def group(asking: Asking, *, operation: Operation) -> Body | None:
     """Checks one group, for the whole request."""
     is_allowed = asking.may(operation, Resource.GROUP, asking.request.body.group_id)
     return None if is_allowed else {"error_code": DENIED[Resource.GROUP]}
+
+
+def consumer_heartbeat(asking: Asking) -> Body | None:
+    """Checks a group, and the topics to which a member subscribes by name."""
+    refused = group(asking, operation=Operation.READ)
+    names = asking.request.body.subscribed_topic_names or ()
+    if refused is None and not all(asking.may_topic(Operation.DESCRIBE, each) for each in names):
+        refused = {"error_code": DENIED[Resource.TOPIC]}
+    return refused
+
+
+def describe_consumers(asking: Asking) -> Body | None:
+    """Checks groups by id; one whose members read a topic that the client may not see is refused, as by Kafka."""
+    refused = several(asking, operation=Operation.DESCRIBE, asked="group_ids", answer="groups")
+
+    def shown(described: Body) -> Body:
+        members = described.get("members", ())
+        assigned = [each[what]["topic_partitions"] for each in members for what in ("assignment", "target_assignment")]
+        names = {topic["topic_name"] for topics in assigned for topic in topics}
+        names.update(name for each in members for name in each["subscribed_topic_names"])
+        if all(asking.may_topic(Operation.DESCRIBE, name) for name in names):
+            return described
+        text = "The group has described topic(s) that the client is not authorized to describe."
+        return {"group_id": described["group_id"], "error_code": DENIED[Resource.TOPIC], "error_message": text}
+
+    asking.change_answer(lambda answer: {**answer, "groups": [shown(each) for each in answer["groups"]]})
+    return refused
 
 
 def commit_offsets(asking: Asking) -> Body | None:

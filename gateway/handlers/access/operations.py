@@ -6,21 +6,10 @@ from collections.abc import Mapping
 
 from ...context import Context
 from ...request import Request
-from ...security import CLUSTER_NAME, Operation, Resource
+from ...security.acls import CLUSTER_NAME, AclOperation
+from ...security.rules import Operation, Resource
 
 NOT_ASKED = -(2**31)
-_BITS: Mapping[Operation, int] = {
-    Operation.READ: 3,
-    Operation.WRITE: 4,
-    Operation.CREATE: 5,
-    Operation.DELETE: 6,
-    Operation.ALTER: 7,
-    Operation.DESCRIBE: 8,
-    Operation.CLUSTER_ACTION: 9,
-    Operation.DESCRIBE_CONFIGS: 10,
-    Operation.ALTER_CONFIGS: 11,
-    Operation.IDEMPOTENT_WRITE: 12,
-}
 _CONFIGS = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 _OPERATIONS: Mapping[Resource, tuple[Operation, ...]] = {  # ``AclEntry.supportedOperations``
     Resource.TOPIC: (
@@ -47,12 +36,10 @@ def authorized_operations(
     if context.rules is None:
         return _number(_OPERATIONS[resource])
     rules = context.rules.current()
-    if resource is Resource.CLUSTER and not rules.allow(request.principal, Operation.DESCRIBE, resource, name):
+    if resource is Resource.CLUSTER and not rules.allow(request.client, Operation.DESCRIBE, resource, name):
         return 0
-    return _number(
-        tuple(each for each in _OPERATIONS[resource] if rules.allow(request.principal, each, resource, name))
-    )
+    return _number(tuple(each for each in _OPERATIONS[resource] if rules.allow(request.client, each, resource, name)))
 
 
 def _number(operations: tuple[Operation, ...]) -> int:
-    return sum(1 << _BITS[each] for each in operations)
+    return sum(1 << AclOperation[each.name] for each in operations)

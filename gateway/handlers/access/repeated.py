@@ -1,37 +1,27 @@
 """Once: what a request names several times is answered once, before anything is looked up or put together for it.
 
-Kinds that are missing here answer repeated names as Kafka does: with an error (ListOffsets, changes of topics and
-configs), by the last one (OffsetCommit), or each (Produce, Fetch, OffsetForLeaderEpoch, and reassignments), which costs
-no more than their bytes.
+Functions take a body and its version, and return a body that names everything once, in the order of the first names.
+Kinds of requests without one (``handlers/table``) answer repeated names as Kafka does: with an error (ListOffsets,
+changes of topics and configs), by the last one (OffsetCommit), or each (Produce, Fetch, OffsetForLeaderEpoch, and
+reassignments), which costs no more than their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
-
-from ....protocol import ApiKey
-from ...request import Request
 
 _SEVERAL_GROUPS = 8  # the first version of OffsetFetch that asks for several groups
 _WITHOUT_ERROR = 1  # the first version of ListOffsets in which a partition that is named twice gets an error
 
 
-def once(request: Request) -> None:
-    """Replaces the request's body by one that names everything once, in the order of the first names."""
-    named_once = _ONCE.get(request.key)
-    if named_once is not None:
-        request.body = named_once(request.body, request.version)
-
-
-def _texts(body: Any, version: int, *, field: str) -> Any:
+def texts(body: Any, version: int, *, field: str) -> Any:
     given = getattr(body, field, None)  # older versions have one, in another field
     return body if given is None else replace(body, **{field: tuple(dict.fromkeys(given))})
 
 
-def _topics(body: Any, version: int, *, name: str = "name", partitions: str = "partition_indexes") -> Any:
+def topics(body: Any, version: int, *, name: str = "name", partitions: str = "partition_indexes") -> Any:
     return body if body.topics is None else replace(body, topics=_merged(body.topics, name, partitions))
 
 
@@ -48,9 +38,9 @@ def _merged(topics: Iterable[Any], name: str, partitions: str, key: Callable[[An
     return tuple(replace(topic, **{partitions: tuple(found[each].values())}) for each, topic in first.items())
 
 
-def _groups_with_topics(body: Any, version: int) -> Any:
+def groups_with_topics(body: Any, version: int) -> Any:
     if version < _SEVERAL_GROUPS:
-        return _topics(body, version)
+        return topics(body, version)
     by_id: dict[str, list[Any]] = {}
     for each in body.groups:
         by_id.setdefault(each.group_id, []).append(each)
@@ -65,7 +55,7 @@ def _one_group(several: list[Any]) -> Any:
     return replace(several[0], topics=_merged(topics, "name", "partition_indexes"))
 
 
-def _resources(body: Any, version: int) -> Any:
+def resources(body: Any, version: int) -> Any:
     first: dict[tuple[int, str], Any] = {}
     wanted: dict[tuple[int, str], dict[str, None] | None] = {}
     for each in body.resources:
@@ -83,24 +73,10 @@ def _resources(body: Any, version: int) -> Any:
     return replace(body, resources=tuple(merged))
 
 
-def _numbered_topics(body: Any, version: int) -> Any:
+def numbered_topics(body: Any, version: int) -> Any:
     merged = _merged(body.topics, "name", "partitions", lambda each: each.partition_index)
     return replace(body, topics=merged)
 
 
-def _oldest_offsets(body: Any, version: int) -> Any:
-    return _numbered_topics(body, version) if version < _WITHOUT_ERROR else body
-
-
-_ONCE: Mapping[int, Callable[[Any, int], Any]] = {
-    ApiKey.LIST_OFFSETS: _oldest_offsets,
-    ApiKey.OFFSET_FETCH: _groups_with_topics,
-    ApiKey.FIND_COORDINATOR: partial(_texts, field="coordinator_keys"),
-    ApiKey.DESCRIBE_GROUPS: partial(_texts, field="groups"),
-    ApiKey.DELETE_GROUPS: partial(_texts, field="groups_names"),
-    ApiKey.DELETE_RECORDS: _numbered_topics,
-    ApiKey.DESCRIBE_CONFIGS: _resources,
-    ApiKey.DESCRIBE_LOG_DIRS: partial(_topics, name="topic", partitions="partitions"),
-    ApiKey.DESCRIBE_PRODUCERS: _topics,
-    ApiKey.DESCRIBE_TRANSACTIONS: partial(_texts, field="transactional_ids"),
-}
+def oldest_offsets(body: Any, version: int) -> Any:
+    return numbered_topics(body, version) if version < _WITHOUT_ERROR else body

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ....protocol import ErrorCode
+from ....protocol.bodies import ErrorCode
 from ....storage import is_reserved
-from ...security import Operation, Resource
-from ..configs import Resource as ConfigResource
+from ...security.rules import Operation, Resource
+from ..configs.resources import Resource as ConfigResource
 from .asking import DENIED, Asking, Body, parted, refused_topic
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
+_NOT_OF_GROUP = {"error_code": DENIED[Resource.GROUP], "error_message": "Authorization failed."}
 _NOT_OF_CLUSTER = {"error_code": DENIED[Resource.CLUSTER], "error_message": "Authorization failed."}
 
 
@@ -128,13 +129,15 @@ def create_partitions(asking: Asking) -> Body | None:
 
 
 def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
-    """Checks topics for their configs, and the cluster for those of nodes."""
+    """Checks topics and groups for their configs, and the cluster for those of nodes."""
 
     may = asking.may_change if operation is Operation.ALTER_CONFIGS else asking.may_topic
 
     def is_allowed(each: Any) -> bool:
         if each.resource_type == ConfigResource.TOPIC:
             return may(operation, each.resource_name)
+        if each.resource_type == ConfigResource.GROUP:
+            return asking.may(operation, Resource.GROUP, each.resource_name)
         return asking.may(operation, Resource.CLUSTER)
 
     allowed, denied = parted(asking.request.body.resources, is_allowed)
@@ -142,10 +145,15 @@ def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
     refused = []
     for each in denied:
         head = {"resource_type": each.resource_type, "resource_name": each.resource_name}
-        is_topic = each.resource_type == ConfigResource.TOPIC
-        refused.append({**head, **(refused_topic(each.resource_name) if is_topic else _NOT_OF_CLUSTER), "configs": ()})
+        refused.append({**head, **_refused_configs(each), "configs": ()})
     asking.add(field, refused)
     return None
+
+
+def _refused_configs(asked: Any) -> Body:
+    if asked.resource_type == ConfigResource.TOPIC:
+        return refused_topic(asked.resource_name)
+    return _NOT_OF_GROUP if asked.resource_type == ConfigResource.GROUP else _NOT_OF_CLUSTER
 
 
 def log_dirs(asking: Asking) -> Body | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ....storage import CleanerConfig, Key, LogConfig, keys_of
+from ....storage import NODE_KEYS, CleanerConfig, Key, LogConfig, keys_of
 from ...config import SECRETS, GatewayConfig, keys_of_gateway
-from .kafka_settings import KafkaSetting, kafka_settings
+from ...security.listener import listener_setting
+from .kafka_settings import DYNAMIC, KafkaSetting, kafka_settings
 
 _WITHOUT_EFFECT = "A setting of Kafka's brokers, which has no effect here; the value is Kafka's default."
 _UNKNOWN = KafkaSetting(0, None)
@@ -16,8 +17,6 @@ _FIXED = {  # what holds here, whatever a broker's default is
     "auto.leader.rebalance.enable": ("false", "Nodes lead partitions by the list of live nodes."),
     "controlled.shutdown.enable": ("true", "A node that ends leaves the list of nodes first."),
     "default.replication.factor": ("1", "A partition has one replica, in the directory that all nodes share."),
-    "group.coordinator.rebalance.protocols": ("classic", "Groups use the classic protocol."),
-    "max.incremental.fetch.session.cache.slots": ("0", "There are no fetch sessions: clients send whole requests."),
     "offsets.topic.replication.factor": ("1", "__consumer_offsets has one replica."),
     "process.roles": ("", "A gateway is no node of KRaft."),
     "remote.log.storage.system.enable": ("false", "Segments are not moved to another store."),
@@ -27,10 +26,10 @@ _FIXED = {  # what holds here, whatever a broker's default is
 
 
 class NodeSetting(NamedTuple):
-    """A setting as DescribeConfigs shows it."""
+    """A setting as DescribeConfigs shows it, without what clients have set."""
 
     name: str
-    value: str | None
+    started_with: str | None  # None: the default
     default: str | None
     type: int  # 0: that of ``key``
     key: Key | None  # None: a setting that the gateway does not have
@@ -38,31 +37,39 @@ class NodeSetting(NamedTuple):
     is_read_only: bool = True
     is_sensitive: bool = False
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The settings that say the same in other units, the first of which counts; or of which it is a listener's."""
+        of_listener = listener_setting(self.name)
+        if of_listener is not None:
+            return [self.name, of_listener[1]]
+        synonyms = () if self.key is None else self.key.synonyms
+        return [each.name for each in synonyms] if any(each.name == self.name for each in synonyms) else [self.name]
 
-def node_settings(config: GatewayConfig, log_path: str, broker: Mapping[str, str]) -> list[NodeSetting]:
-    """Returns all settings: a broker's, in its names' order, and those that only the gateway has.
 
-    ``broker``: settings for all topics that are set in the directory; only such settings can be changed by clients.
-    """
+def node_settings(config: GatewayConfig, log_path: str, set_by_clients: Iterable[str] = ()) -> list[NodeSetting]:
+    """Returns all settings: a broker's, in the order of names, those of the gateway alone, and ``set_by_clients``."""
     own = {key.name: (key, getattr(config, field)) for field, key in keys_of_gateway().items()}
     places = dict.fromkeys(("log.dir", "log.dirs"), (log_path, "Where the log is."))
     fixed = {**_FIXED, **places, "broker.id": (str(config.node_id), "The id of this node.")}
-    alterable = _alterable()
+    alterable = settings_of_logs()
     found = []
-    for name in dict.fromkeys([*kafka_settings(), *own, *broker]):
+    for name in dict.fromkeys([*kafka_settings(), *own, *set_by_clients]):
         known = kafka_settings().get(name, _UNKNOWN)
-        if name in broker or (name in alterable and name not in own):
-            found.append(_for_all(name, known, broker, alterable))
+        if name in alterable and name not in own:
+            found.append(_for_all(name, known, alterable[name]))
         elif name in own:
             found.append(_own(*own[name], known))
+        elif (of_listener := listener_setting(name)) is not None and of_listener[1] in own:
+            key = own[of_listener[1]][0]
+            found.append(NodeSetting(name, None, None, kafka_settings()[key.name].type, key, key.doc, False))
         elif name in fixed:
             value, doc = fixed[name]
-            found.append(NodeSetting(name, value, known.default, known.type, None, doc))
+            started_with = None if value == known.default else value
+            found.append(NodeSetting(name, started_with, known.default, known.type, None, doc))
         else:
-            doc = _WITHOUT_EFFECT
-            found.append(
-                NodeSetting(name, known.default, known.default, known.type, None, doc, is_sensitive=known.is_sensitive)
-            )
+            doc, secret = _WITHOUT_EFFECT, known.is_sensitive
+            found.append(NodeSetting(name, None, known.default, known.type, None, doc, is_sensitive=secret))
     return found
 
 
@@ -70,7 +77,9 @@ def _own(key: Key, value: Any, known: KafkaSetting) -> NodeSetting:
     default = _or_null(key.kind.render(key.default), known)
     if key.name in SECRETS or known.is_sensitive:
         return NodeSetting(key.name, None, None, known.type, key, key.doc, is_sensitive=True)
-    return NodeSetting(key.name, _or_null(key.kind.render(value), known), default, known.type, key, key.doc)
+    rendered, is_fixed = _or_null(key.kind.render(value), known), key.name not in NODE_KEYS
+    started_with = None if rendered == default else rendered
+    return NodeSetting(key.name, started_with, default, known.type, key, key.doc, is_fixed)
 
 
 def _or_null(text: str, known: KafkaSetting) -> str | None:
@@ -78,12 +87,10 @@ def _or_null(text: str, known: KafkaSetting) -> str | None:
     return None if not text and known is not _UNKNOWN and known.default is None else text
 
 
-def _for_all(name: str, known: KafkaSetting, broker: Mapping[str, str], alterable: Mapping[str, Key]) -> NodeSetting:
+def _for_all(name: str, known: KafkaSetting, key: Key) -> NodeSetting:
     """Returns a setting for all topics, or of the cleaner."""
-    key = alterable.get(name)
-    default = known.default if key is None or name in _NO_DEFAULT else _default(name, key, known)
-    doc = "" if key is None else key.doc
-    return NodeSetting(name, broker.get(name, default), default, known.type, key, doc, is_read_only=False)
+    default = known.default if name in _NO_DEFAULT else _default(name, key, known)
+    return NodeSetting(name, None, default, known.type, key, key.doc, is_read_only=name not in DYNAMIC)
 
 
 def _default(name: str, key: Key, known: KafkaSetting) -> str | None:
@@ -104,7 +111,7 @@ def _is_same(ours: str, kafkas: str | None) -> bool:
         return ours == kafkas
 
 
-def _alterable() -> dict[str, Key]:
+def settings_of_logs() -> dict[str, Key]:
     """Returns the topic's or cleaner's key for each setting for all topics, by its name."""
     keys = (*keys_of(CleanerConfig).values(), *keys_of(LogConfig).values())
     return {synonym.name: key for key in keys for synonym in key.synonyms}

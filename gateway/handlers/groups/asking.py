@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from ....storage import TopicPartition
 from ...context import Context
-from ...groups import GroupCoordinator
+from ...groups.coordinator import GroupCoordinator
 from ...request import Request
-from ...threads import Turns
+from ...threads.answers import Turns
 
 Item = TypeVar("Item")
 T = TypeVar("T")
 
 
-def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], None]) -> None:
+def ask(request: Request, context: Context, task: Callable[[GroupCoordinator], None], is_patient: bool = False) -> None:
     """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
-    context.groups.run(request.or_fail(task))
+    context.groups.run(request.or_fail(task), is_patient=is_patient)
 
 
 def ask_each(

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from ....protocol import ErrorCode, RequestError
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
 from ....storage import OffsetCommitValue, TopicPartition
 from ...context import Context
-from ...groups import Commit, Fetched, GroupCoordinator
+from ...groups.coordinator import GroupCoordinator
+from ...groups.offsets import Commit, Fetched
 from ...request import Request
-from ..old import commit_to_registry, fetch_from_registry
+from ..old.committed import commit_to_registry, fetch_from_registry
 from .asking import ask, ask_each, by_topic
 
 IN_REGISTRY = 0  # the version of both kinds of request whose offsets are in the registry, if there is a common one
@@ -34,7 +36,7 @@ def commit_offsets(request: Request, context: Context) -> None:
     known = {each: value for each, value in asked.items() if exists(each)}
     instance_id = getattr(body, "group_instance_id", None)
     generation = getattr(body, "generation_id_or_member_epoch", NO_GENERATION)
-    commit = Commit(body.group_id, generation, getattr(body, "member_id", ""), instance_id, known)
+    commit = Commit(body.group_id, generation, getattr(body, "member_id", ""), instance_id, known, request.version)
 
     @request.or_fail
     def done(codes: Mapping[TopicPartition, ErrorCode]) -> None:
@@ -87,7 +89,11 @@ def fetch_offsets(request: Request, context: Context) -> None:
         def done(error: ErrorCode, found: Fetched) -> None:
             put(_fetched(request, group, error, found))
 
-        coordinator.offsets.fetch(group.group_id, _wanted(group), request.or_fail(done), require_stable=is_stable)
+        member = getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
+        wanted = _wanted(group)
+        coordinator.offsets.fetch(
+            group.group_id, wanted, request.or_fail(done), require_stable=is_stable, member=member
+        )
 
     def answer(several: Sequence[Mapping[str, Any]]) -> None:
         offsets = sum(len(topic["partitions"]) for each in several for topic in each["topics"])

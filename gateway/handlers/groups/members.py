@@ -1,4 +1,4 @@
-"""Requests of members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the refusal of ConsumerGroupHeartbeat."""
+"""Requests of members of classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ....protocol import ErrorCode
+from ....protocol.bodies import ErrorCode
 from ...context import TEXT_CHARACTERS_MAX, Context
-from ...groups import GroupCoordinator, Join, JoinResult, Leaving, Sync, SyncResult
+from ...groups.coordinator import GroupCoordinator
+from ...groups.member import JoinResult, SyncResult
+from ...groups.membership import Join, Leaving, Sync
 from ...request import Request
 from .asking import ask
 
@@ -16,7 +18,6 @@ from .asking import ask
 _JOIN_TIMEOUT, _JOIN_MEMBER_ID, _JOIN_NO_PROTOCOL, _JOIN_SKIPS = 1, 4, 7, 9
 _SYNC_PROTOCOL = 5
 _LEAVE_SEVERAL = 3
-NEW_PROTOCOL = "the consumer protocol of KIP-848 is not served: set group.protocol=classic"
 _REFUSED = {  # joins that a person must mend
     ErrorCode.inconsistent_group_protocol: "it and the members have no protocol or assignor in common",
     ErrorCode.invalid_session_timeout: "its session.timeout.ms is below group.min.session.timeout.ms, or above "
@@ -51,7 +52,7 @@ def join_group(request: Request, context: Context) -> None:
     @request.or_fail
     def done(result: JoinResult) -> None:
         if result.error in _REFUSED:
-            _warn(request, context, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
+            warn(request, context, f"may not join the group {body.group_id!r}: {_REFUSED[result.error]}")
         request.answer(_joined(result, version))
 
     request.exchange.park()
@@ -121,13 +122,7 @@ def heartbeat(request: Request, context: Context) -> None:
     )
 
 
-def consumer_group_heartbeat(request: Request, context: Context) -> Mapping[str, Any]:
-    """Refuses a member that speaks the new protocol, as a broker on which that is off."""
-    _warn(request, context, f"cannot join the group {request.body.group_id!r}: {NEW_PROTOCOL}")
-    return {"error_code": ErrorCode.unsupported_version, "error_message": NEW_PROTOCOL}
-
-
-def _warn(request: Request, context: Context, text: str) -> None:
+def warn(request: Request, context: Context, text: str) -> None:
     """Logs why a client gets no partitions, with the name that it gives itself."""
     client = (request.client_id or "")[:TEXT_CHARACTERS_MAX]
     context.refusals.warn((request.client_host, client, text), f"{request.client_host}: the client {client!r} {text}")

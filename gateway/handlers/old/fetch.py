@@ -8,11 +8,15 @@ from contextlib import ExitStack
 import numpy as np
 import numpy.typing as npt
 
-from ....protocol import ErrorCode, Fetched, FetchPartition, RequestError
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
+from ....protocol.fetch import Fetched, FetchPartition
 from ....storage import DecompressedSizeError, Isolation, RecordTooLargeError, begins_whole, to_older_format
-from ...network import FileSlice, Part, release
-from ...partitions import LedPartition
-from .skipping import offset_with_records
+from ...network.file_slice import FileSlice, Part, release
+from ...partitions.led_partition import LedPartition
+from ...tiers.log import TieredLog
+from ...tiers.records import TierRecords, read_records
+from .skipping import offset_with_records, search_from
 
 OLD_FORMATS_BELOW = 4  # the first version of Fetch whose answers may have record batches
 _TIMES_FROM = 2  # the first version whose answers may have messages of magic 1
@@ -35,6 +39,32 @@ def fetch_old_format(
         offset = offset_with_records(led, asked.offset)
         answer = _answer(led, asked, offset, left, version, bytes_max, min_one_batch=min_one_batch)
     return answer
+
+
+def read_tier(log: TieredLog, led: LedPartition, offset: int, stop: int, max_bytes: int) -> TierRecords | None:
+    """Returns the batches from the first record from ``offset`` on; None if there is none below ``stop``.
+
+    Raises as :func:`read_records`.
+    """
+    found = search_from(led, log.reader(), offset, stop)
+    return read_records(log, found, stop, max_bytes, Isolation.READ_UNCOMMITTED) if found < stop else None
+
+
+def answer_from_tier(
+    led: LedPartition,
+    asked: FetchPartition,
+    found: TierRecords,
+    left: int,
+    version: int,
+    bytes_max: int,
+    *,
+    min_one_batch: bool,
+) -> Fetched[Part]:
+    """Returns the answer with batches of the tier; otherwise as :func:`fetch_old_format`."""
+    is_whole = min_one_batch and version >= _WHOLE_FROM
+    stored = found.data if is_whole else found.data[: max(min(asked.max_bytes, left), 0)]
+    records = _converted(stored, version, led, asked, bytes_max)
+    return Fetched(asked.topic, asked.partition, high_watermark=led.high_watermark, records=records)
 
 
 def _answer(

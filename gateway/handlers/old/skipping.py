@@ -6,7 +6,7 @@ Such a client knows only the offsets of the messages it gets: after an answer wi
 from __future__ import annotations
 
 from ....storage import Isolation, LogReader
-from ...partitions import LedPartition
+from ...partitions.led_partition import LedPartition
 
 READ_BYTES = 256 * 1024  # at a time
 SEARCH_BYTES = 8 * 1024 * 1024  # per request
@@ -21,14 +21,16 @@ def offset_with_records(led: LedPartition, offset: int) -> int:
     next search from the same offset then continues there. Raises as :meth:`LogReader.read`.
     """
 
-    def search(log: LogReader) -> int:
-        found = _search(log, led.passed_over.get(offset, offset), led.high_watermark)
-        led.passed_over[offset] = found
-        if len(led.passed_over) > OFFSETS_KEPT:
-            del led.passed_over[next(iter(led.passed_over))]
-        return found
+    return led.ask(lambda log: search_from(led, log, offset, led.high_watermark))
 
-    return led.ask(search)
+
+def search_from(led: LedPartition, log: LogReader, offset: int, end: int) -> int:
+    """Does what :func:`offset_with_records` does, in a log of the partition and up to ``end``."""
+    found = _search(log, led.passed_over.get(offset, offset), end)
+    led.passed_over[offset] = found
+    if len(led.passed_over) > OFFSETS_KEPT:
+        del led.passed_over[next(iter(led.passed_over))]
+    return found
 
 
 def _search(log: LogReader, offset: int, end: int) -> int:

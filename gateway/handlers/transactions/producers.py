@@ -7,19 +7,21 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from ....protocol import ErrorCode
+from ....protocol.bodies import ErrorCode
 from ....storage import INTERNAL_TOPICS, Producer, TopicPartition
 from ...context import Context
 from ...request import Request
-from ...transactions import TransactionCoordinator
+from ...transactions.coordinator import TransactionCoordinator
 
 NO_PRODUCER = -1
 _FENCED_INIT, _FENCED = 4, 2  # first versions of InitProducerId, and of the others, that know PRODUCER_FENCED
 
 
-def ask(request: Request, context: Context, task: Callable[[TransactionCoordinator], None]) -> None:
+def ask(
+    request: Request, context: Context, task: Callable[[TransactionCoordinator], None], is_patient: bool = False
+) -> None:
     """Runs ``task``, which answers the request at once or later, in the coordinator's thread."""
-    context.transactions.run(request.or_fail(task))
+    context.transactions.run(request.or_fail(task), is_patient=is_patient)
 
 
 def _known(request: Request, error: ErrorCode, first: int = _FENCED) -> ErrorCode:

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from threading import Lock
 
-from ....protocol import ErrorCode, RequestError
+from ....protocol.bodies import ErrorCode
+from ....protocol.errors import RequestError
 from ....storage import (
     STAGED_BYTES_MAX,
     AppendInfo,
@@ -26,8 +27,9 @@ from ....storage import (
     StorageError,
     append_batches,
 )
-from ...threads import KeptThread, Worker
-from ..appending import Append
+from ...threads.kept import KeptThread
+from ...threads.worker import Worker
+from ..appending import Append, Soon
 from ..led_partition import LedPartition
 from .partition import BucketPartition
 
@@ -177,7 +179,11 @@ class BucketAppender:
                 logger.exception("an answer failed")
 
     def change(
-        self, led: LedPartition, change: Callable[[Log], object], done: Callable[[Exception | None], None]
+        self,
+        led: LedPartition,
+        change: Callable[[Log], object],
+        done: Callable[[Exception | None], None],
+        soon: Soon | None = None,
     ) -> None:
         """Refuses a change: there are no files, and no markers of transactions."""
         done(RequestError(ErrorCode.policy_violation, f"{led.topic}: a log on an object store has no such records"))

@@ -18,7 +18,7 @@ from tests.support.waiting import soon
 
 PROGRAM = """
 import sys
-from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.children import kernels
 from pyspark_commitlog.gateway.server import Gateway
 from confluent_kafka import Consumer, Producer
@@ -48,7 +48,7 @@ assert "numba" not in sys.modules
 LARGE = """
 import sys
 from threading import Event
-from pyspark_commitlog.gateway import GatewayConfig
+from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.children import kernels
 from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields

@@ -16,7 +16,8 @@ TIMEOUT_S = 120
 PROGRAM = """
 import errno, logging, sys, threading
 from pyspark_commitlog.gateway.children import kernels
-from pyspark_commitlog.gateway.threads import kept, thread_failures, unwell_threads
+from pyspark_commitlog.gateway.threads import kept
+from pyspark_commitlog.gateway.threads.kept import thread_failures, unwell_threads
 from pyspark_commitlog.storage import are_being_compiled
 
 logging.basicConfig(stream=sys.stdout, format="LOG %(message)s")

@@ -11,7 +11,7 @@ import pytest
 
 PARENT = """
 import sys, time
-from pyspark_commitlog.gateway.children import start_child
+from pyspark_commitlog.gateway.children.lifetime import start_child
 child = start_child(["-c", sys.argv[1]])
 print(child.pid, flush=True)
 time.sleep(600)
@@ -20,7 +20,7 @@ time.sleep(600)
 
 CHILD = """
 import time
-from pyspark_commitlog.gateway.children import end_with_parent
+from pyspark_commitlog.gateway.children.lifetime import end_with_parent
 end_with_parent()
 print("up", flush=True)
 time.sleep(600)

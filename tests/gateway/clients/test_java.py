@@ -16,7 +16,15 @@ from tests.support.kafka import kafka_jvm
 from tests.support.kafka.kafka_jvm import KAFKA_4, KAFKA_VERSION
 from tests.support.logs import building
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.parametrize(
+        "log_at",
+        ["directory", *(pytest.param(each, marks=pytest.mark.matrix) for each in ("object store", "seaweedfs"))],
+        indirect=True,
+        scope="module",
+    ),
+]
 
 TOOLS = "org.apache.kafka.tools"
 # A kernel may have to be compiled, which takes longer than the defaults allow on a busy machine.
@@ -80,6 +88,24 @@ def test_the_console_tools_produce_and_consume(tools: Tools) -> None:
     assert [line.split()[1:6] for line in described.splitlines() if " 500 " in line] == [
         ["console", "0", "500", "500", "0"]
     ]
+
+
+@pytest.mark.only_all
+def test_a_consumer_of_the_new_protocol_reads_commits_and_is_described(tools: Tools) -> None:
+    tools.create("new", partitions=2)
+    lines = [f"line {number}" for number in range(20)]
+    producer = ["--topic", "new", "--request-timeout-ms", "60000"]
+    tools(f"{tools.core_tools}.ConsoleProducer", *producer, stdin="\n".join(lines))
+    option = "--consumer-property" if tools.release == KAFKA_VERSION else "--command-property"
+    new = [option, "group.protocol=consumer", "--group", "new-group"]
+    read = ["--topic", "new", "--from-beginning", "--max-messages", "20"]
+    assert sorted(tools(f"{TOOLS}.consumer.ConsoleConsumer", *read, *new).splitlines()) == sorted(lines)
+    command = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    rows = [line.split() for line in tools(command, "--describe", "--group", "new-group").splitlines()]
+    assert sum(int(row[3]) for row in rows if row[:2] == ["new-group", "new"]) == 20
+    assert "consumer" in tools(command, "--list", "--type").lower()
+    tools(command, "--delete", "--group", "new-group")
+    assert "new-group" not in tools(command, "--list")
 
 
 @pytest.mark.only_all

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager
 from tests.gateway.clients.programs import TIMEOUT_S
 from tests.support.gateway import LOCAL, WireClient, create_topic, serving
@@ -157,7 +158,9 @@ def await_owners(
     pytest.fail("a consumer has ended")
 
 
-@pytest.mark.parametrize(("storage", "versions"), [("zookeeper", [0]), ("kafka", [0, 1])])
+@pytest.mark.parametrize(
+    ("storage", "versions"), [pytest.param("zookeeper", [0], marks=pytest.mark.matrix), ("kafka", [0, 1])]
+)
 def test_consumers_with_zookeeper_of_0_8_and_0_10_share_a_group(
     tmp_path: Path, storage: str, versions: list[int]
 ) -> None:

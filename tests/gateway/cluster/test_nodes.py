@@ -10,14 +10,17 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
-from pyspark_commitlog.gateway.cluster import NodeIdInUseError, OtherBrokersError
-from pyspark_commitlog.registry import FileRegistry, kafka_nodes
+from pyspark_commitlog.gateway.cluster.registration import NodeIdInUseError, OtherBrokersError
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from tests.support.gateway import LOCAL, WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 from tests.support.waiting import soon
 
 METADATA, PRODUCE, FETCH, LIST_OFFSETS, FIND, HEARTBEAT, REASSIGN = 3, 0, 1, 2, 10, 12, 45
+CONSUMER_HEARTBEAT = 68
 CREATE_TOPICS, EPOCH_ENDS, DESCRIBE_CONFIGS, CREATE_PARTITIONS, ALTER_CONFIGS = 19, 23, 32, 37, 44
 NOT_LEADER, NOT_COORDINATOR, INVALID_ASSIGNMENT, INVALID, FENCED, UNKNOWN_EPOCH = 6, 16, 39, 42, 74, 75
 
@@ -310,6 +313,27 @@ def test_clients_write_and_read_all_partitions_while_a_node_stops_and_comes_back
     produced(nodes, values[200:])
     assert consumed(nodes, 100, "g") == values[200:]
     assert consumed(nodes, 300, "another") == values
+
+
+def test_a_member_of_a_new_group_goes_on_at_another_node_with_what_it_had(nodes: Nodes) -> None:
+    with WireClient(nodes.by_id[1]) as client:
+        coordinator = client.ask(FIND, 1, key="new", key_type=0).node_id
+    fields = {"group_id": "new", "member_id": "m", "rebalance_timeout": 60_000, "subscribed_topic_names": ["t"]}
+    with WireClient(nodes.by_id[coordinator]) as client:
+        joined = client.ask(CONSUMER_HEARTBEAT, 1, **fields, member_epoch=0, topic_partitions=[])
+        assert len(joined.assignment.topic_partitions[0].partitions) == 12
+    nodes.stop(coordinator)
+    asked = {"group_id": "new", "member_id": "m", "member_epoch": joined.member_epoch, "topic_partitions": None}
+
+    def goes_on() -> bool:
+        found = []
+        for each in nodes.by_id.values():
+            with WireClient(each) as client:
+                answer = client.ask(CONSUMER_HEARTBEAT, 1, **asked)
+                found.append((int(answer.error_code), answer.member_epoch))
+        return sorted(found) == [(0, joined.member_epoch), (NOT_COORDINATOR, 0)]
+
+    soon(goes_on)
 
 
 def test_transactions_over_all_nodes_are_whole(nodes: Nodes, values: list[str]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.cluster import Homes
-from pyspark_commitlog.gateway.groups import Commit
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.cluster.homes import Homes
+from pyspark_commitlog.gateway.groups.offsets import Commit
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     GroupOffsets,
@@ -19,7 +19,7 @@ from pyspark_commitlog.storage import (
 )
 from pyspark_commitlog.storage.groups.coordinator_logs import CoordinatorLogs
 from tests.support.disk.memory_filesystem import MemoryFileSystem
-from tests.support.groups import Bench, G
+from tests.support.groups import Bench, G, parts, told
 
 
 class Leadership:
@@ -58,6 +58,41 @@ def test_members_of_a_group_that_moves_are_told_and_go_on_at_the_other_node() ->
     assert new.fetched() == 5
     assert new.commit(6, member) is ErrorCode.none
     assert old.home.timers <= 1  # the look for offsets that expired: nothing waits for members that went
+
+
+def test_a_group_of_kafka_4_goes_on_at_the_other_node_without_a_new_assignment() -> None:
+    first, second = Leadership(leads=True), Leadership(leads=False)
+    old = Bench(homes=first.homes).topics(t=4).started()
+    new = Bench(old.disk, homes=second.homes).topics(t=4).started()
+    old.enter("a", "t")
+    old.enter("b", "t")
+    old.beat("a", 2)
+    first.leads, second.leads = False, True
+    for each in (old, new):
+        each.coordinator.reassign()
+    refused = old.beat("a", 2)
+    assert refused is not None
+    assert refused.error is ErrorCode.not_coordinator
+    new.beat("a", 2, owned=parts("t", 0, 1))
+    assert told(new.beat("b", 3)) == parts("t", 2, 3)
+    assert old.home.timers <= 1  # the look for offsets that expired
+
+
+def test_a_late_change_of_the_last_coordinator_gives_no_partition_twice() -> None:
+    old = Bench().topics(t=2).started()
+    old.enter("a", "t")
+    old.enter("b", "t")
+    old.beat("a", 2)
+    old.disk_thread.waits = True
+    new = Bench(old.disk).topics(t=2).started()  # reads the group before the last one's change is there
+    assert old.beat("a", 2, owned=parts("t", 0)) is None
+    assert old.beat("b", 3) is None
+    old.disk_thread.work()
+    assert told(old.answers["b"]) == parts("t", 1)
+    late = new.enter("c", "t")
+    assert late.error is not ErrorCode.none
+    assert told(new.enter("c", "t")) == frozenset()
+    assert told(new.enter("b", "t")) == parts("t", 1)
 
 
 def test_a_group_that_moved_away_and_back_is_as_the_other_node_left_it() -> None:

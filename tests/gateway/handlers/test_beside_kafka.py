@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import APIS, ApiKey
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.kafka.broker import Broker
 from tests.support.logs.building import batch
@@ -109,7 +109,39 @@ def fetch(side: Side) -> None:
             side.ask(ApiKey.FETCH, first=4, last=12, session_id=0, session_epoch=-1, **fetch_fields(topic, offset))
     for session in ((0, 1), (0, -2), (5, 1), (5, 0)):
         named = {"session_id": session[0], "session_epoch": session[1]}
-        side.ask(ApiKey.FETCH, first=7, last=12, **named, **fetch_fields("f", 0))
+        side.ask(ApiKey.FETCH, first=7, last=12, without=("session_id",), **named, **fetch_fields("f", 0))
+
+
+def sessions(side: Side) -> None:
+    """Fetches in sessions: what is new, moved, dropped and added, wrong epochs, names beside ids, and their end."""
+    side.create("s", "other")
+    own, ids = {"without": ("session_id",)}, [{"name": each, "id": side.id_of(each)} for each in ("s", "other")]
+    for version in (7, 12, 13, 17):
+        whole = fetch_fields("s", 0, session_epoch=0)
+        whole["topics"] = [
+            {"topic": each["name"], "topic_id": each["id"], "partitions": whole["topics"][0]["partitions"]}
+            for each in ids
+        ]
+        moved = [{**whole["topics"][0], "partitions": [{**whole["topics"][0]["partitions"][0], "fetch_offset": 1}]}]
+        forgotten = [{"topic": each["name"], "topic_id": each["id"], "partitions": (0,)} for each in ids]
+        session = side.client.ask(1, version, **whole).session_id
+        assert session > 0
+
+        def ask(epoch: int, topics: Any = (), version: int = version, session: int = session, **more: Any) -> None:
+            fields = fetch_fields("s", 0, **{"topics": topics, "session_id": session, "session_epoch": epoch, **more})
+            side.ask(ApiKey.FETCH, first=version, last=version, **own, **fields)
+
+        ask(1)
+        side.client.ask(0, 8, **produce_fields("s", batch(b"new").tobytes()))
+        ask(2)
+        ask(3, moved)
+        ask(3)  # an epoch that was
+        ask(4, version=7 if version > 12 else 13)
+        ask(4, forgotten_topics_data=forgotten[1:])
+        ask(5, whole["topics"][1:])
+        ask(6, forgotten_topics_data=forgotten)
+        ask(7)
+    side.seen = [(label.split("{")[0], answer) for label, answer in side.seen]
 
 
 def produce(side: Side) -> None:
@@ -165,6 +197,56 @@ def configs(side: Side) -> None:
     side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=nodes, validate_only=False)
 
 
+def live(side: Side) -> None:
+    """Settings of nodes that clients change while they run, those that they may not, and what is shown of each."""
+
+    def change(name: str, setting: str, value: str | None, operation: int = 0, *, is_dry: bool = False) -> None:
+        config = {"name": setting, "value": value, "config_operation": operation}
+        asked = [{"resource_type": 4, "resource_name": name, "configs": [config]}]
+        side.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, first=1, resources=asked, validate_only=is_dry)
+
+    def show(name: str, setting: str, value: str | None = "any") -> None:
+        asked = [{"resource_type": 4, "resource_name": name, "configuration_keys": (setting,)}]
+        while value != "any" and _first_value(side.client.ask(32, 4, resources=asked, include_synonyms=True)) != value:
+            pass  # a broker applies a change after its answer
+        side.ask(ApiKey.DESCRIBE_CONFIGS, first=1, resources=asked, include_synonyms=True)
+
+    for name, setting, value in (
+        *(("", "max.connections", "50"), ("1", "max.connections", "40"), ("", "max.connections.per.ip", "30")),
+        *(("", "max.connections.per.ip.overrides", "127.0.0.1:90"), ("1", "max.connection.creation.rate", "1000")),
+        *(("", "message.max.bytes", "2000000"), ("", "log.retention.ms", "1000000"), ("", "log.cleaner.threads", "2")),
+        *(("", "log.roll.ms", "100000"), ("", "log.retention.bytes", "-1"), ("", "compression.type", "lz4")),
+    ):
+        change(name, setting, value, is_dry=True)
+        show(name, setting)
+        change(name, setting, value)
+        show(name, setting, value)
+        show("1", setting)
+    for setting in ("log.retention.hours", "log.retention.minutes", "log.roll.hours"):
+        show("1", setting)
+    change("", "log.cleanup.policy", "compact", 2)
+    show("1", "log.cleanup.policy", "delete,compact")
+    change("", "log.cleanup.policy", "delete", 3)
+    show("1", "log.cleanup.policy", "compact")
+    for name in ("", "1"):
+        for setting, value in (
+            *(("num.partitions", "3"), ("log.retention.hours", "3"), ("log.cleaner.enable", "false"), ("node.id", "3")),
+            *(("ssl.truststore.location", "/x"), ("ssl.keystore.location", "/x"), ("max.connections", "-1")),
+            *(("max.connections", "x"), ("max.connections.per.ip.overrides", "x"), ("log.retention.ms", "x")),
+            *(("listener.name.plaintext.ssl.client.auth", "maybe"), ("max.connections", None)),
+        ):
+            change(name, setting, value)
+    for name, setting in (("1", "max.connections"), ("", "max.connections"), ("", "log.cleanup.policy")):
+        change(name, setting, None, 1)
+    show("1", "max.connections", "2147483647")
+    for setting in ("message.max.bytes", "log.retention.ms", "log.roll.ms", "compression.type", "log.cleaner.threads"):
+        change("", setting, None, 1)
+
+
+def _first_value(answer: Any) -> str | None:
+    return next((each.value for each in answer.results[0].configs), None)
+
+
 def brokers(side: Side) -> None:
     side.create("b")
     asked = [{"topic": "b", "partitions": (0, 7)}, {"topic": "nowhere", "partitions": (0,)}]
@@ -206,7 +288,9 @@ def seen(where: Any, situation: Callable[[Side], None]) -> list[tuple[str, Any]]
     return side.seen
 
 
-@pytest.mark.parametrize("situation", [metadata, cluster, offsets, fetch, produce, topics, configs, brokers])
+@pytest.mark.parametrize(
+    "situation", [metadata, cluster, offsets, fetch, sessions, produce, topics, configs, live, brokers]
+)
 def test_answers_are_those_of_kafka(kafka: Any, gateway: Gateway, situation: Callable[[Side], None]) -> None:
     ours, theirs = seen(gateway, situation), seen(kafka, situation)
     for our, their in zip(ours, theirs, strict=True):

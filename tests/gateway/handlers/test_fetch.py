@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.network import Processor, Timer
+from pyspark_commitlog.gateway.network.processor import Processor, Timer
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch, records
@@ -93,11 +93,6 @@ def test_other_leader_epochs_are_refused(client: WireClient, topic: str) -> None
         fields = fetch_fields(topic, 0)
         fields["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
         assert only(client.ask(1, 11, **fields)).error_code == code
-
-
-def test_sessions_are_not_begun_and_unknown_ones_are_refused(client: WireClient, topic: str) -> None:
-    assert client.ask(1, 11, **fetch_fields(topic, 0, session_id=0, session_epoch=0)).session_id == 0
-    assert client.ask(1, 11, **fetch_fields(topic, 0, session_id=5, session_epoch=3)).error_code == 70
 
 
 @pytest.mark.parametrize("epoch", [1, -2])

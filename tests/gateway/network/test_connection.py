@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, request_body, request_head, serving
 from tests.support.logs.building import batch, open_files
 
@@ -178,7 +178,8 @@ def test_large_requests_that_are_claimed_take_no_memory_from_others(tmp_path: Pa
 
 
 def test_large_requests_that_stop_make_room_for_others(tmp_path: Path) -> None:
-    with serving(tmp_path, queued_max_request_bytes=1 << 20) as gateway, ExitStack() as stack:
+    settings = {"queued_max_request_bytes": 1 << 20, "commitlog_request_grace_ms": 1000}
+    with serving(tmp_path, **settings) as gateway, ExitStack() as stack:
         hostile = [stack.enter_context(stalled(gateway, 90 << 20, 100_000)) for _ in range(20)]
         assert produces(stack.enter_context(WireClient(gateway)), 500_000)
         assert all(each.is_closed() for each in hostile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -12,12 +13,22 @@ from unittest.mock import Mock
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import Append, Appender, FilePartition, appender as appender_module
-from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES
-from pyspark_commitlog.gateway.partitions.appending import Done, Soon
-from pyspark_commitlog.protocol import ErrorCode, RequestError
-from pyspark_commitlog.storage import AppendInfo, Isolation, LogManager, StorageError, check_batch
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.gateway.partitions import appender as appender_module
+from pyspark_commitlog.gateway.partitions.appender import AT_ONCE_BYTES, Appender
+from pyspark_commitlog.gateway.partitions.appending import Append, Done, Soon
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
+from pyspark_commitlog.storage import (
+    AppendInfo,
+    Isolation,
+    LogManager,
+    Producer,
+    StorageError,
+    check_batch,
+    write_marker,
+)
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.writing.locks import APPEND_LOCK_FILE
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, tear
 from tests.support.logs import building
@@ -370,3 +381,54 @@ def test_a_full_disk_is_reported_once_for_all_tries(tmp_path: Path, caplog: pyte
         appender.stop()
     (line,) = caplog.messages
     assert line.endswith("is full (ENOSPC): produce requests get KAFKA_STORAGE_ERROR until there is space")
+
+
+def marked(partition: Appending, producer: int, turn: Soon | None = None) -> SimpleQueue[Exception | None]:
+    """Gives the marker of a transaction; returns where its answer comes."""
+    answers: SimpleQueue[Exception | None] = SimpleQueue()
+    change = partial(write_marker, producer=Producer(producer, 0), commit=True, coordinator_epoch=0, now_ms=1)
+    partition.appender.change(partition.led, change, answers.put, turn)
+    return answers
+
+
+@pytest.mark.parametrize("messages", [1000, None], ids=["unsynced", "synced"])
+def test_markers_of_one_turn_are_written_in_it_and_answered_after_one_sync(
+    tmp_path: Path, messages: int | None
+) -> None:
+    partition = Appending(tmp_path, **({"flush_messages": messages} if messages else {}))
+    partition.led.append([])
+    turn: list[Callable[[], None]] = []
+    answers = [marked(partition, producer, turn.append) for producer in range(3)]
+    turn.pop()()
+    assert not turn
+    assert partition.led._log.log_end_offset == 3  # by this thread: no other runs yet
+    assert partition.led.high_watermark == 0
+    partition.appender.start()
+    soon(lambda: bool(turn))
+    for task in turn:
+        task()
+    assert [each.get(timeout=TIMEOUT_S) for each in answers] == [None] * 3
+    assert len(partition.syncs) == 1
+    assert partition.led.high_watermark == 3
+    partition.appender.stop()
+
+
+def test_a_marker_that_would_wait_for_another_process_keeps_no_turn(tmp_path: Path) -> None:
+    with appending(tmp_path) as partition:
+        partition.led.append([])
+        with locked(partition):
+            answers = marked(partition, 1, lambda task: task())
+            partition.append(b"behind it", lambda task: task())
+            assert answers.empty()
+        assert answers.get(timeout=TIMEOUT_S) is None
+        assert partition.first_offset() == 1
+
+
+def test_a_marker_for_which_a_segment_must_begin_is_not_written_in_a_turn(tmp_path: Path) -> None:
+    partition = Appending(tmp_path, segment_bytes=130)
+    partition.led.append([])
+    answers = [marked(partition, producer, lambda task: task()) for producer in range(2)]
+    assert partition.led._log.log_end_offset == 1
+    partition.appender.start()
+    assert [each.get(timeout=TIMEOUT_S) for each in answers] == [None] * 2
+    partition.appender.stop()

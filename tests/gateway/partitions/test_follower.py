@@ -10,8 +10,13 @@ from unittest.mock import Mock
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.gateway.partitions import Appender, FilePartition, Follower, LogStarts, Partitions, Topics
+from pyspark_commitlog.gateway.partitions.appender import Appender
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.gateway.partitions.follower import Follower, LogStarts
+from pyspark_commitlog.gateway.partitions.led_partition import Waits
+from pyspark_commitlog.gateway.partitions.open_partitions import Partitions
+from pyspark_commitlog.gateway.partitions.topics import Topics
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, fetch_fields, produce_fields
 from tests.support.logs.building import batch
@@ -57,7 +62,7 @@ def test_a_log_start_that_is_raised_while_a_partition_is_opened_is_found(tmp_pat
         other.create_topic("t", partitions=1)
         other.open_log("t", 0).append(batch(b"a", b"b"))
         with LogManager.open(str(tmp_path)) as own, closing(Topics(LogManager.open(str(tmp_path)))) as topics:
-            partitions, appender = Mock(spec=Partitions), Mock(spec=Appender)
+            partitions, appender = Mock(spec=Partitions, waits=Waits()), Mock(spec=Appender)
             appender.change = lambda led, change, _: led.change([change])
             follower = Follower(partitions, topics, appender, LogStarts(LogManager.open(str(tmp_path))))
             led = FilePartition("t", 0, own.open_log("t", 0))

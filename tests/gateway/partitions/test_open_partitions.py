@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.partitions import FilePartition, LedPartition, Partitions, Topics, open_partitions
-from pyspark_commitlog.gateway.partitions.open_partitions import open_file_partition
-from pyspark_commitlog.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.partitions import open_partitions
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.gateway.partitions.led_partition import LedPartition
+from pyspark_commitlog.gateway.partitions.open_partitions import Partitions, open_file_partition
+from pyspark_commitlog.gateway.partitions.topics import Topics
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import APPEND_LOCK_FILE, LocalFileSystem, Log, LogManager, TopicPartition
 
 TIMEOUT_S = 30
@@ -87,8 +92,8 @@ def test_files_that_another_process_replaces_while_a_log_is_loaded_are_noticed(
         manager.open_log("t", 0)
     real = LogManager.open_log
 
-    def then_replaced(manager: LogManager, topic: str, partition: int) -> Log:
-        log = real(manager, topic, partition)
+    def then_replaced(manager: LogManager, topic: str, partition: int, **more: Any) -> Log:
+        log = real(manager, topic, partition, **more)
         (tmp_path / "t-0" / "as-by-a-compaction").touch()
         return log
 

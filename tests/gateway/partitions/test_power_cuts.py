@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
-from pyspark_commitlog.gateway.groups import Commit, JoinResult
-from pyspark_commitlog.gateway.partitions import FilePartition
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.groups.member import JoinResult
+from pyspark_commitlog.gateway.groups.offsets import Commit
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     AppendInfo,
@@ -70,9 +71,9 @@ class Story:
         """One group of the appender: batches of so many records, one sync."""
         self._append(self._encoded(sizes, producer_id))
 
-    def produce_together(self, sizes: Sequence[int]) -> None:
+    def produce_together(self, sizes: Sequence[int], producer_id: int = IDEMPOTENT) -> None:
         """One turn: batches in one write, as far as that goes, and one sync."""
-        batches, appends = self._encoded(sizes, IDEMPOTENT), self.data.begin_plain()
+        batches, appends = self._encoded(sizes, producer_id), self.data.begin_plain()
         taken = 0
         if appends is not None:
             for data in batches:
@@ -113,9 +114,12 @@ class Story:
         self._asked = (self.asked_offsets[-1] or 0) + 1
         self.asked_offsets.append(self._asked)
 
-    def transact(self) -> None:
-        """A transaction with records and an offset, ended by markers; its state in the log has tests of its own."""
-        self.produce((2, 1), TRANSACTIONAL)
+    def transact(self, *, together: bool = False) -> None:
+        """A transaction with records and an offset, ended by markers; its state in the log has tests of its own.
+
+        ``together``: its batches are written in a turn, and so are its markers, as far as that goes.
+        """
+        (self.produce_together if together else self.produce)((2, 1), TRANSACTIONAL)
         values = [value for batch in self.batches[-2:] for value in batch]
         self._ask_offset()
         generation, member_id = (-1, "") if self.member is None else (self.member.generation, self.member.member_id)
@@ -128,7 +132,8 @@ class Story:
         assert codes == [ErrorCode.none]
         marker = partial(write_marker, producer=producer, commit=True, coordinator_epoch=0, now_ms=0)
         for led in (self.offsets, self.data):
-            assert led.change([marker]) == [None]
+            at_once = led.do_at_once([marker], (), ()) if together else None
+            assert (led.change([marker]) if at_once is None else at_once[0]) == [None]
             led.sync()
         self.committed += values
         self.offset = self._asked
@@ -143,6 +148,7 @@ STEPS: dict[str, Step] = {
     "a member": Story.join,
     "an offset": Story.commit,
     "a transaction": Story.transact,
+    "a transaction together": lambda story: story.transact(together=True),
 }
 
 
@@ -191,6 +197,7 @@ def check(story: Story | None, left: MemoryFileSystem, where: str) -> None:
         ("a batch", "batches together", "batches together", "another process", "batches together"),
         ("an offset", "a member", "an offset", "an offset"),
         ("a batch", "an offset", "a transaction", "a batch", "a transaction"),
+        ("a batch", "a transaction together", "batches together", "a transaction together"),
     ],
     ids=" ".join,
 )

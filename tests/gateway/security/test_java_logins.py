@@ -23,7 +23,9 @@ sasl.jaas.config=org.apache.kafka.common.security.{module} required username="{u
 SCRAM, PLAIN = "scram.ScramLoginModule", "plain.PlainLoginModule"
 
 
-@pytest.mark.parametrize(("mechanism", "module"), [("SCRAM-SHA-512", SCRAM), ("PLAIN", PLAIN)])
+@pytest.mark.parametrize(
+    ("mechanism", "module"), [("SCRAM-SHA-512", SCRAM), pytest.param("PLAIN", PLAIN, marks=pytest.mark.only_all)]
+)
 def test_java_logs_in_and_is_refused_with_a_wrong_password(
     secured: Secured, tls_files: Path, tmp_path: Path, mechanism: str, module: str
 ) -> None:

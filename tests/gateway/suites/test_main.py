@@ -21,6 +21,6 @@ sys.exit(len(admin.list_topics("new", timeout=30).topics["new"].partitions))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("server", ["gateway", "kafka"])
+@pytest.mark.parametrize("server", ["gateway", pytest.param("kafka", marks=pytest.mark.only_all)])
 def test_a_command_finds_the_server_and_says_how_it_ended(server: str) -> None:
     assert main([server, "num.partitions=3", "--", sys.executable, "-c", PROGRAM, "{}"]) == 3

@@ -13,14 +13,9 @@ from threading import Event
 
 import pytest
 
-from pyspark_commitlog.gateway.threads import (
-    KeptThread,
-    Worker,
-    kept,
-    run_apart,
-    thread_failures,
-    unwell_threads,
-)
+from pyspark_commitlog.gateway.threads import kept
+from pyspark_commitlog.gateway.threads.kept import KeptThread, run_apart, thread_failures, unwell_threads
+from pyspark_commitlog.gateway.threads.worker import Worker
 from tests.support.waiting import soon
 from tests.test_layering import ROOT, sources
 
@@ -138,7 +133,7 @@ def test_an_error_of_a_task_apart_is_logged_and_counted(name: str, caplog: pytes
 OTHERS = """
 import logging, sys, threading
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-from pyspark_commitlog.gateway.threads import thread_failures, unwell_threads, watch_all_threads
+from pyspark_commitlog.gateway.threads.kept import thread_failures, unwell_threads, watch_all_threads
 threading.excepthook = lambda _: print("the hook before")
 watch_all_threads()
 def fail(): raise OSError(24, "Too many open files")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.gateway.transactions.gate import Gate
-from pyspark_commitlog.protocol import ErrorCode, RequestError
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import Producer, TopicPartition, TransactionLogValue, TransactionState
 from pyspark_commitlog.storage.format.internal.internal_topics import TopicPartitions
+from pyspark_commitlog.storage.transactions.producer_ids import FIRST_PRODUCER_ID
 
 ID, PARTITION = "app", TopicPartition("t", 0)
 
@@ -28,3 +30,30 @@ def test_an_id_that_was_given_back_is_checked_by_its_state_in_the_log(
     with pytest.raises(RequestError) as raised:
         Gate(newest=lambda _: value).check(ID, Producer(5, 0), PARTITION)
     assert raised.value.code is code
+
+
+OTHER = TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize("state", TransactionState)
+@pytest.mark.parametrize("producer", [Producer(5, 0), Producer(5, 1), Producer(6, 0), Producer(2**62, 0)])
+@pytest.mark.parametrize("partition", [PARTITION, OTHER])
+def test_what_the_gate_lets_through_without_the_log_is_what_passes_its_check(
+    state: TransactionState, producer: Producer, partition: TopicPartition
+) -> None:
+    gate = Gate(newest=lambda _: None)
+    assert not gate.lets(ID, producer, partition)
+    gate.show(ID, TransactionLogValue(5, 0, 1000, state, (TopicPartitions("t", (0,)),), 0))
+    try:
+        gate.check(ID, producer, partition)
+    except RequestError:
+        assert not gate.lets(ID, producer, partition)
+    else:
+        assert gate.lets(ID, producer, partition)
+        assert state is TransactionState.ONGOING
+
+
+def test_the_gate_never_lets_a_writer_of_this_log_through() -> None:
+    gate, driver = Gate(), Producer(FIRST_PRODUCER_ID, 0)
+    gate.show(ID, TransactionLogValue(*driver, 1000, TransactionState.ONGOING, (TopicPartitions("t", (0,)),), 0))
+    assert not gate.lets(ID, driver, PARTITION)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from pyspark_commitlog.gateway import Gateway, UsersFile
-from pyspark_commitlog.gateway.handlers import HANDLERS
-from pyspark_commitlog.gateway.handlers.access import GUARDS
+from pyspark_commitlog.gateway.security.users import UsersFile
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
 from tests.support.logs.building import batch
 
@@ -88,10 +87,6 @@ def codes(items: Any, name: str = "name") -> dict[str, int]:
         shown = parts[0].error_code if parts else each.error_code
         found[getattr(each, name)] = int(shown)
     return found
-
-
-def test_every_kind_of_request_has_its_guard() -> None:
-    assert set(GUARDS) == set(HANDLERS)
 
 
 @pytest.mark.parametrize("version", [0, 1, 9, 12])
@@ -317,7 +312,19 @@ def test_administration_of_the_cluster(alice: WireClient, root: WireClient) -> N
         return [int(each.error_code) for each in answers]
 
     assert set(asked(alice)) == {CLUSTER_DENIED}
-    assert asked(root) == [84, 57, 0, 0, 54, 54, 54]
+    invalid = 42  # ACLs and filters without a kind
+    assert asked(root) == [84, 57, 0, 0, invalid, invalid, invalid]
+
+
+def test_users_are_shown_and_changed_by_those_who_may_describe_and_alter_the_cluster(
+    alice: WireClient, root: WireClient
+) -> None:
+    deletions = [{"name": "nobody", "mechanism": 1}] * 2
+    assert alice.ask(50, 0, users=None).error_code == CLUSTER_DENIED
+    assert [(each.user, int(each.error_code)) for each in alice.ask(51, 0, deletions=deletions).results] == [
+        ("nobody", CLUSTER_DENIED)
+    ]
+    assert [each.user for each in root.ask(50, 0, users=None).results] == ["alice", "carol", "root"]
 
 
 # The numbers of Kafka's operations, which are the positions of their bits
@@ -391,3 +398,29 @@ def test_librdkafka_is_told_what_it_may_not_do(ruled: Gateway) -> None:
     assert record is not None
     assert record.error() is None
     consumer.close()
+
+
+def enters(client: WireClient, group: str, member: str = "m", **subscription: Any) -> Any:
+    """Joins a group of Kafka 4."""
+    fields = {"group_id": group, "member_id": member, "rebalance_timeout": 1000, "topic_partitions": []}
+    return client.ask(68, 1, **fields, member_epoch=0, **subscription)
+
+
+def test_a_member_reads_by_regular_expression_only_topics_that_it_may_see(alice: WireClient) -> None:
+    answer = enters(alice, "open-regex", subscribed_topic_regex="(open|shut).*")
+    (described,) = alice.ask(69, 1, group_ids=["open-regex"]).groups
+    (member,) = described.members
+    assert [each.topic_name for each in member.assignment.topic_partitions] == ["open"]
+    assert len(answer.assignment.topic_partitions) == 1
+
+
+def test_members_need_their_group_and_the_topics_that_they_name(alice: WireClient) -> None:
+    assert enters(alice, "shut", subscribed_topic_names=["open"]).error_code == GROUP_DENIED
+    assert enters(alice, "open-named", subscribed_topic_names=["open", "shut"]).error_code == TOPIC_DENIED
+
+
+def test_a_group_whose_members_read_hidden_topics_is_not_described(alice: WireClient, root: WireClient) -> None:
+    enters(root, "open-hidden", subscribed_topic_names=["shut"])
+    found = alice.ask(69, 1, group_ids=["open-hidden", "shut-group"]).groups
+    assert codes(found, "group_id") == {"open-hidden": TOPIC_DENIED, "shut-group": GROUP_DENIED}
+    assert not any(each.members for each in found)

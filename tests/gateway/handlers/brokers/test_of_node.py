@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
 from pyspark_commitlog.gateway.config import keys_of_gateway
 from pyspark_commitlog.gateway.handlers.brokers.kafka_settings import TYPES, kafka_settings
+from pyspark_commitlog.gateway.server import Gateway
 from tests.support.gateway import WireClient, serving
 from tests.support.kafka.broker import Broker
 
@@ -39,7 +39,7 @@ READ_BY_TOOLS = {
     "node.id": "1",
     "broker.rack": None,
     "process.roles": "",
-    "max.incremental.fetch.session.cache.slots": "0",
+    "max.incremental.fetch.session.cache.slots": "1000",
     "log.cleaner.io.max.bytes.per.second": "1.7976931348623157E308",
 }
 
@@ -66,11 +66,13 @@ def test_the_values_are_those_that_hold_here(client: WireClient, log_dir: Path) 
     assert all(each.documentation for each in found.values())
 
 
-def test_only_settings_for_all_topics_can_be_changed(client: WireClient) -> None:
+def test_only_what_a_broker_calls_dynamic_and_the_gateway_follows_can_be_changed(client: WireClient) -> None:
     found = settings_of(client)
-    for name in ("default.replication.factor", "log.dirs", "num.io.threads", "broker.id", "num.replica.fetchers"):
+    fixed = ("default.replication.factor", "log.dirs", "num.io.threads", "broker.id", "num.replica.fetchers")
+    for name in (*fixed, "log.retention.hours", "log.cleaner.enable"):
         assert found[name].read_only, name
-    for name in ("log.retention.ms", "message.max.bytes", "log.cleaner.threads", "min.insync.replicas"):
+    limits = ("max.connections", "max.connections.per.ip", "max.connection.creation.rate")
+    for name in (*limits, "log.retention.ms", "message.max.bytes", "log.cleaner.threads", "min.insync.replicas"):
         assert not found[name].read_only, name
 
 
@@ -94,7 +96,7 @@ def test_only_the_names_asked_for_are_answered(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "default"), [("log.retention.hours", "24", "168"), ("log.cleaner.threads", "2", "1")]
+    ("name", "value", "default"), [("log.retention.bytes", "24", "-1"), ("log.cleaner.threads", "2", "1")]
 )
 def test_a_setting_for_all_topics_is_shown_as_it_was_set(
     client: WireClient, name: str, value: str, default: str

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import APIS, ApiKey, ErrorCode
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import SINK_PREFIX, CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from tests.support.gateway import WireClient, serving
 
@@ -126,16 +127,21 @@ def test_a_sync_of_version_5_must_name_its_protocol(client: WireClient, group: s
     assert answer.error_code is ErrorCode.inconsistent_group_protocol
 
 
-def test_the_new_consumer_protocol_is_refused_and_the_log_says_what_to_set(
-    client: WireClient, group: str, caplog: pytest.LogCaptureFixture
+def test_the_consumer_protocol_can_be_off_and_the_log_says_what_to_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(3):
-        answer = client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=group, member_id="", member_epoch=0)
-        assert answer.error_code is ErrorCode.unsupported_version
-    assert caplog.messages == [
-        f"127.0.0.1: the client 'test' cannot join the group {group!r}: the consumer protocol of KIP-848 is not "
-        "served: set group.protocol=classic"
-    ]
+    classic = frozenset({"classic"})
+    with serving(tmp_path / "log", group_coordinator_rebalance_protocols=classic) as off, WireClient(off) as client:
+        caplog.clear()
+        for _ in range(3):
+            answer = client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="", member_epoch=0)
+            assert answer.error_code is ErrorCode.unsupported_version
+        described = client.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g"])
+        assert described.groups[0].error_code is ErrorCode.unsupported_version
+        assert caplog.messages == [
+            "127.0.0.1: the client 'test' cannot join the group 'g': the consumer protocol of KIP-848 is off "
+            "(group.coordinator.rebalance.protocols): set group.protocol=classic"
+        ]
 
 
 def test_a_refused_join_says_why(client: WireClient, group: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_commitlog.gateway import Gateway
-from pyspark_commitlog.protocol import APIS, ApiKey
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.protocol.apis import APIS, ApiKey
 from pyspark_commitlog.storage import Codec, format as formats
 from tests.storage.format.test_down_conversion import OLD_CODECS, batch, records
 from tests.support.gateway import WireClient, fetch_fields, produce_fields, serving
@@ -19,8 +19,12 @@ from tests.support.recorded_wire import alike, plain
 
 pytestmark = pytest.mark.slow
 
-# The newest versions of the first are for brokers; of the second we list that of Kafka 4, to refuse it with an error.
-OTHER_VERSIONS = {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.CONSUMER_GROUP_HEARTBEAT}
+# The newest versions of the first are for brokers; of the others we list those of Kafka 4, which clients need.
+OTHER_VERSIONS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+}
 CONTENTS = [(b"a", b"", None), (b"x" * 300,), (b"b", b"c")]
 
 
