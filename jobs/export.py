@@ -7,10 +7,10 @@
     commitlog export to-table --log-dir DIR --topic flights --table-format parquet --table PATH
     commitlog export to-table --consumer.config FILE --topic flights --table PATH
 
-On a cluster: spark-submit jobs/export.py, with the same arguments. Copies all there is now; with --every, also what is
-added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the current micro-batch, and resumes with the next one
-when started again. Exit code 0: everything was copied, or it was stopped, 3: --read-mode dropmalformed skipped damage,
-2: wrong usage, 1: anything else; a topic that fails does not stop the others.
+On a cluster: spark-submit runs jobs/export.py of the package, with the same arguments. Copies all there is now; with
+--every, also what is added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the current micro-batch, and
+resumes with the next one when started again. Exit code 0: everything was copied, or it was stopped, 3: --read-mode
+dropmalformed skipped damage, 2: wrong usage, 1: anything else; a topic that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pyspark_commitlog.pipeline.delta import parser
-from pyspark_commitlog.pipeline.job import errors_apart
+from pyspark_commitlog.pipeline.delta.command.arguments import parser, with_log
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
 from pyspark_commitlog.storage import needs_extra
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     with errors_apart():
-        options = parser(__doc__, prog).parse_args(arguments)
+        options = with_log(parser(__doc__, prog).parse_args(arguments))
         with needs_extra("export"):
-            from pyspark_commitlog.pipeline.delta import ExportRun  # noqa: PLC0415  --help goes without Spark
+            from pyspark_commitlog.pipeline.delta.runs import ExportRun  # noqa: PLC0415  --help goes without Spark
 
             return ExportRun(options).run()
 

@@ -1,8 +1,8 @@
 """Writes flights from CSV files to a topic, each file once: ``commitlog ingest [--config local.toml]``.
 
-On a cluster: spark-submit jobs/ingest.py, with the same arguments. Stop it at any time (Ctrl-C, SIGTERM): it finishes
-the current file, and resumes with the next one when started again. ``commitlog conf local.toml`` prints a settings
-file.
+On a cluster: spark-submit runs jobs/ingest.py of the package, with the same arguments. Stop it at any time (Ctrl-C,
+SIGTERM): it finishes the current file, and resumes with the next one when started again. ``commitlog conf local.toml``
+prints a settings file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark_commitlog.pipeline.job import Parser
+from pyspark_commitlog.pipeline.job.command_line import Parser
+from pyspark_commitlog.pipeline.job.settings_files import settings_file
 from pyspark_commitlog.storage import needs_extra
 
 
@@ -24,8 +25,9 @@ def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> 
 
 def _ingest(options: argparse.Namespace) -> int:
     from pyspark_commitlog.pipeline.demo import flights  # noqa: PLC0415  --help goes without Spark
-    from pyspark_commitlog.pipeline.job import ProgressLines, Settings, job_session, run_available  # noqa: PLC0415
-    from pyspark_commitlog.pipeline.write import commitlog_sink  # noqa: PLC0415
+    from pyspark_commitlog.pipeline.job.run_query import ProgressLines, run_available  # noqa: PLC0415
+    from pyspark_commitlog.pipeline.job.session import Settings, job_session  # noqa: PLC0415
+    from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink  # noqa: PLC0415
 
     settings = Settings.load(options.config)
     topic = settings.topic(options.topic)
@@ -48,7 +50,11 @@ def _ingest(options: argparse.Namespace) -> int:
 
 def _parser(prog: str | None) -> argparse.ArgumentParser:
     parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="conf/local.toml", help="the settings file (%(default)s)")
+    parser.add_argument(
+        "--config",
+        default=settings_file("local.toml"),
+        help="the settings file (conf/local.toml here, or else what commitlog conf local.toml prints)",
+    )
     parser.add_argument("--input", type=Path, default=Path("data/flights"), help="the CSV files (%(default)s)")
     parser.add_argument("-t", "--topic", default="flights", help="the topic to write to (%(default)s)")
     return parser

@@ -4,8 +4,8 @@
     commitlog mirror to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
     commitlog mirror between-clusters --consumer.config FILE --producer.config FILE --whitelist 'flights.*'
 
-The first two mirror one partition after the other; spark-submit jobs/mirror.py, with the same arguments, mirrors many
-at once.
+The first two mirror one partition after the other; spark-submit runs jobs/mirror.py of the package, with the same
+arguments, and mirrors many at once.
 Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
 Exit code 0: all partitions are up to date, or between-clusters --follow was stopped by SIGTERM or Ctrl-C; 2: wrong
 usage, 1: anything else.
@@ -18,9 +18,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pyspark_commitlog.pipeline.job import errors_apart, exit_code
-from pyspark_commitlog.pipeline.maintenance import job_runner
-from pyspark_commitlog.pipeline.mirror import BETWEEN_CLUSTERS, ROUNDS, parser, run_between_clusters
+from pyspark_commitlog.pipeline.job.command_line import exit_code
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
+from pyspark_commitlog.pipeline.maintenance.run import job_runner
+from pyspark_commitlog.pipeline.mirror.between_clusters import BETWEEN_CLUSTERS, run_between_clusters
+from pyspark_commitlog.pipeline.mirror.command_line import ROUNDS, parser
 from pyspark_commitlog.storage import LogStoreError, Runner, needs_extra, parse_names
 
 

@@ -12,14 +12,18 @@ from argparse import Namespace
 from collections.abc import Iterator
 from functools import partial
 
-from pyspark_commitlog.pipeline.job import arguments, errors_apart
-from pyspark_commitlog.pipeline.maintenance import maintain
+from pyspark_commitlog.pipeline.delta.table_and_tail.kept import tables_kept
+from pyspark_commitlog.pipeline.job.command_line import arguments
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
+from pyspark_commitlog.pipeline.maintenance.run import maintain
 from pyspark_commitlog.storage import (
     MaintenanceRun,
     PartitionOutcome,
     Runner,
     Selection,
     load_policy,
+    no_tables,
+    parse_names,
     retain_partitions,
 )
 
@@ -32,6 +36,12 @@ def main() -> int:
         default=[],
         metavar="GROUPS",
         help="keep what these consumer groups have not read; separated by commas, may be repeated",
+    )
+    parser.add_argument(
+        "--keep-for-tables",
+        action="append",
+        metavar="PATHS",
+        help="keep what these exported tables do not have; separated by commas, may be repeated",
     )
     parser.add_argument(
         "--policy",
@@ -54,7 +64,15 @@ def _retain(
     options: Namespace, run: MaintenanceRun, selection: Selection, runner: Runner
 ) -> Iterator[PartitionOutcome]:
     policy = None if options.policy is None else load_policy(options.policy, options.policy_option)
-    return retain_partitions(run, selection, runner, keep_for_groups=options.keep_for_groups, policy=policy)
+    tables = options.keep_for_tables and tables_kept(parse_names("--keep-for-tables", options.keep_for_tables))
+    return retain_partitions(
+        run,
+        selection,
+        runner,
+        keep_for_groups=options.keep_for_groups,
+        keep_for_tables=tables or no_tables,
+        policy=policy,
+    )
 
 
 if __name__ == "__main__":

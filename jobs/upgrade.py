@@ -3,11 +3,11 @@
     commitlog upgrade --from /data/kafka-0.7 --log-dir data/log
     commitlog upgrade --from DIR --log-dir DIR --positions DIR --config compression.type=lz4
 
-For large directories: spark-submit jobs/upgrade.py, with the same arguments. Each message becomes a record, once, in
-the partition of the same number. The table from old positions to new offsets is a file TOPIC-PARTITION.csv for each
-partition. Stop it at any time and run it again: it goes on where it was. Run it again after the old broker has stopped,
-and it copies what was appended since. Exit code 0: everything was copied, 3: a partition is damaged, 2: wrong usage, 1:
-anything else; a partition that fails does not stop the others.
+For large directories: spark-submit runs jobs/upgrade.py of the package, with the same arguments. Each message becomes
+a record, once, in the partition of the same number. The table from old positions to new offsets is a file
+TOPIC-PARTITION.csv for each partition. Stop it at any time and run it again: it goes on where it was. Run it again
+after the old broker has stopped, and it copies what was appended since. Exit code 0: everything was copied, 3: a
+partition is damaged, 2: wrong usage, 1: anything else; a partition that fails does not stop the others.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pyspark_commitlog.pipeline.job import Parser, errors_apart, exit_code
+from pyspark_commitlog.pipeline.job.command_line import Parser, exit_code
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
 from pyspark_commitlog.pipeline.locations import local_directory
-from pyspark_commitlog.pipeline.maintenance import job_runner, show
+from pyspark_commitlog.pipeline.maintenance.run import job_runner, show
 from pyspark_commitlog.storage import (
     LogConfig,
     LogStoreError,

@@ -12,18 +12,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..storage import LogStoreError
-from . import write  # loads numba when first used, which a process that only plans reads does not need
-from .read import (
-    Columns,
-    PositionBatchReader,
-    ReadOptions,
-    RefusedStreamReader,
-    StreamReader,
-    Use,
-    batch_reader,
-    refused_stream,
-)
-from .workers import end_quietly, errors_end_here, freeze_worker_imports
+from .read.batch import batch_reader
+from .read.options import Columns, ReadOptions, Use
+from .read.positions import PositionBatchReader, refused_stream
+from .read.stream import RefusedStreamReader, StreamReader
+from .workers.border import errors_end_here
+from .workers.memory import freeze_worker_imports
+from .workers.quiet_end import end_quietly
 
 
 @errors_end_here
@@ -42,7 +37,8 @@ class CommitLogDataSource(DataSource):
         return "commitlog"
 
     def schema(self) -> StructType:
-        schema = Columns.parse(self.options).schema()
+        columns = Columns.parse(self.options)
+        schema = columns.schema() if columns.table is None else _table_schema(columns)
         freeze_worker_imports()
         return schema
 
@@ -57,19 +53,35 @@ class CommitLogDataSource(DataSource):
             options = ReadOptions.parse(self.options, Use.STREAM)
             if options.is_kafka_0_7:
                 raise refused_stream()
+            if options.table is not None:
+                from .delta.table_stream.reader import TableStreamReader  # noqa: PLC0415  needs the extra tables
+
+                return TableStreamReader(options, schema)
             return StreamReader(options, options.columns.arrow_schema(schema))
         except LogStoreError as error:
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .write.dataframe import BatchWrite, WriteOptions, refuse_overwrite  # noqa: PLC0415  loads numba
+
         if overwrite:
-            raise write.refuse_overwrite()
-        return write.BatchWrite(schema, write.WriteOptions.parse(self.options))
+            raise refuse_overwrite()
+        return BatchWrite(schema, WriteOptions.parse(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+        from .write.dataframe import refuse_overwrite  # noqa: PLC0415  loads numba
+        from .write.stream import StreamWrite  # noqa: PLC0415
+
         if overwrite:
-            raise write.refuse_overwrite()
-        return write.StreamWrite(schema, self.options)
+            raise refuse_overwrite()
+        return StreamWrite(schema, self.options)
+
+
+def _table_schema(columns: Columns) -> StructType:
+    from .delta.table_stream.reader import table_schema  # noqa: PLC0415  needs the extra tables
+
+    assert columns.table is not None
+    return table_schema(columns.table, columns.names)
 
 
 DefaultSource = CommitLogDataSource

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,34 +13,28 @@ from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...clients.sources import sources_of
 from ...clients.topic_filters import Whitelist
 from ...storage import (
     INTERNAL_TOPICS,
     ConfigOverrides,
+    CorruptRecordError,
     InvalidConfigError,
     LogManager,
     MissingSegmentError,
     TopicPartition,
     UnknownTopicOrPartitionError,
+    parse_duration_ms,
     parse_names,
     parse_pairs,
     select_partitions,
 )
-from ..job import properties
-from ..rows import (
-    LATEST,
-    AtOffsets,
-    Offsets,
-    TimeBeyondSparkError,
-    bound_at_offsets,
-    offsets_from_json,
-    offsets_to_nested,
-)
-from ..values import Serde
-from ..write import commitlog_sink
+from ..job.settings_files import properties
+from ..locations import table_location
+from ..rows.arrow import TimeBeyondSparkError
+from ..rows.offsets import LATEST, AtOffsets, Offsets, bound_at_offsets, offsets_from_json, offsets_to_nested
+from ..values.serde import Serde
+from ..write.foreach_batch import commitlog_sink
 from .command.words import DELTA, PARQUET, TableMode
-from .loads.broker_log import BrokerLog
 from .loads.delta_load import DeltaLoad
 from .loads.parquet_load import ParquetLoad
 from .loads.topic_load import Loaded
@@ -47,18 +42,22 @@ from .loads.topic_log import DirectoryLog, TopicLog
 from .parquet_folder import ParquetFolder
 from .points import Points, Wanted, asked_offsets, listed
 from .reload import Reloaded, load_again
-from .tables import TableSink, absolute, changes_to_records, starting_offsets, table_sink
+from .table_and_tail.upkeep import Upkeep
+from .tables import TableSink, changes_to_records, starting_offsets, table_sink
 from .undecodable import NO_KEY
 from .value_serde import serde_of as _serde
 
 logger = logging.getLogger(__name__)
 
 _TOPIC_FIELD = "{topic}"
+_OWN_ERROR = re.compile(r"^pyspark_commitlog\.[\w.]+Error: (.+)$", re.MULTILINE)
 _NOT_RELOADED = Reloaded({}, {}, replaced=False)
 # Options that only a streaming query has, with their defaults.
 _OF_QUERIES = {
     "checkpoint": None,
     "every": None,
+    "optimize_every": None,
+    "vacuum_every": None,
     "mode": TableMode.APPEND.value,
     "max_offsets_per_trigger": None,
     "starting_offsets": None,
@@ -93,6 +92,8 @@ def _topics(options: argparse.Namespace) -> list[str]:
     if options.direction == "to-topic":  # they may be new
         return names
     if options.log_dir is None:
+        from ...clients.sources.settings import sources_of  # noqa: PLC0415  needs the extra [kafka]
+
         with closing(sources_of(_settings(options)).open()) as source:
             return _matching(names, [each.name for each in source.topics()])
     with LogManager.open(options.log_dir) as manager:
@@ -133,6 +134,25 @@ def _of_topic(options: argparse.Namespace, topic: str) -> argparse.Namespace:
     paths = {flag: getattr(options, flag) for flag in ("table", "checkpoint", "bad_records", "schema")}
     paths = {flag: text and text.replace(_TOPIC_FIELD, topic) for flag, text in paths.items()}
     return argparse.Namespace(**{**vars(options), **paths, "topic": topic})
+
+
+def upkeep_of(spark: SparkSession, options: argparse.Namespace) -> Upkeep | None:
+    """Returns what compacts and vacuums the table while the query goes on; None if the options ask for neither.
+
+    Raises InvalidConfigError without ``--every``, and for a time that cannot be read.
+    """
+    asked = {"OPTIMIZE": "optimize_every", "VACUUM": "vacuum_every"}
+    given = {name: text for name, flag in asked.items() if (text := getattr(options, flag, None)) is not None}
+    if not given:
+        return None
+    flags = ", ".join("--" + asked[name].replace("_", "-") for name in given)
+    if options.every is None:
+        raise InvalidConfigError(f"{flags} needs --every: a run that ends with the log compacts nothing")
+    try:
+        intervals_ms = {name: parse_duration_ms(text) for name, text in given.items()}
+    except ValueError as error:
+        raise InvalidConfigError(f"{flags}: {error}") from None
+    return Upkeep(spark, table_location(options.table), intervals_ms)
 
 
 class Query(NamedTuple):
@@ -193,6 +213,8 @@ def load(spark: SparkSession, options: argparse.Namespace) -> Loaded:
 
 def _log(options: argparse.Namespace) -> TopicLog:
     if options.log_dir is None:
+        from .loads.broker_log import BrokerLog  # noqa: PLC0415  needs the extra [kafka]
+
         return BrokerLog(_settings(options), options.topic)
     return DirectoryLog(options.log_dir, options.topic)
 
@@ -274,16 +296,22 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
 
     given = _given(startingVersion=options.starting_version, maxFilesPerTrigger=options.max_files_per_trigger)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true").options(**given)
-    return Query(reader.load(absolute(options.table)), write)
+    return Query(reader.load(table_location(options.table)), write)
+
+
+def cause(error: Exception) -> str:
+    """Returns our own error in a line, where Spark's has it among the frames of a worker and the query's plan."""
+    own = _OWN_ERROR.findall(str(error))
+    return own[-1] if own else str(error)
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:
-    """Returns advice about a record that no table takes, or a lost segment, with a newline before it; else ""."""
+    """Returns advice about a record that no table takes, or about damage, with a newline before it; else ""."""
     if options.direction != "to-table":
         return ""
     if TimeBeyondSparkError.__name__ in str(error):
         return "\nTo continue with the same --checkpoint, use --read-mode permissive, which reads such times as null"
-    if MissingSegmentError.__name__ in str(error):
+    if any(lost.__name__ in str(error) for lost in (MissingSegmentError, CorruptRecordError)):
         return "\nTo copy what remains, use --read-mode dropmalformed, which counts what is missing"
     if "SerializationError" not in str(error) and NO_KEY not in str(error):
         return ""

@@ -3,6 +3,7 @@
     flights/current -> _loads/00000002       readers read it: spark.read.parquet("flights/current")
     flights/_loads/00000002/part-….parquet   the rows
     flights/_loads/00000002/_offsets.json    {"flights": {"0": 12}}: the next offset to load from each partition
+    flights/_loads/00000002/_serde.json      what decoded the values (values.recorded)
     flights/_loads/00000001                  the load before; a reader that resolved the link may still read it
     flights/_lock                            held by the load that writes
 
@@ -26,10 +27,11 @@ from ...storage import (
     lock_holders,
     write_atomically,
 )
-from ..rows import KnownOffsets
+from ..rows.topic_ids import KnownOffsets
 
 CURRENT = "current"
 _OFFSETS = "_offsets.json"
+_SERDE = "_serde.json"
 
 
 class ParquetFolder:
@@ -64,9 +66,16 @@ class ParquetFolder:
         Raises CorruptionError if the file is missing or is not JSON: without it, rows would be loaded twice.
         """
         current = self.current()
-        if current is None:
-            return KnownOffsets({}, {})
-        file = current / _OFFSETS
+        return KnownOffsets({}, {}) if current is None else self.next_offsets_of(current)
+
+    def serde_of(self, load: Path) -> str | None:
+        """Returns the text of the serde that decoded the rows of a load; None if an older version wrote it."""
+        file = load / _SERDE
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    def next_offsets_of(self, load: Path) -> KnownOffsets:
+        """Returns :meth:`next_offsets` of one load. Raises CorruptionError."""
+        file = load / _OFFSETS
         try:
             return KnownOffsets.from_json(file.read_text(encoding="utf-8"), str(file))
         except (OSError, ValueError, InvalidConfigError) as error:
@@ -74,15 +83,17 @@ class ParquetFolder:
                 f"{file}: {error}. Restore the file, or export to another folder: without it, rows would be there twice"
             ) from None
 
-    def publish(self, offsets: KnownOffsets, write: Callable[[str], object], kept: Collection[str]) -> None:
+    def publish(
+        self, offsets: KnownOffsets, write: Callable[[str], object], kept: Collection[str], serde: str | None = None
+    ) -> None:
         """Replaces the rows by those that ``write`` puts into the folder it is called with, and the files ``kept``.
 
-        ``kept`` are names of current files. Call it with the lock. The state on disk after a crash that follows each
-        step:
+        ``kept`` are names of current files, ``serde`` the text of what decoded the values. Call it with the lock. The
+        state on disk after a crash that follows each step:
 
         1. What an earlier crash left is removed, and all loads before the last one. Readers see the last load.
         2. The new files are written to a folder ``_loads/N``. Readers see the last load; the next call removes ``N``.
-        3. The files to keep are linked into ``N``, ``_offsets.json`` is written, and all is synced. As before.
+        3. The files to keep are linked into ``N``, the files beside the rows are written, and all is synced. As before.
         4. The link ``current`` is replaced by one to ``N``: readers see the new rows, and the next load begins at the
            new offsets. A power cut may bring back the old link, with the old rows and offsets.
         5. The link's folder is synced: readers see the new rows.
@@ -93,6 +104,8 @@ class ParquetFolder:
         write(str(new))
         if last is not None:
             self._keep(kept, last, new)
+        if serde is not None:
+            write_atomically(self._files, str(new / _SERDE), serde.encode())
         write_atomically(self._files, str(new / _OFFSETS), offsets.to_json().encode())
         self._sync(new)
         self._point_to(new)

@@ -10,12 +10,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ...storage import EXIT_DAMAGED, LogStoreError, TopicPartition
-from ..job import Run, check_delta, exit_code, job_session, run_together
-from ..rows import ReadMode, offsets_from_json
+from ..job.command_line import exit_code
+from ..job.delta_jars import check_delta
+from ..job.run_query import Run, run_together
+from ..job.session import job_session
+from ..rows.offsets import offsets_from_json
+from ..rows.read_mode import ReadMode
 from .command.words import DELTA
-from .export import Query, advice, each_topic, is_load, load, query
+from .export import Query, advice, cause, each_topic, is_load, load, query, upkeep_of
 from .loads.skipped_damage import SkippedDamage
 from .points import Points
+from .table_and_tail.upkeep import Upkeep
 
 DONE, DONE_BUT = "Everything was copied.", "Everything else was copied."
 STOPPED = "Stopped between two micro-batches; the next run resumes there."
@@ -67,21 +72,25 @@ class ExportRun:
         runs: dict[str, Run[object]] = {}
         for topic, options in self.topics.items():
             try:
+                upkeep = upkeep_of(spark, options)
                 described = query(spark, options)
                 self._look_for_damage(options, described.reloaded.points, described.reloaded.ends)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
             else:
-                done = partial(self._end_batch, topic, described)
+                done = partial(self._end_batch, topic, described, upkeep)
                 runs[topic] = Run(described.stream, described.write, options.checkpoint, done)
         return not runs or run_together(runs, self._fail, every=self.options.every)
 
     def _fail(self, topic: str, error: Exception) -> None:
         self.failed = True
-        print(f"export: {self._named(topic)}{error}{advice(self.topics[topic], error)}", file=sys.stderr, flush=True)
+        said = f"{self._named(topic)}{cause(error)}{advice(self.topics[topic], error)}"
+        print(f"export: {said}", file=sys.stderr, flush=True)
 
-    def _end_batch(self, topic: str, described: Query, batch_id: int, _written: object) -> None:
+    def _end_batch(self, topic: str, described: Query, upkeep: Upkeep | None, batch_id: int, _written: object) -> None:
         print(f"  {self._named(topic)}micro-batch {batch_id} written", flush=True)
+        for name in upkeep.run_due() if upkeep else ():
+            print(f"  {self._named(topic)}{name} done", flush=True)
         options = self.topics[topic]
         if _skips_damage(options):
             begins = offsets_from_json(described.starting, "startingOffsets")

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, functions as F
 
-from ...storage import CorruptionError, Isolation, LogManager, LogReader, ProgressMismatchError
+from ...storage import CorruptionError, Isolation, LogManager, LogReader
+from .table_and_tail.plan import other_log
 
 
 class LastRow(NamedTuple):
@@ -56,11 +57,3 @@ def _time_at(reader: LogReader, offset: int) -> int | None:
     except CorruptionError:
         return None
     return int(found[0].timestamps[0]) if found else None
-
-
-def other_log(what: str) -> ProgressMismatchError:
-    """Returns the error for rows that did not come from the log that is given now; ``what`` shows it."""
-    return ProgressMismatchError(
-        f"{what}: the log is an older copy, or the topic was deleted and created again. Continuing at the table's end "
-        "would skip records. Put back the log that belongs to the table, or export to another table"
-    )

@@ -16,8 +16,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from ...storage import InvalidConfigError, ProgressMismatchError
-from .. import write
-from ..write import Run
+from ..write.exactly_once.progress import Run
 
 _QUERY = "commitlog.query."  # followed by the txnAppId: the property of the table with the query's id
 
@@ -58,9 +57,9 @@ class TableProgress:
         self._version = version
         self._done = None
         if run.query_id and not run.is_remote:
-            self._done = write.committed_version(
-                session, path, run.app_id
-            )  # imports py4j, which Connect's clients lack
+            from ..write.classic_session import committed_version  # noqa: PLC0415  needs py4j, which Connect's clients lack
+
+            self._done = committed_version(session, path, run.app_id)
 
     @property
     def is_there(self) -> bool:

@@ -6,17 +6,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from ...storage import InvalidConfigError
-from ..values import Serde, decoded
+from ..values.serde import Serde
+from ..values.spark import decoded
+from .command.words import COORDINATES
 from .undecodable import DECODED
 
-# The columns of a row besides its value, and the columns of the record that they come from.
-COORDINATES = {
-    "_key": "key",
-    "_partition": "partition",
-    "_offset": "offset",
-    "_timestamp": "timestamp",
-    "_headers": "headers",
-}
 _ID = ("_partition", "_offset")  # identify a row among those of a topic
 DELETED = "_deleted"  # marks tombstones while a micro-batch is merged; not a column of the table
 

@@ -8,11 +8,9 @@ record's key, headers, time, partition and offset. A micro-batch is one Delta co
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
@@ -21,18 +19,22 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
 from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
-from ..job import check_delta
-from ..rows import EARLIEST, Offsets, offsets_to_nested
-from ..values import Serde, SerializationError, encoded
-from ..write import KnowsItsQuery, Run
-from .command.words import TableMode
+from ..job.delta_jars import check_delta
+from ..locations import table_location
+from ..rows.offsets import EARLIEST, Offsets, offsets_to_nested
+from ..values.recorded import serde_to_text
+from ..values.serde import Serde, SerializationError
+from ..values.spark import encoded
+from ..write.exactly_once.connect_queries import KnowsItsQuery
+from ..write.exactly_once.progress import Run
+from .command.words import BAD_RECORDS_PROPERTY, COORDINATES, MODE_PROPERTY, SERDE_PROPERTY, TableMode
+from .table_and_tail.next_offsets import NextOffsets
 from .table_ends import check_same_log, last_rows
 from .table_progress import TableProgress, properties_of, query_property, set_properties
-from .table_rows import COORDINATES, DELETED, check_columns, differ, in_table, nullable, to_rows
+from .table_rows import DELETED, check_columns, differ, in_table, nullable, to_rows
 from .undecodable import REASON, first_bad, keep_bad, with_reasons
 from .upserts import merge, newest_of_each_key
 
-_MODE_PROPERTY = "commitlog.mode"
 _CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")  # of a table's change feed
 
 
@@ -68,15 +70,10 @@ def table_sink(
         raise InvalidConfigError(
             f"values have the fields {', '.join(taken)}, but a table has columns of these names: rename the fields"
         )
-    bad = None if badRecords is None else absolute(badRecords)
-    if bad == absolute(path):
+    bad = None if badRecords is None else table_location(badRecords)
+    if bad == table_location(path):
         raise InvalidConfigError(f"badRecords = {badRecords!r} is the table that rejects them: name another table")
-    return TableSink(absolute(path), TableMode(mode), serde, txnAppId, bad)
-
-
-def absolute(path: str) -> str:
-    """Returns ``path`` as an absolute path, or unchanged if it has a scheme: Delta reads a relative one as a name."""
-    return path if urlsplit(path).scheme else os.path.abspath(path)
+    return TableSink(table_location(path), TableMode(mode), serde, txnAppId, bad)
 
 
 @dataclass(frozen=True)
@@ -125,12 +122,17 @@ class TableSink(KnowsItsQuery):
         check_delta(session)
         with self._good(records, None) as good:
             rows = self._rows(good)
-            self._create(rows, {_MODE_PROPERTY: self.mode.value, **before})
+            self._create(rows, {**self._described(), **before})
             found = properties_of(session, self.path)
             check_mode(self.path, found, self.mode)
-            set_properties(session, self.path, _other(before, found))
+            set_properties(session, self.path, _other({**self._described(), **before}, found))
             self._overwrite(in_table(session, self.path, rows), where, "loaded")
             set_properties(session, self.path, _other(after, {**found, **before}))
+
+    def _described(self) -> dict[str, str]:
+        """Returns the properties that say how this sink writes, for those who read the tail of the log as it would."""
+        keeps_bad = {BAD_RECORDS_PROPERTY: self.bad_records or ""}
+        return {MODE_PROPERTY: self.mode.value, SERDE_PROPERTY: serde_to_text(self.serde), **keeps_bad}
 
     def _overwrite(self, rows: DataFrame, where: str, what: str) -> None:
         writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", where)
@@ -181,13 +183,16 @@ class TableSink(KnowsItsQuery):
     def _write(self, rows: DataFrame, run: Run, batch_id: int) -> None:
         progress, properties = self._prepare(rows, run, batch_id)
         rows = in_table(rows.sparkSession, self.path, rows)
+        from ..write.foreach_batch import plan_text  # noqa: PLC0415  loads numba, which reading a table does not need
+
+        following = NextOffsets.from_plan(plan_text(rows.sparkSession, run, batch_id))
         if self.mode is TableMode.UPSERT:
-            merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id)
+            merge(rows, self.path, properties, run.app_id, None if progress.is_there else batch_id, following)
         elif progress.is_there:
             progress.check_there(rows)
         else:
             writer = rows.write.format("delta").option("txnAppId", run.app_id).option("txnVersion", batch_id)
-            writer.mode("append").save(self.path)
+            writer.options(**_metadata(following)).mode("append").save(self.path)
         progress.note()
 
     def _prepare(self, rows: DataFrame, run: Run, batch_id: int) -> tuple[TableProgress, dict[str, str]]:
@@ -196,7 +201,7 @@ class TableSink(KnowsItsQuery):
         Returns the query's progress in the table, and the table's properties. Raises the errors of
         :meth:`TableProgress.check`, and InvalidConfigError for a table of the other mode.
         """
-        session, wanted = rows.sparkSession, {_MODE_PROPERTY: self.mode.value, **query_property(run)}
+        session, wanted = rows.sparkSession, {**self._described(), **query_property(run)}
         self._create(rows, wanted)
         found = properties_of(session, self.path)
         check_mode(self.path, found, self.mode)
@@ -206,6 +211,10 @@ class TableSink(KnowsItsQuery):
         return progress, found
 
 
+def _metadata(following: NextOffsets | None) -> dict[str, str]:
+    return {} if following is None else {"userMetadata": following.to_json()}
+
+
 def _other(wanted: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
     """Returns the wanted properties that a table does not have yet."""
     return {name: value for name, value in wanted.items() if found.get(name) != value}
@@ -213,9 +222,9 @@ def _other(wanted: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str
 
 def check_mode(path: str, properties: Mapping[str, str], mode: TableMode) -> None:
     """Raises InvalidConfigError if the table at ``path`` was created with another mode, by its properties."""
-    if properties.get(_MODE_PROPERTY, mode.value) != mode.value:
+    if properties.get(MODE_PROPERTY, mode.value) != mode.value:
         raise InvalidConfigError(
-            f"table {path} was created with mode {properties[_MODE_PROPERTY]!r}, not {mode.value!r}: use that mode, or "
+            f"table {path} was created with mode {properties[MODE_PROPERTY]!r}, not {mode.value!r}: use that mode, or "
             "write to another table"
         )
 
@@ -233,8 +242,8 @@ def starting_offsets(
     with LogManager.open(log_dir) as manager:
         starts = dict.fromkeys(manager.topic(topic).topic_partitions, EARLIEST)
         starts |= without_rows or {}
-        if DeltaTable.isDeltaTable(session, absolute(path)):
-            for last in last_rows(session.read.format("delta").load(absolute(path))):
+        if DeltaTable.isDeltaTable(session, table_location(path)):
+            for last in last_rows(session.read.format("delta").load(table_location(path))):
                 check_same_log(manager, topic, last, path)
                 starts[TopicPartition(topic, last.partition)] = last.offset + 1
     return json.dumps(offsets_to_nested(starts))

@@ -6,7 +6,6 @@ A record is bad if its serde cannot decode the value, or, in mode upsert, if it 
 from __future__ import annotations
 
 import logging
-import re
 from typing import cast
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ..values import Serde, SerializationError
+from ..values.serde import Serde, decoded_or_reasons
 
 DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
 NO_KEY = "has no key: a table of mode upsert needs one"
@@ -87,17 +86,3 @@ def _decoded_or_reason(values: Column, serde: Serde) -> Column:
         return pa.StructArray.from_arrays([structs, reasons], ["decoded", "reason"])
 
     return cast(Column, arrow_udf(decode, spark_type)(values))  # type: ignore[call-overload]  # it takes structs, too
-
-
-def decoded_or_reasons(serde: Serde, values: pa.Array) -> list[tuple[pa.Array, str | None]]:
-    """Returns ``values`` in pieces, in order: structs and None, or a null and why this value does not decode.
-
-    Decodes all values at once and, if that fails, each half on its own, so that a few bad values cost little time.
-    """
-    try:
-        return [(serde.decode(values), None)]
-    except SerializationError as error:
-        if len(values) == 1:
-            return [(pa.nulls(1, serde.type), re.sub("^row 0 ", "its value ", str(error)))]
-    half = len(values) // 2
-    return decoded_or_reasons(serde, values[:half]) + decoded_or_reasons(serde, values[half:])

@@ -17,18 +17,25 @@ from contextlib import contextmanager
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from .table_and_tail.next_offsets import NextOffsets
 from .table_progress import set_properties
 from .table_rows import DELETED
 from .undecodable import NO_KEY
 
 _DELETED_PROPERTY = "commitlog.deleted"  # of a table that has had a tombstone
 _COORDINATES = ("_key", "_partition", "_offset", "_timestamp")
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # a session setting, for commands
 _TXN = "spark.databricks.delta.write."  # the prefix of Delta's writer options as session settings, for commands
 
 
-def _deleted_keys(path: str) -> str:
+def deleted_keys(path: str) -> str:
     """Returns the path of the table of tombstones; Delta ignores folders whose name begins with ``_``."""
     return f"{path.rstrip('/')}/_commitlog_deleted"
+
+
+def has_deleted_keys(properties: Mapping[str, str]) -> bool:
+    """Whether a table with these properties has had a tombstone."""
+    return _DELETED_PROPERTY in properties
 
 
 def newest_of_each_key(records: DataFrame) -> DataFrame:
@@ -41,45 +48,52 @@ def newest_of_each_key(records: DataFrame) -> DataFrame:
     return by_partition.groupBy("merged").agg(newest).select("record.*")
 
 
-def merge(rows: DataFrame, path: str, properties: Mapping[str, str], app_id: str, version: int | None) -> None:
+def merge(
+    rows: DataFrame,
+    path: str,
+    properties: Mapping[str, str],
+    app_id: str,
+    version: int | None,
+    following: NextOffsets | None = None,
+) -> None:
     """Merges ``rows``, the newest record of each key, into the table at ``path``.
 
     A ``version`` that the table has already changes nothing. With None for it, merges in any case, and records that
-    the table has already change nothing. After a crash, the tombstones may be stored already; the table has either all
-    the records or none of them.
+    the table has already change nothing. The commit records ``following``, the next offsets. After a crash, the
+    tombstones may be stored already; the table has either all the records or none of them.
     """
     session, newest = rows.sparkSession, rows.persist()
     try:
-        tombstones, has_deleted_table = newest.where(DELETED), _DELETED_PROPERTY in properties
+        tombstones, has_deleted_table = newest.where(DELETED), has_deleted_keys(properties)
         if not tombstones.isEmpty():
             if not has_deleted_table:
                 _create_deleted_table(tombstones, path)
             _store_tombstones(tombstones, path)
             has_deleted_table = True
         if has_deleted_table:
-            rows = _not_deleted_since(newest, session.read.format("delta").load(_deleted_keys(path)))
-        with _transaction(session, app_id, version):
+            rows = not_deleted_since(newest, session.read.format("delta").load(deleted_keys(path)))
+        with _transaction(session, app_id, version), _recording(session, path, following, has_deleted_table):
             _merge(rows, path)
     finally:
         newest.unpersist()
 
 
 def _create_deleted_table(tombstones: DataFrame, path: str) -> None:
-    builder = DeltaTable.createIfNotExists(tombstones.sparkSession).location(_deleted_keys(path))
+    builder = DeltaTable.createIfNotExists(tombstones.sparkSession).location(deleted_keys(path))
     builder.addColumns(tombstones.select(*_COORDINATES).schema).execute()
     set_properties(tombstones.sparkSession, path, {_DELETED_PROPERTY: "true"})
 
 
 def _store_tombstones(tombstones: DataFrame, path: str) -> None:
     columns = {name: f"new.{name}" for name in _COORDINATES}
-    merge = _table(tombstones.sparkSession, _deleted_keys(path)).merge(tombstones.alias("new"), "old._key = new._key")
-    merge = merge.whenMatchedUpdate(_is_newer("new", "old"), columns)  # type: ignore[arg-type]  # it is invariant
+    merge = _table(tombstones.sparkSession, deleted_keys(path)).merge(tombstones.alias("new"), "old._key = new._key")
+    merge = merge.whenMatchedUpdate(sql_is_newer("new", "old"), columns)  # type: ignore[arg-type]  # it is invariant
     merge.whenNotMatchedInsert(values=columns).execute()  # type: ignore[arg-type]
 
 
-def _not_deleted_since(rows: DataFrame, deleted: DataFrame) -> DataFrame:
+def not_deleted_since(rows: DataFrame, deleted: DataFrame) -> DataFrame:
     joined = rows.alias("new").join(deleted.alias("old"), "_key", "left")
-    is_newer = F.expr(f"new.{DELETED} OR old._offset IS NULL OR {_is_newer('new', 'old')}")
+    is_newer = F.expr(f"new.{DELETED} OR old._offset IS NULL OR {sql_is_newer('new', 'old')}")
     return joined.where(is_newer).select("_key", *[F.col(f"new.`{name}`") for name in rows.columns if name != "_key"])
 
 
@@ -87,7 +101,7 @@ def _merge(rows: DataFrame, path: str) -> None:
     """Merges rows into the table; a record that is not newer than the row of its key changes nothing."""
     columns = {name: f"new.`{name}`" for name in rows.columns if name != DELETED}
     merge = _table(rows.sparkSession, path).merge(rows.alias("new"), "old._key = new._key")
-    is_newer = _is_newer("new", "old")
+    is_newer = sql_is_newer("new", "old")
     (
         merge.whenMatchedDelete(f"{is_newer} AND new.{DELETED}")
         .whenMatchedUpdate(is_newer, columns)  # type: ignore[arg-type]  # its columns are invariant
@@ -96,7 +110,7 @@ def _merge(rows: DataFrame, path: str) -> None:
     )
 
 
-def _is_newer(one: str, other: str) -> str:
+def sql_is_newer(one: str, other: str) -> str:
     """Returns the SQL condition that the record with alias ``one`` is newer than the record with alias ``other``."""
     time = "struct({0}._timestamp, {0}._partition)"
     return (
@@ -113,6 +127,25 @@ def _table(session: SparkSession, path: str) -> DeltaTable:
 def _transaction(session: SparkSession, app_id: str, version: int | None) -> Iterator[None]:
     """Gives merges in the block this ``txnAppId`` and ``txnVersion``, unless ``version`` is None."""
     settings = {} if version is None else {f"{_TXN}txnAppId": app_id, f"{_TXN}txnVersion": str(version)}
+    with _settings(session, settings):
+        yield
+
+
+@contextmanager
+def _recording(session: SparkSession, path: str, following: NextOffsets | None, has_deleted: bool) -> Iterator[None]:
+    """Makes commits in the block record ``following``, with the version of the table of tombstones that it now has."""
+    if following is None:
+        yield
+        return
+    from ..write.classic_session import table_version  # noqa: PLC0415  needs py4j, which Connect's clients lack
+
+    tombstones = table_version(session, deleted_keys(path)) if has_deleted else None
+    with _settings(session, {_USER_METADATA: following._replace(tombstones=tombstones).to_json()}):
+        yield
+
+
+@contextmanager
+def _settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     for name, value in settings.items():
         session.conf.set(name, value)
     try:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...storage import InvalidConfigError
-from .. import values
-from ..values import JsonSerde, Mode, SchemaFolder, SchemaRegistry, SchemaStore, Serde
+from ..values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
+from ..values.serde import JsonSerde, Mode, Serde
 from .command.value_arguments import TAKEN
+
+if TYPE_CHECKING:
+    from ..values.avro.serde import Framing
 
 
 def serde_of(options: argparse.Namespace) -> Serde | None:
@@ -66,14 +69,16 @@ def _instead(options: argparse.Namespace) -> str:
 
 
 def _avro_serde(options: argparse.Namespace) -> Serde:
-    framing: values.Framing = values.SingleObject()  # imports fastavro, which comes with an extra
+    from ..values.avro.serde import AvroSerde, Confluent, SingleObject  # noqa: PLC0415  needs the extra avro
+
+    framing: Framing = SingleObject()
     if options.registry or options.schema_folder:
-        framing = values.Confluent(_store(options), f"{options.topic}-value")
+        framing = Confluent(_store(options), f"{options.topic}-value")
     try:
         schema = Path(options.schema).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfigError(f"--schema {options.schema}: {error}; for avro, give the path of a file") from None
-    return values.AvroSerde(schema, framing, _mode(options))
+    return AvroSerde(schema, framing, _mode(options))
 
 
 def _store(options: argparse.Namespace) -> SchemaStore:

@@ -37,17 +37,22 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {'; '.join([masked(message), *answers])}\n")
 
 
-def arguments(description: str | None, *, repeats: bool = False) -> argparse.ArgumentParser:
-    """Returns a parser with the options that all maintenance jobs take; with ``repeats``, also ``--every``."""
-    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
+def add_log_dir(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--log-dir``, which COMMITLOG_LOG_DIR stands for."""
     directory = environ.get("COMMITLOG_LOG_DIR")
-    add(
+    parser.add_argument(
         "--log-dir",
         required=directory is None,
         default=directory,
         help="the log directory, as in Kafka's log.dirs (default: COMMITLOG_LOG_DIR)",
     )
+
+
+def arguments(description: str | None, *, repeats: bool = False) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all maintenance jobs take; with ``repeats``, also ``--every``."""
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add_log_dir(parser)
     add(
         *("--topics", "--topic", "-t"),
         action="append",

@@ -100,7 +100,8 @@ def _fetched(packages: str, settings: Mapping[str, str]) -> list[str]:
         why = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "unresolved dependency" in line]
         raise InvalidConfigError(
             f"the jars of {packages} could not be fetched from Maven Central: {(why or [done.stderr[-300:]])[0]}. Set "
-            "spark.jars.repositories to a repository that can be reached, or get the jars and name them in spark.jars"
+            "spark.jars.repositories to a repository that can be reached, or get the jars and name them in spark.jars; "
+            "commands read both from spark-defaults.conf in the folder that SPARK_CONF_DIR names"
         )
     return done.stdout.split()[-1].split(",")
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
@@ -19,7 +23,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ...storage import LogStoreError
-from ..write import Written, check_readable
+from ..write.answers import Written
+from ..write.exactly_once.checkpoint import check_readable
 
 T = TypeVar("T")
 
@@ -204,3 +209,10 @@ def on_jvm_shutdown(context: SparkContext, function: Callable[[], None]) -> None
     seconds = gateway.jvm.java.util.concurrent.TimeUnit.SECONDS
     hook = gateway.jvm.java.lang.Thread(_Runnable(function))  # never started: a Runnable that can be hashed
     hooks.addShutdownHook(hook, _BEFORE_SPARK_STOPS, _BATCH_TIMEOUT_S + _LAST_WORDS_S, seconds)
+    atexit.register(_forget, hooks, hook)
+
+
+def _forget(hooks: JavaObject, hook: JavaObject) -> None:
+    """Removes a hook at the program's end: the JVM, which ends later, would find nobody to call, and log that."""
+    with suppress(Py4JError, OSError):  # the JVM is shutting down, or is not there any more
+        hooks.removeShutdownHook(hook)

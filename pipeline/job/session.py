@@ -9,6 +9,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from pyspark.sql import SparkSession
 from ...storage import InvalidConfigError
 from .delta_jars import DELTA_SETTINGS, delta_jars
 from .pythons import run_this_python, warn_of_another_python
+from .spark_defaults import spark_defaults
 from .stderr import is_submitted
 
 # Saves half the time of a short query with Python (docs/decisions/worker_daemon.md).
@@ -46,8 +49,9 @@ def spark_session(
     """Returns a session whose workers run this Python, with our settings, which ``settings`` override.
 
     With ``delta``, the session reads and writes Delta tables too: Delta's jars are fetched from Maven Central once,
-    unless ``settings`` name them in ``spark.jars`` or ``spark.jars.packages``. Raises InvalidConfigError if they cannot
-    be fetched. Logs a warning if ``PYSPARK_PYTHON`` names another Python, which does not have this package.
+    unless ``settings`` or Spark's file spark-defaults.conf name them in ``spark.jars`` or ``spark.jars.packages``.
+    Raises InvalidConfigError if they cannot be fetched. Logs a warning if ``PYSPARK_PYTHON`` names another Python,
+    which does not have this package.
     """
     own = dict(settings or {})
     run_this_python()
@@ -59,17 +63,26 @@ def spark_session(
 
 
 def job_session(name: str, *, delta: bool = False) -> SparkSession:
-    """Returns the session of a job: under spark-submit with its settings, else :func:`spark_session`."""
-    return SparkSession.builder.appName(name).getOrCreate() if is_submitted() else spark_session(name, delta=delta)
+    """Returns the session of a job: under spark-submit with its settings, else :func:`spark_session`.
+
+    Where no folder of Spark's settings is named, the session of a command takes that of the package, whose log has
+    neither progress bars nor the frames of each failed attempt.
+    """
+    if is_submitted():
+        return SparkSession.builder.appName(name).getOrCreate()
+    if not environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:
+        environ["SPARK_CONF_DIR"] = str(files("pyspark_commitlog") / "conf")
+    return spark_session(name, delta=delta)
 
 
 def _with_delta(own: Mapping[str, str]) -> dict[str, str]:
     """Returns settings with those of Delta, and with its jars, unless they are there or a running JVM is without."""
-    given = own.get("spark.jars", "")
-    is_there = "delta-spark" in given + own.get("spark.jars.packages", "")
+    given = spark_defaults() | dict(own)
+    jars = given.get("spark.jars", "")
+    is_there = "delta-spark" in jars + given.get("spark.jars.packages", "")
     if is_there or SparkContext._active_spark_context is not None:
         return DELTA_SETTINGS | dict(own)
-    return DELTA_SETTINGS | dict(own) | {"spark.jars": ",".join(filter(None, (given, *delta_jars(own))))}
+    return DELTA_SETTINGS | dict(own) | {"spark.jars": ",".join(filter(None, (jars, *delta_jars(given))))}
 
 
 @dataclass(frozen=True)

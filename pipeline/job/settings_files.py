@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from pathlib import Path
 
 from ...storage import InvalidConfigError, parse_pairs
+
+
+def settings_file(name: str) -> Path:
+    """Returns ``conf/NAME`` in the working directory, or the file of that name that comes with the package."""
+    here = Path("conf", name)
+    return here if here.exists() else Path(str(files(__package__.partition(".")[0]) / here))
 
 
 def properties(option: str, file: str | None) -> dict[str, str]:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ...storage import InvalidConfigError, Runner, parse_pairs
-from ..job import Parser, properties
+from ..job.command_line import Parser, add_log_dir
+from ..job.settings_files import properties
 from ..locations import local_directory, log_location
 from .between_clusters import add_between_clusters
 from .mirrored import Mirrored
 
 if TYPE_CHECKING:
-    from ...clients.brokers import Cluster
+    from ...clients.brokers.cluster import Cluster
 
 
 def parser(description: str | None, prog: str | None = None) -> argparse.ArgumentParser:
@@ -37,7 +38,7 @@ def parser(description: str | None, prog: str | None = None) -> argparse.Argumen
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--bootstrap-servers", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
-    add("--log-dir", required=True, help="the log directory, as in Kafka's log.dirs")
+    add_log_dir(command)
     add(
         *("--topics", "--topic", "-t"),
         action="append",
@@ -74,7 +75,7 @@ def _follow(options: argparse.Namespace, topics: Sequence[str], runner: Runner) 
 
 
 def _send(options: argparse.Namespace, topics: Sequence[str], runner: Runner) -> Iterator[Mirrored]:
-    from ..write import ProducerSettings  # noqa: PLC0415
+    from ..write.targets import ProducerSettings  # noqa: PLC0415
     from .to_kafka import Sending, send  # noqa: PLC0415  needs the extra
 
     if options.target is not None and len(topics) != 1:
@@ -94,7 +95,7 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    from ...clients.brokers import Cluster  # noqa: PLC0415  needs the extra
+    from ...clients.brokers.cluster import Cluster  # noqa: PLC0415  needs the extra
 
     settings = properties("--client-config", options.client_config) | parse_pairs("--client", options.client)
     return Cluster.parse(options.bootstrap_servers, settings)

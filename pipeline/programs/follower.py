@@ -22,8 +22,8 @@ from ...storage import (
     parse_instant,
     topic_ids,
 )
-from ..read import chosen_partitions, isolation_of
-from ..rows import TopicIds, made_again
+from ..read.table import chosen_partitions, isolation_of
+from ..rows.topic_ids import TopicIds, made_again
 from .rows import Record, from_records
 
 LOOK_EVERY_S = 0.1  # how often a follower that has returned every record looks for more
@@ -55,8 +55,9 @@ def follow(
     topic must have this id, which :attr:`Follower.topic_id` was when the offsets in ``start`` were stored.
 
     Records of a partition come in the order of their offsets. Takes no lock and changes nothing. Raises
-    InvalidConfigError for an invalid argument, NotALogDirError, UnknownTopicOrPartitionError, and OffsetOutOfRangeError
-    for an offset that the log does not have, and for a topic with another id.
+    InvalidConfigError for an invalid argument, NotALogDirError, UnknownTopicOrPartitionError, OffsetOutOfRangeError
+    for an offset that the log does not have, and for a topic with another id, and MissingSegmentError if first segments
+    were lost and ``start`` is before them; an offset behind them is followed.
 
     >>> for record in follow("data/log", "orders", start="earliest", timeout=5):  # doctest: +SKIP
     ...     print(record.partition, record.offset, record.key, record.value)
@@ -237,12 +238,11 @@ class _Cursor:
         if isinstance(start, Mapping):
             start = start.get(self._source.partition, "earliest")
         if start == "earliest":
-            return self.log.log_start_offset
+            return self._earliest()
         if start == "latest":
             return self.log.stable_end(isolation)
         if isinstance(start, str | datetime):
-            found = self.log.offset_for_timestamp(_time_ms(start), isolation)
-            return self.log.stable_end(isolation) if found is None else found.offset
+            return self._at_time(_time_ms(start), isolation)
         if isinstance(start, bool) or not isinstance(start, int):
             raise InvalidConfigError(f"start is {start!r}; {_STARTS}")
         first, end = self.log.log_start_offset, self.log.log_end_offset
@@ -252,6 +252,18 @@ class _Cursor:
                 "'earliest', or give a dict of offsets by partition"
             )
         return start
+
+    def _earliest(self) -> int:
+        lost = self.log.lost_start()
+        if lost is not None:
+            raise lost
+        return self.log.log_start_offset
+
+    def _at_time(self, timestamp_ms: int, isolation: Isolation) -> int:
+        found = self.log.first_at(timestamp_ms, isolation)
+        if found is None:
+            return self.log.stable_end(isolation)
+        return max(found, self._earliest()) if found < self.log.log_start_offset else found
 
     def catch_up(self, manager: LogManager, marks: Marks) -> None:
         """Finds what was appended. Raises OffsetOutOfRangeError if the log no longer has the position."""

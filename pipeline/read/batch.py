@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from ...storage import LogManager, TopicPartition, one_ahead, remote_offsets
-from ..rows import Ends, Logs, ReadMode, check_start_before_end, warn_of_remote
-from ..workers import errors_end_here, freeze_worker_imports
+from ...storage import LogManager, TopicPartition, one_ahead, partitions_of_keys, remote_offsets
+from ..rows.offsets import Ends, Logs, check_start_before_end, warn_of_remote
+from ..rows.read_mode import ReadMode
+from ..workers.border import errors_end_here
+from ..workers.memory import freeze_worker_imports
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .pushdown import Wanted, push
-from .task import batches_of, behind_lost, offset_at, readable_end, with_lost_before
+from .task import batches_of, behind_lost, offset_at, readable_end
 from .task_ranges import OffsetRange, plan
 
 
@@ -54,7 +56,7 @@ class BatchReader(DataSourceReader):
             return offset_at(open_logs.get(source), timestamp_ms, options)
 
         def start_at(source: TopicPartition, timestamp_ms: int) -> int | None:
-            return with_lost_before(logs[source], at(source, timestamp_ms), partial(at, source))
+            return logs[source].with_lost_before(at(source, timestamp_ms), partial(at, source))
 
         starts = options.starting.resolve(Logs(ends, start_at, options.loss))
         stops = options.ending.resolve(Logs(ends, at, options.loss))
@@ -64,8 +66,18 @@ class BatchReader(DataSourceReader):
             log.check_readable_to(stops[each], options.isolation)
         # In a damaged log that is read nevertheless, a time may not be found; tasks then check batches one by one.
         ask = (lambda *_: 0) if options.mode is ReadMode.DROP_MALFORMED else start_at
-        ranges = [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in logs]
+        sources = self._with_keys(open_logs.manager, logs)
+        ranges = [self._wanted.narrow(OffsetRange(each, starts[each], stops[each]), ask) for each in sources]
         return [behind_lost(logs[each.source], each, options) for each in ranges]
+
+    def _with_keys(self, manager: LogManager, sources: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Returns those of ``sources`` where the wanted keys are by option ``keyPartitioner``; all without it."""
+        keys = self._wanted.keys
+        if keys is None or not self._options.keys_by_murmur2:
+            return [*sources]
+        topics = [manager.topic(name) for name in dict.fromkeys(each.topic for each in sources)]
+        placed = {found for topic in topics for found in partitions_of_keys(topic, keys)}
+        return [each for each in sources if each in placed]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the records of a task's range; a thread reads the next batch while Spark takes one."""
@@ -76,7 +88,10 @@ class BatchReader(DataSourceReader):
             LogManager.open(self._options.directory, overrides=overrides) as manager,
             manager.open_reader(*partition.source, reports_remote=False) as reader,
         ):
-            yield from one_ahead(batches_of(reader, partition, self._options, self._schema, self._wanted.timespan))
+            wanted, schema = self._wanted, self._schema
+            yield from one_ahead(
+                batches_of(reader, partition, self._options, schema, wanted.timespan, wanted.key_choice)
+            )
 
 
 @errors_end_here

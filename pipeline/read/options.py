@@ -23,36 +23,27 @@ from ...storage import (
     did_you_mean,
     parse_instant,
 )
-from ..locations import log_location
-from ..rows import (
-    BROKERS,
+from ..locations import read_location, table_location
+from ..rows.catalog_tables import VIEW, missing_path, refuse_table
+from ..rows.columns import READ_TYPES
+from ..rows.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
+from ..rows.offsets import (
     EARLIEST,
-    KAFKAS,
     LATEST,
     LONG_MAX,
-    READ_TYPES,
-    VIEW,
     AtEnd,
     AtTimestamp,
     AtTimestamps,
     Bound,
     DataLoss,
-    ReadMode,
-    arrow_schema,
     bound_at_offsets,
-    check_names,
     check_order,
-    log_once,
-    missing_path,
-    notice_of,
-    nullable_as,
-    read_schema,
-    refuse_table,
-    schema_with,
     timestamps_from_json,
 )
+from ..rows.read_mode import ReadMode
+from ..rows.spark_schema import arrow_schema, nullable_as, read_schema, schema_with
 from .internal_topics import Decode
-from .rate_limits import MAX_TRIGGER_DELAY_MS, TriggerLimits
+from .rate_limits import MAX_TRIGGER_DELAY_MS, TriggerLimits, time_string_ms
 from .subscription import WAYS, Subscription
 from .task_ranges import TaskLimits
 
@@ -82,6 +73,7 @@ _OURS = (
     "includeHeaders",
     "columns",
     "pushFilters",
+    "keyPartitioner",
     "mode",
     "decode",
     "isolation.level",
@@ -90,6 +82,9 @@ _OURS = (
     "groupIdPrefix",
     MAX_DECOMPRESSED_BYTES,
     "layout",
+    "tier",
+    "tierKeys",
+    "table",
 )
 # Settings of a consumer that Spark's source rejects too, and why.
 _REFUSED = {
@@ -106,9 +101,6 @@ _LIMITS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "m
 INT_MAX = 2**31 - 1
 _FLAG = {"true": True, "false": False}
 _ISOLATION = {level.value: level for level in Isolation}
-# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
-_TIME = re.compile(r"([0-9]+)([a-z]+)?")
-_UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 
 class Use(Enum):
@@ -119,11 +111,12 @@ class Use(Enum):
 
 
 class Columns(NamedTuple):
-    """The columns of a read, by the options ``includeHeaders``, ``columns`` and ``decode``."""
+    """The columns of a read, by the options ``includeHeaders``, ``columns``, ``decode`` and ``table``."""
 
     include_headers: bool
     names: tuple[str, ...] | None  # None: all of them
     decode: Decode | None
+    table: str | None = None  # a table, whose columns these are
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Columns:
@@ -135,15 +128,16 @@ class Columns(NamedTuple):
         text = given.text("columns")
         names = None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
         decode = given.choice("decode", None, {each.value: each for each in Decode})
+        table = given.text("table")
         there = list(READ_TYPES if decode is None else decode.columns)
-        for name in names or ():
+        for name in names or () if table is None else ():
             if name not in there:
                 hint = did_you_mean(name, there)
                 raise InvalidConfigError(f"option columns: no column {name!r}{hint}; there are {', '.join(there)}")
-        return cls(given.flag("includeHeaders", False), names, decode)
+        return cls(given.flag("includeHeaders", False), names, decode, table and table_location(table))
 
     def schema(self) -> StructType:
-        """Returns the DataFrame's schema, for a user who gives none."""
+        """Returns the DataFrame's schema, for a user who gives none; not of a table, which this room cannot read."""
         if self.decode is not None:
             columns = self.decode.columns
             return from_arrow_schema(pa.schema([(name, columns[name]) for name in self.names or columns]))
@@ -182,10 +176,12 @@ class ReadOptions:
     isolation: Isolation
     group_id: str | None  # from option kafka.group.id: the group for which a stream commits its progress
     push_filters: bool
+    keys_by_murmur2: bool  # from option keyPartitioner: a pushed key is only in the partition that its hash chooses
     mode: ReadMode
     overrides: tuple[tuple[str, str], ...] = ()  # settings that override those of the topics
     notices: tuple[str, ...] = ()  # texts about options that have no effect
     is_kafka_0_7: bool = False  # from option layout
+    table: str | None = None  # a table that has the topic's older records, for a stream; a URI, or an absolute path
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Use = Use.BATCH) -> ReadOptions:
@@ -195,12 +191,13 @@ class ReadOptions:
         invalid value.
         """
         given = Given.of(options)
-        path = given.text("path")
-        if path is None:
+        path, tier = given.text("path"), given.text("tier")
+        if path is None and tier is None:
             raise missing_path("load", options, VIEW)
+        directory = read_location(path, tier, given.text("tierKeys"))
         starting, ending = _bounds(given, use)
         return cls(
-            directory=log_location(path),
+            directory=directory,
             subscription=_subscription(given),
             starting=starting,
             ending=ending,
@@ -211,10 +208,12 @@ class ReadOptions:
             isolation=_isolation(given),
             group_id=_group_id(given),
             push_filters=given.flag("pushFilters", False),
+            keys_by_murmur2=_keys_by_murmur2(given),
             mode=given.choice("mode", ReadMode.FAIL_FAST, {each.value: each for each in ReadMode}),
             overrides=_overrides(given),
             notices=tuple(_notices(given, use)),
             is_kafka_0_7=given.choice("layout", False, {"kafka": False, "kafka-0.7": True}),
+            table=_table(given, use),
         )
 
     def log_notices(self) -> None:
@@ -284,20 +283,6 @@ class Given:
         return values[text.lower()]
 
 
-def time_string_ms(text: str, option: str) -> int:
-    """Returns the milliseconds of a time in Spark's format: ``15m``, ``500ms``, ``90`` (ms).
-
-    Raises InvalidConfigError for any other text.
-    """
-    found = _TIME.fullmatch(text.strip().lower())
-    unit = found and (found[2] or "ms")
-    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > LONG_MAX:
-        raise InvalidConfigError(
-            f"option {option} is {text!r}; it must be a time such as 15m, 30s or 500ms (units: {', '.join(_UNIT_US)})"
-        )
-    return int(found[1]) * _UNIT_US[unit] // 1000
-
-
 # Where a read begins and ends
 
 
@@ -353,6 +338,21 @@ def _limits(given: Given) -> TriggerLimits:
     return limits
 
 
+def _table(given: Given, use: Use) -> str | None:
+    """Returns where the table is that a stream begins in. Raises InvalidConfigError for options that need a log."""
+    table = given.text("table")
+    if table is None:
+        return None
+    if use is Use.BATCH:
+        raise InvalidConfigError("option table is for streams: topic_table reads a table and its log in a batch")
+    if given.text("subscribe") is None or "," in given.values["subscribe"]:
+        raise InvalidConfigError("option table needs the option subscribe with one topic, whose rows the table has")
+    for option in ("maxBytesPerTrigger", "decode", "layout"):
+        if given.text(option) is not None:
+            raise InvalidConfigError(f"option {option} cannot be used with option table, whose rows are no log's bytes")
+    return table_location(table)
+
+
 def _group_id(given: Given) -> str | None:
     group = given.text("kafka.group.id")
     if group == "":
@@ -360,6 +360,13 @@ def _group_id(given: Given) -> str | None:
             "option kafka.group.id is empty: name the group for which offsets are committed, or remove the option"
         )
     return group
+
+
+def _keys_by_murmur2(given: Given) -> bool:
+    is_murmur2 = given.choice("keyPartitioner", False, {"any": False, "murmur2": True})
+    if is_murmur2 and not given.flag("pushFilters", False):
+        raise InvalidConfigError("option keyPartitioner needs pushFilters = true: only then is a key searched for")
+    return is_murmur2
 
 
 def _overrides(given: Given) -> tuple[tuple[str, str], ...]:

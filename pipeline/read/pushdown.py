@@ -1,4 +1,4 @@
-"""Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset and timestamp needs.
+"""Filter pushdown: which parts of the logs a query's ``where`` on topic, partition, offset, timestamp and key needs.
 
 Spark passes a list of filters, and a row must satisfy all of them. Each filter narrows what is read. If every row that
 is then read satisfies the filter, Spark need not apply it. Spark applies the others: those on timestamps, since records
@@ -24,12 +24,13 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ...storage import Timespan, TopicPartition
+from ...storage import KeyChoice, Timespan, TopicPartition
 from .task_ranges import OffsetRange
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _US_PER_MS = 1000
+KEYS_MAX = 100  # each key of a list is compared with each record; a longer list is left to Spark
 
 
 class Interval(NamedTuple):
@@ -48,13 +49,14 @@ class Wanted:
 
     names: Mapping[str, frozenset[Any]] = field(default_factory=dict)  # by column: the values that filters list
     bounds: Mapping[str, Interval] = field(default_factory=dict)  # by column: of numbers, and of times in microseconds
+    keys: frozenset[bytes] | None = None  # None: any
 
     def narrow(self, part: OffsetRange, offset_at: Callable[[TopicPartition, int], int | None]) -> OffsetRange:
         """Returns the part of a range that is needed, which may be empty.
 
         ``offset_at`` returns the offset of the first record at or after a time in ms; all records before it are older.
         """
-        if not self._includes(part.source):
+        if not self._includes(part.source) or self.keys == frozenset():
             return OffsetRange(part.source, part.end, part.end)
         offsets = self.bounds.get("offset", Interval())
         start, end = min(max(part.start, offsets.first), part.end), min(part.end, offsets.last + 1)
@@ -68,6 +70,15 @@ class Wanted:
         return partitions.first <= source.partition <= partitions.last and all(
             value in self.names.get(column, (value,)) for column, value in source._asdict().items()
         )
+
+    def with_keys(self, keys: frozenset[bytes]) -> Wanted:
+        """Returns what is left if only these keys are wanted."""
+        return replace(self, keys=keys if self.keys is None else keys & self.keys)
+
+    @property
+    def key_choice(self) -> KeyChoice | None:
+        """Which records have a wanted key; None: all."""
+        return None if self.keys is None else KeyChoice(tuple(sorted(self.keys)))
 
     @property
     def timespan(self) -> Timespan:
@@ -96,7 +107,11 @@ def _with(wanted: Wanted, each: Filter) -> tuple[Wanted, bool]:
     values = _values(each, column) if column in _NUMBER_OF else []
     if not values:
         return wanted, False
-    if isinstance(each, EqualTo | EqualNullSafe | In) and column in TopicPartition._fields:
+    is_listed = isinstance(each, EqualTo | EqualNullSafe | In)
+    if column == "key":
+        is_pushed = is_listed and len(values) <= KEYS_MAX
+        return (wanted.with_keys(frozenset(values)) if is_pushed else wanted), is_pushed
+    if is_listed and column in TopicPartition._fields:
         names = frozenset(values) & wanted.names.get(column, frozenset(values))
         return replace(wanted, names={**wanted.names, column: names}), True
     bounds = _BOUNDS.get(type(each))
@@ -129,6 +144,10 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _bytes(value: object) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes | bytearray) else None
+
+
 def _microseconds(value: object) -> int | None:
     is_instant = isinstance(value, datetime) and value.tzinfo is not None
     return (value - _EPOCH) // timedelta(microseconds=1) if is_instant else None  # type: ignore[operator]
@@ -139,6 +158,7 @@ _NUMBER_OF: Mapping[str, Callable[[object], Any]] = {
     "partition": _whole,
     "offset": _whole,
     "timestamp": _microseconds,
+    "key": _bytes,
 }
 _NEVER_NULL = ("topic", "partition", "offset", "timestampType")  # a timestamp may be null with mode permissive
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...storage import TopicPartition
-from ..rows import Offsets
+from ...storage import InvalidConfigError, TopicPartition
+from ..rows.offsets import LONG_MAX, Offsets
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000  # maxTriggerDelay of Spark's Kafka source: 15m
+# Spark's time strings (JavaUtils.timeStringAs): a whole number and a unit, by default ms.
+_TIME = re.compile(r"([0-9]+)([a-z]+)?")
+_UNIT_US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,17 @@ class TriggerDelay:
         if waiting:
             self._last_ms = now_ms
         return False
+
+
+def time_string_ms(text: str, option: str) -> int:
+    """Returns the milliseconds of a time in Spark's format: ``15m``, ``500ms``, ``90`` (ms).
+
+    Raises InvalidConfigError for any other text.
+    """
+    found = _TIME.fullmatch(text.strip().lower())
+    unit = found and (found[2] or "ms")
+    if not found or unit not in _UNIT_US or int(found[1][:20]) * _UNIT_US[unit] > LONG_MAX:
+        raise InvalidConfigError(
+            f"option {option} is {text!r}; it must be a time such as 15m, 30s or 500ms (units: {', '.join(_UNIT_US)})"
+        )
+    return int(found[1]) * _UNIT_US[unit] // 1000

@@ -34,24 +34,14 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     remote_offsets,
 )
-from ..rows import (
-    Ends,
-    Logs,
-    Offsets,
-    ReadMode,
-    TopicIds,
-    ids_in,
-    made_again,
-    offsets_from_nested,
-    offsets_to_nested,
-    warn_of_remote,
-    with_ids,
-)
-from ..workers import errors_end_here
+from ..rows.offsets import Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
+from ..rows.read_mode import ReadMode
+from ..rows.topic_ids import TopicIds, ids_in, made_again, with_ids
+from ..workers.border import errors_end_here
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions
 from .rate_limits import TriggerDelay, TriggerLimits, lags, shares
-from .task import batches_of, behind_lost, offset_at, with_lost_before
+from .task import batches_of, behind_lost, offset_at
 from .task_ranges import OffsetRange, plan
 
 # {topic: {partition: offset}} with the ids of topics, as Spark passes it and writes it to the checkpoint
@@ -141,13 +131,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             states, self._initial_ids = self._all_seen(wanted) if self._target is None else self._target
             remote = remote_offsets(self._open_logs.manager, {each: state.first for each, state in states.items()})
             ends = {
-                each: Ends(self._open_logs.get(each).earliest_offset, state.end, state.next, remote.get(each))
+                each: Ends(self._earliest(each, state), state.end, state.next, remote.get(each))
                 for each, state in states.items()
             }
             self._initial = self._options.starting.resolve(Logs(ends, self._offset_at, self._options.loss))
             warn_of_remote(self._initial, ends)
             self._committed = self._initial  # nothing was read yet, so there is nothing to commit
         return self._initial
+
+    def _earliest(self, partition: TopicPartition, state: PartitionState) -> int:
+        """Returns the offset that ``earliest`` stands for; lost segments may have been before ``state.first``."""
+        return self._open_logs.get(partition).earliest_offset
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._see()
@@ -218,7 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
         log = self._open_logs.get(partition)
         found = offset_at(log, timestamp_ms, self._options)
-        return with_lost_before(log, found, lambda other_ms: offset_at(log, other_ms, self._options))
+        return log.with_lost_before(found, lambda other_ms: offset_at(log, other_ms, self._options))
 
     def _limited(self, begins: Offsets, waiting: Offsets, limits: TriggerLimits) -> Offsets:
         """Returns the offsets at which a micro-batch ends, by all limits, for partitions with new offsets."""
@@ -252,7 +246,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._same(begun, ids_in(start), ids_in(end))
         planned = self._same(ended, ids_in(end), ids)
         ranges = [
-            self._range(each, log, begun.get(each), planned[each]) for each, log in there.items() if each in planned
+            part
+            for each, log in there.items()
+            if each in planned
+            for part in self._ranges(each, log, begun.get(each), planned[each])
         ]
         ranges = [replace(each, topic_id=ids.get(each.source.topic)) for each in ranges]
         return plan(ranges, self._options.tasks, self._bytes_of)
@@ -277,6 +274,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun.keys() <= ended.keys():
             return set()
         return set(self._options.subscription.partitions_there(self._open_logs.manager)) - ended.keys()
+
+    def _ranges(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> list[OffsetRange]:
+        """Returns what to read of a partition, in order; a subclass may read some of it elsewhere."""
+        return [self._range(partition, log, start, end)]
 
     def _range(self, partition: TopicPartition, log: LogWatcher, start: int | None, end: int) -> OffsetRange:
         first, end_offset = log.earliest_offset, log.log_end_offset
@@ -312,7 +313,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the records of a task's range. Runs in a worker, which keeps logs open between tasks."""
         assert isinstance(partition, OffsetRange)
-        open_logs = open_logs_of_this_process(self._options.directory, self._options.overrides, KEPT_BY_TASKS)
+        yield from self._read_log(partition, self._options)
+
+    def _read_log(self, partition: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        open_logs = open_logs_of_this_process(options.directory, options.overrides, KEPT_BY_TASKS)
         log = open_logs.catch_up([partition.source]).get(partition.source)
         if log is None:
             self._report_missing([partition.source])
@@ -320,7 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = {} if partition.topic_id is None else {partition.source.topic: partition.topic_id}
         if not self._same({partition.source: partition.start}, planned, open_logs.ids):
             return
-        yield from batches_of(log, partition, self._options, self._schema)
+        yield from batches_of(log, partition, options, self._schema)
         log.rest(partition.start, partition.end)
 
     # Afterwards

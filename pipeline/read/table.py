@@ -21,8 +21,10 @@ from ...storage import (
     UnknownTopicOrPartitionError,
     ms_of,
     parse_instant,
+    tier_address,
 )
-from ..rows import IN_RECORDS, read_names, schema_of, to_batch
+from ..rows.arrow import to_batch
+from ..rows.columns import IN_RECORDS, read_names, schema_of
 
 Bound = int | str | datetime | None
 Path = str | PathLike[str]
@@ -30,7 +32,7 @@ TimeMode = Literal["failfast", "permissive"]
 
 
 def read_table(
-    path: Path,
+    path: Path | None,
     topic: str,
     *,
     start: Bound = None,
@@ -40,15 +42,20 @@ def read_table(
     columns: Collection[str] | None = None,
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     mode: TimeMode = "failfast",
+    tier: Path | None = None,
+    tier_keys: Collection[Path] = (),
 ) -> pa.Table:
     """Returns the records of a topic, by partition and then by offset, with the columns of the data source.
 
-    ``path`` is the log directory. ``start`` and ``end`` (exclusive) apply to every partition; the default is all
-    records. With ``by="offset"`` they are offsets; offsets that the log does not have are missing in the table. With
-    ``by="timestamp"`` they are times: a datetime with a time zone, ISO 8601 text (in UTC unless it has a zone), or
-    milliseconds since 1970. They are compared with the column ``timestamp``: the table begins with the first record at
-    or after ``start``, and ends before the first one at or after ``end``. If records are not in order of time, some in
-    between may be older or younger. Unlike with a broker, transaction markers do not count.
+    ``path`` is the log directory. ``tier``: the directory or the URL of tiered storage, for what is before the first
+    segments in ``path``, or with ``path=None`` alone; ``tier_keys``: files with private keys, if it is encrypted.
+
+    ``start`` and ``end`` (exclusive) apply to every partition; the default is all records. With ``by="offset"`` they
+    are offsets; offsets that the log does not have are missing in the table. With ``by="timestamp"`` they are times: a
+    datetime with a time zone, ISO 8601 text (in UTC unless it has a zone), or milliseconds since 1970. They are
+    compared with the column ``timestamp``: the table begins with the first record at or after ``start``, and ends
+    before the first one at or after ``end``. If records are not in order of time, some in between may be older or
+    younger. Unlike with a broker, transaction markers do not count.
 
     ``partition``: one, several, or None for all. ``columns``: some of key, value, topic, partition, offset, timestamp,
     timestampType and headers, in any order; the default is all but headers. Other columns are not even built.
@@ -56,14 +63,15 @@ def read_table(
     in microseconds raises TimeBeyondSparkError, or is null with ``permissive``.
 
     The whole table is in memory. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid argument,
-    NotALogDirError, UnknownTopicOrPartitionError, and the errors of LogReader.records for damage.
+    NotALogDirError, UnknownTopicOrPartitionError, the errors of LogReader.records for damage, and MissingSegmentError
+    if first segments were lost with records that are asked for; a ``start`` behind them skips these.
 
     >>> read_table("data/log", "flights", start=1000, end=1010, partition=0)  # doctest: +SKIP
     """
     first, behind = asked = _bounds(start, end, by)
     level, schema, null_times = isolation_of(isolation), _schema(columns), _null_times(mode)
     batches = []
-    with LogManager.open(os.fspath(path)) as manager:
+    with LogManager.open(_location(path, tier, tier_keys)) as manager:
         for source in chosen_partitions(manager, topic, partition):
             with manager.open_reader(*source) as reader:
                 if by == "timestamp":
@@ -74,7 +82,7 @@ def read_table(
 
 
 def tail(
-    path: Path,
+    path: Path | None,
     topic: str,
     n: int = 10,
     *,
@@ -82,6 +90,8 @@ def tail(
     columns: Collection[str] | None = None,
     isolation: Isolation | str = Isolation.READ_COMMITTED,
     mode: TimeMode = "failfast",
+    tier: Path | None = None,
+    tier_keys: Collection[Path] = (),
 ) -> pa.Table:
     """Returns the last ``n`` records of each partition, or all of them if there are fewer, in order.
 
@@ -91,12 +101,22 @@ def tail(
         raise InvalidConfigError(f"n is {n}; it must be 0 or more")
     level, schema, null_times = isolation_of(isolation), _schema(columns), _null_times(mode)
     batches = []
-    with LogManager.open(os.fspath(path)) as manager:
+    with LogManager.open(_location(path, tier, tier_keys)) as manager:
         for source in chosen_partitions(manager, topic, partition):
             with manager.open_reader(*source) as reader:
                 found = _last(reader, n, level, schema)
                 batches += [to_batch(records, source, schema, null_times=null_times) for records in found]
     return pa.Table.from_batches(batches, schema=schema)
+
+
+def _location(path: Path | None, tier: Path | None, keys: Collection[Path]) -> str:
+    """Returns what ``LogManager.open`` takes. Raises InvalidConfigError if there is neither a path nor a tier."""
+    log = None if path is None else os.fspath(path)
+    if tier is not None:
+        return str(tier_address(os.fspath(tier), log, [os.fspath(each) for each in keys]))
+    if log is None:
+        raise InvalidConfigError("path is None: give the log directory, or its tier")
+    return log
 
 
 def _null_times(mode: str) -> bool:
@@ -118,6 +138,8 @@ def _last(reader: LogReader, n: int, isolation: Isolation, schema: pa.Schema) ->
             while sum(map(len, found[1:])) >= n:
                 found.pop(0)
         surplus = sum(map(len, found)) - n
+        if surplus < 0 and start == reader.log_start_offset:
+            _raise_if_lost(reader, 0, end)
         if surplus >= 0 or start == reader.log_start_offset:
             return [found[0].slice(max(surplus, 0), len(found[0])), *found[1:]] if found else []
         span *= 2
@@ -130,16 +152,24 @@ def _records(
     """Yields the records from ``start`` up to ``end`` that the log has; None stands for the log's start or end."""
     first = max(start or 0, reader.log_start_offset)
     behind = reader.end_offset(isolation) if end is None else end
+    _raise_if_lost(reader, start or 0, behind)
     asked = [name for name in schema.names if name in IN_RECORDS]
     return reader.records(first, behind, isolation=isolation, columns=asked)
+
+
+def _raise_if_lost(reader: LogReader, start: int, behind: int) -> None:
+    """Raises MissingSegmentError if the log's first segments were lost, and with them offsets from ``start`` on."""
+    lost = reader.lost_start() if start < reader.log_start_offset else None
+    if lost is not None and behind > reader.earliest_offset:
+        raise lost
 
 
 def _offset_at(reader: LogReader, timestamp_ms: int | None, isolation: Isolation) -> int | None:
     """Returns the offset of the first record at or after a time, or the log's end; None if no time is given."""
     if timestamp_ms is None:
         return None
-    found = reader.offset_for_timestamp(timestamp_ms, isolation)
-    return reader.end_offset(isolation) if found is None else found.offset
+    found = reader.first_at(timestamp_ms, isolation)
+    return reader.end_offset(isolation) if found is None else found
 
 
 def _bounds(start: Bound, end: Bound, by: str) -> tuple[int | None, int | None]:

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from ...storage import ALL_TIMES, CorruptionError, LogReader, OffsetOutOfRangeError, Records, Timespan, salvaged_records
-from ..rows import IN_RECORDS, ReadMode, check_nulls, to_batch
+from ...storage import (
+    ALL_TIMES,
+    CorruptionError,
+    KeyChoice,
+    LogReader,
+    OffsetOutOfRangeError,
+    Records,
+    Timespan,
+    salvaged_records,
+)
+from ..rows.arrow import check_nulls, to_batch
+from ..rows.columns import IN_RECORDS
+from ..rows.read_mode import ReadMode
 from .internal_topics import DECODED_FROM
 from .options import ReadOptions
 from .task_ranges import OffsetRange
 
 logger = logging.getLogger(__name__)
 
-ANY_TIME_MS = -1  # of a record without a time; no other record is older
-
 
 def batches_of(
-    log: LogReader, part: OffsetRange, options: ReadOptions, schema: pa.Schema, timespan: Timespan = ALL_TIMES
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    schema: pa.Schema,
+    timespan: Timespan = ALL_TIMES,
+    keys: KeyChoice | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records of ``part`` that ``options`` select, as Arrow batches with the columns of ``schema``.
+
+    With ``keys``, only those with one of them.
 
     Raises and logs what :func:`records_of` does. Also raises InvalidRecordError for a null in a NOT NULL column, and
     TimeBeyondSparkError for a time that does not fit Spark's timestamps (with ``mode=permissive``, it is null).
@@ -31,7 +47,7 @@ def batches_of(
     decode = options.columns.decode
     asked = DECODED_FROM if decode else [name for name in schema.names if name in IN_RECORDS]
     make = decode.to_batch if decode else to_batch
-    for records in records_of(log, part, options, asked, timespan):
+    for records in records_of(log, part, options, asked, timespan, keys):
         batch = make(records, part.source, schema, null_times=options.mode is ReadMode.PERMISSIVE)
         check_nulls(batch, f"offsets {records.offsets[0]} to {records.offsets[-1]} of {part.source}")
         yield batch
@@ -43,13 +59,35 @@ def records_of(
     options: ReadOptions,
     columns: Collection[str],
     timespan: Timespan = ALL_TIMES,
+    keys: KeyChoice | None = None,
 ) -> Iterator[Records]:
     """Yields the records of ``part`` that ``options`` select, in order; skips batches without times in ``timespan``.
+
+    With ``keys``, yields only records with one of them, and passes over segments whose key filter has none of them.
 
     Retention may delete planned records before or during the read, and a log may be truncated. Lost records raise
     OffsetOutOfRangeError, or are logged (``failOnDataLoss``). Damage raises CorruptionError, or is logged and skipped
     (``mode``).
     """
+    parts = [range(part.start, part.end)] if keys is None else keys.parts(log, part.start, part.end)
+    for each in parts:
+        yield from _records(log, replace(part, start=each.start, end=each.stop), options, columns, timespan, keys)
+    behind = readable_end(log, options)
+    if behind < part.end:
+        options.loss.report(
+            OffsetOutOfRangeError,
+            f"{part.source} now ends at {behind}, but was to be read up to {part.end}: it was truncated, or exchanged",
+        )
+
+
+def _records(
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    columns: Collection[str],
+    timespan: Timespan,
+    keys: KeyChoice | None,
+) -> Iterator[Records]:
     start = part.start
     while start < part.end:
         if start < log.log_start_offset:
@@ -60,19 +98,13 @@ def records_of(
             )
             start = until
         try:
-            for records in _pieces(log, OffsetRange(part.source, start, part.end), options, columns, timespan):
+            for records in _pieces(log, OffsetRange(part.source, start, part.end), options, columns, timespan, keys):
                 yield records
                 start = int(records.offsets[-1]) + 1
             break
         except OffsetOutOfRangeError:
             if log.log_start_offset <= start:
                 raise
-    behind = readable_end(log, options)
-    if behind < part.end:
-        options.loss.report(
-            OffsetOutOfRangeError,
-            f"{part.source} now ends at {behind}, but was to be read up to {part.end}: it was truncated, or exchanged",
-        )
 
 
 def readable_end(log: LogReader, options: ReadOptions) -> int:
@@ -101,18 +133,6 @@ def offset_at(log: LogReader, timestamp_ms: int, options: ReadOptions) -> int | 
     return None if found is None else found.offset
 
 
-def with_lost_before(log: LogReader, found: int | None, offset_at: Callable[[int], int | None]) -> int | None:
-    """Returns where a read from a time begins, if ``found`` is the first record at or after it that the log has.
-
-    This is the first of the lost records (``lost_start``) if none is between them and ``found``: any of them may be at
-    or after the time. ``offset_at`` returns the first record at or after another time.
-    """
-    earliest = log.earliest_offset
-    if found is None or earliest == log.log_start_offset or found != offset_at(ANY_TIME_MS):
-        return found
-    return earliest
-
-
 def behind_lost(log: LogReader, part: OffsetRange, options: ReadOptions) -> OffsetRange:
     """Returns ``part`` without the offsets of first segments that were lost.
 
@@ -139,15 +159,27 @@ def _first_salvaged(log: LogReader, timestamp_ms: int, options: ReadOptions) -> 
 
 
 def _pieces(
-    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    columns: Collection[str],
+    timespan: Timespan,
+    keys: KeyChoice | None,
 ) -> Iterator[Records]:
     if options.mode is ReadMode.DROP_MALFORMED:
-        return _salvaged(log, part, options, columns, timespan)
-    return log.records(part.start, part.end, isolation=options.isolation, columns=columns, timespan=timespan)
+        return _salvaged(log, part, options, columns, timespan, keys)
+    return log.records(
+        part.start, part.end, isolation=options.isolation, columns=columns, timespan=timespan, choice=keys
+    )
 
 
 def _salvaged(
-    log: LogReader, part: OffsetRange, options: ReadOptions, columns: Collection[str], timespan: Timespan
+    log: LogReader,
+    part: OffsetRange,
+    options: ReadOptions,
+    columns: Collection[str],
+    timespan: Timespan,
+    keys: KeyChoice | None,
 ) -> Iterator[Records]:
     """Yields the readable records of a damaged log; logs every corrupt batch, and their number at the end."""
     skipped = 0
@@ -158,7 +190,7 @@ def _salvaged(
         logger.warning("%s; skipped, because of option mode", damage)
 
     yield from salvaged_records(
-        log, part.start, part.end, skip, isolation=options.isolation, columns=columns, timespan=timespan
+        log, part.start, part.end, skip, isolation=options.isolation, columns=columns, timespan=timespan, choice=keys
     )
     if skipped:
         logger.warning(

@@ -8,7 +8,9 @@ of :mod:`pyspark_commitlog.pipeline.values.spark` apply a serde to a column of S
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -78,6 +80,21 @@ class JsonSerde:
         self.type = pa.struct(list(schema))
         self._columns = ColumnParser(self.type, zone_of(timezone))
 
+    def only(self, names: Collection[str]) -> JsonSerde:
+        """Returns a serde that decodes only the fields ``names``; what other fields hold is then not checked."""
+        fields = pa.schema([field for field in self.type if field.name in names])
+        return JsonSerde(fields, self.mode, confluent_header=self._confluent_header, timezone=self._timezone)
+
+    def recorded(self) -> dict[str, Any]:
+        """Returns what makes another serde like this one, as JSON (``recorded.serde_from_text``)."""
+        return {
+            "format": "json",
+            "schema": b64encode(pa.schema(list(self.type)).serialize()).decode(),
+            "mode": self.mode,
+            "confluent_header": self._confluent_header,
+            "timezone": self._timezone,
+        }
+
     def decode(self, values: pa.Array) -> pa.Array:
         return by_chunk(self._decode, values, self.type)
 
@@ -142,6 +159,30 @@ class JsonSerde:
 
     def _encode(self, rows: pa.Array) -> pa.Array:
         return encode_rows(cast_rows(rows, self.type), lambda row: _JSON.encode(row).encode())
+
+
+def decoded_or_reasons(serde: Serde, values: pa.Array) -> list[tuple[pa.Array, str | None]]:
+    """Returns ``values`` in pieces, in order: structs and None, or a null and why this value does not decode.
+
+    Decodes all values at once and, if that fails, each half on its own, so that a few bad values cost little time.
+    """
+    try:
+        return [(serde.decode(values), None)]
+    except SerializationError as error:
+        if len(values) == 1:
+            return [(pa.nulls(1, serde.type), re.sub("^row 0 ", "its value ", str(error)))]
+    half = len(values) // 2
+    return decoded_or_reasons(serde, values[:half]) + decoded_or_reasons(serde, values[half:])
+
+
+def narrowed(serde: Serde, names: Collection[str]) -> Serde:
+    """Returns a serde that decodes only those of its fields that ``names`` has, ignoring case.
+
+    Returns ``serde`` itself if it decodes all or none in the same time, or if it has no such field.
+    """
+    wanted = {name.lower() for name in names}
+    found = [field.name for field in serde.type if field.name.lower() in wanted]
+    return serde.only(found) if found and isinstance(serde, JsonSerde) else serde
 
 
 def decode_rows(values: pa.Array, decode: Callable[[bytes], T], mode: Mode) -> list[T | None]:

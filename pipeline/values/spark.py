@@ -23,11 +23,7 @@ def decoded(values: Column, serde: Serde) -> Column:
     arrow_type = to_arrow_type(spark_type, timezone="UTC")
 
     def decode(column: pa.Array) -> pa.Array:
-        rows = serde.decode(column)
-        try:
-            return rows.cast(arrow_type)
-        except pa.ArrowInvalid:
-            return _row_by_row(rows, arrow_type, serde.mode)
+        return as_spark(serde.decode(column), arrow_type, serde.mode)
 
     return cast(Column, arrow_udf(decode, spark_type)(values))  # type: ignore[call-overload]  # it takes structs, too
 
@@ -39,6 +35,14 @@ def encoded(rows: Column, serde: Serde) -> Column:
         return serde.encode(column)
 
     return cast(Column, arrow_udf(encode, BinaryType())(rows))  # type: ignore[call-overload]
+
+
+def as_spark(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:
+    """Returns decoded ``rows`` as ``kind``, a type of Spark's. Raises SerializationError with mode ``failfast``."""
+    try:
+        return rows.cast(kind)
+    except pa.ArrowInvalid:
+        return _row_by_row(rows, kind, mode)
 
 
 def _row_by_row(rows: pa.Array, kind: pa.DataType, mode: Mode) -> pa.Array:

@@ -7,7 +7,13 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from ...storage import InvalidRecordError
+
 Blob = bytes  # below, the name is that of a field
+
+
+class UnwritableRowError(InvalidRecordError):
+    """A row that no topic accepts; the message names the row, its topic and partition, and the reason."""
 
 
 class Written(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,16 +111,26 @@ class RemoteCheckpoint(Checkpoint):
         self._jvm = jvm
 
     def plan(self, batch: int) -> Plan:
-        path = self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/offsets/{batch}")
+        path = self._path(batch)
+        digest = self._read(path, self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex)
+        return NO_PLAN if digest is None else Plan(path.toString(), digest[:DIGEST_LETTERS])
+
+    def plan_text(self, batch: int) -> str:
+        to_string = self._jvm.org.apache.commons.io.IOUtils.toString
+        return self._read(self._path(batch), lambda stream: to_string(stream, "UTF-8")) or ""
+
+    def _path(self, batch: int) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/offsets/{batch}")
+
+    def _read(self, path: Any, read: Callable[[Any], str]) -> str | None:
         files = path.getFileSystem(self._conf)
         if not files.exists(path):
-            return NO_PLAN
+            return None
         stream = files.open(path)
         try:
-            digest = self._jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(stream)
+            return read(stream)
         finally:
             stream.close()
-        return Plan(path.toString(), digest[:DIGEST_LETTERS])
 
 
 @contextmanager
@@ -137,9 +147,27 @@ def described(session: SparkSession, text: str) -> Iterator[None]:
 
 def committed_version(session: SparkSession, path: str, app_id: str) -> int | None:
     """Returns the newest ``txnVersion`` of a ``txnAppId`` in the Delta table at ``path``, or None."""
+    found = _snapshot(session, path).transactions().get(app_id)
+    return int(found.get()) if found.isDefined() else None
+
+
+def table_version(session: SparkSession, path: str) -> int:
+    """Returns the version of the Delta table at ``path`` that this JVM knows: what it wrote last, or a later one."""
+    return int(_snapshot(session, path).version())
+
+
+def properties_at(session: SparkSession, path: str, version: int) -> dict[str, str] | None:
+    """Returns the properties of the Delta table at ``path``, or None if this JVM knows another version than this."""
+    found = _snapshot(session, path)
+    if found.version() != version:
+        return None
+    jvm = session.sparkContext._gateway.jvm  # type: ignore[union-attr]
+    return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(found.metadata().configuration()))
+
+
+def _snapshot(session: SparkSession, path: str) -> Any:
     gateway = session.sparkContext._gateway
     assert gateway is not None
     assert gateway.jvm is not None
     log = gateway.jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
-    found = log.unsafeVolatileSnapshot().transactions().get(app_id)
-    return int(found.get()) if found.isDefined() else None
+    return log.unsafeVolatileSnapshot()

@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from ...storage import TopicDescription, TransactionAbortedError
-from ..rows import LongRowError, WriteColumns
-from ..workers import ending_here
+from ..rows.arrow import LongRowError
+from ..rows.spark_schema import WriteColumns
+from ..workers.border import ending_here
 from .answers import ANSWER, Answer, Written
-from .exactly_once.checkpoint import NO_PLAN, Checkpoint, Plan, Remembered, Target
+from .exactly_once.checkpoint import Checkpoint, Plan, Remembered, Target
 from .exactly_once.connect_queries import KnowsItsQuery
 from .exactly_once.progress import Progress, Run, check_app_id, check_version, written_by_tasks
 from .kept_writers import KeptWriter, SinkBatch, calling, release, remembered_here, writing
@@ -212,17 +213,29 @@ class _MicroBatch:
 
 
 def _planned(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, Plan]:
-    """Returns the query's checkpoint and the plan of its micro-batch; Checkpoint() and NO_PLAN if they are not known.
+    """Returns the query's checkpoint and the plan of its micro-batch, as far as they are known."""
+    checkpoint, batch = _checkpoint(session, run, version)
+    return checkpoint, checkpoint.plan(batch)
+
+
+def plan_text(session: SparkSession, run: Run, version: int) -> str:
+    """Returns the plan of the micro-batch of ``run`` as Spark stores it (``Checkpoint.plan_text``); "" if not known."""
+    checkpoint, batch = _checkpoint(session, run, version)
+    return checkpoint.plan_text(batch)
+
+
+def _checkpoint(session: SparkSession, run: Run, version: int) -> tuple[Checkpoint, int]:
+    """Returns the query's checkpoint, and the batch id that Spark has for the micro-batch.
 
     Spark's own batch id is a property of the thread: ``version`` may differ from it, because a foreachBatch function
     may number its writes as it likes.
     """
     if run.is_remote or not run.query_id:
-        return Checkpoint(), NO_PLAN
+        return Checkpoint(), version
     from . import classic_session  # noqa: PLC0415  as above
 
     checkpoint = classic_session.watch(session, run.query_id, run.run_id)
-    return checkpoint, checkpoint.plan(int(session.sparkContext.getLocalProperty(BATCH_ID) or version))
+    return checkpoint, int(session.sparkContext.getLocalProperty(BATCH_ID) or version)
 
 
 def _remembered(target: Target, checkpoint: Checkpoint) -> list[Remembered]:

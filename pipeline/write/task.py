@@ -20,7 +20,6 @@ from ...storage import (
     BatchFields,
     Divided,
     EncodedBatches,
-    InvalidRecordError,
     LogConfig,
     Records,
     ShareEncoder,
@@ -31,8 +30,8 @@ from ...storage import (
     find_refused,
     gathered,
 )
-from ..rows import to_records
-from .answers import ARROW_ANSWER, Answer, Written
+from ..rows.arrow import to_records
+from .answers import ARROW_ANSWER, Answer, UnwritableRowError, Written
 from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
 from .partitioners.chooser import UNKNOWN, Chooser, PartitionerError, Rows, Source
 from .partitioners.setting import KafkasPartitioner
@@ -105,10 +104,6 @@ class WritePlan:
         if topic == self.bad_records:
             return replace(self.producer, partitioner=KafkasPartitioner.DEFAULT)
         return self.producer
-
-
-class UnwritableRowError(InvalidRecordError):
-    """A row that no topic accepts; the message names the row, its topic and partition, and the reason."""
 
 
 @dataclass(frozen=True)

@@ -162,14 +162,19 @@ def test_damage_is_named_the_others_go_on_and_the_exit_code_is_3(job: str, damag
     ("job", "options", "code", "reason"),
     [
         ("compact", ["--topics", "tt"], 1, "compaction: no topic 'tt' in {log_dir} (did you mean 't'?)"),
-        (
-            "retain",
-            ["--config", "retention.m=1"],
-            2,
-            "retention: unknown config retention.m (did you mean 'retention.ms'?)",
+        *(
+            pytest.param(*each, marks=pytest.mark.only_all)  # each starts a process, to say one line
+            for each in (
+                (
+                    "retain",
+                    ["--config", "retention.m=1"],
+                    2,
+                    "retention: unknown config retention.m (did you mean 'retention.ms'?)",
+                ),
+                ("rebuild_index", ["--as-of", "2999-01-01"], 2, "index rebuild: --as-of is in the future"),
+                ("verify", ["--log-dir", "/no/such"], 1, "verification: /no/such: no such directory"),
+            )
         ),
-        ("rebuild_index", ["--as-of", "2999-01-01"], 2, "index rebuild: --as-of is in the future"),
-        ("verify", ["--log-dir", "/no/such"], 1, "verification: /no/such: no such directory"),
         ("verify", ["--quick"], 2, "unrecognized arguments: --quick"),
     ],
 )
@@ -179,3 +184,24 @@ def test_what_cannot_be_run_is_reported_at_once(
     found = execute([sys.executable, str(ROOT / "jobs" / f"{job}.py"), "--log-dir", damaged[0], *options])
     assert (found.returncode, found.stdout) == (code, "")
     assert reason.format(log_dir=damaged[0]) in found.stderr
+
+
+@pytest.mark.only_all
+@pytest.mark.parametrize("which", [("--keys-file", "keys"), ("--where", "key_text = 'ann'")])
+def test_records_are_erased_in_a_task_of_each_log_and_the_certificate_is_checked(
+    which: tuple[str, str], tmp_path: Path
+) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("t", partitions=2)
+        for number in range(2):
+            manager.open_log("t", number).append_records(records([b"1", b"2"], keys=[b"ann", b"ida"]))
+    (tmp_path / "keys").write_text("ann\n")
+    options = ["--log-dir", tmp_path / "log", "--json"]
+    request = ["--topics", "t", *which, "--reason", "request 17", "--certificate", "c.json"]
+    done = submit("erase", *options, *request, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["records_erased"] for line in done.stdout.splitlines()] == [1, 1]
+    assert json.loads((tmp_path / "c.json").read_text())["is_complete"]
+    checked = submit("erase", *options, "--check", "c.json", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stderr
+    assert submit("erase", *options, cwd=tmp_path).returncode == 2

@@ -11,12 +11,14 @@ import pytest
 import typer
 
 from pyspark_commitlog.cli import app
-from pyspark_commitlog.pipeline.job import arguments
+from pyspark_commitlog.pipeline.job.command_line import arguments
 from pyspark_commitlog.storage import ConfigOverrides
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = r"((?: +(?:'[^']*'|--?[\w-]+|[^\s'|`]+))*)"
-CALL = re.compile(rf"(jobs/\w+\.py|commitlog [a-z-]+){OPTIONS}")
+CALL = re.compile(rf"(\"\$JOBS/\w+\.py\"|commitlog [a-z-]+){OPTIONS}")
+
+RETAIN = '"$JOBS/retain.py"'
 
 
 class Call(NamedTuple):
@@ -25,7 +27,7 @@ class Call(NamedTuple):
 
     @property
     def job(self) -> Path:
-        return ROOT / self.program
+        return ROOT / self.program.strip('"').replace("$JOBS", "jobs")
 
 
 def calls(path: Path) -> list[Call]:
@@ -50,8 +52,8 @@ def calls(path: Path) -> list[Call]:
         (
             "docs/scheduling.md",
             [
-                *("commitlog retain", "commitlog retain", "commitlog compact", "commitlog verify"),
-                *("jobs/retain.py", "commitlog retain", "commitlog compact", "commitlog retain", "jobs/retain.py"),
+                *("commitlog retain", "commitlog retain", "commitlog retain", "commitlog compact", "commitlog verify"),
+                *(RETAIN, "commitlog retain", "commitlog compact", "commitlog retain", RETAIN),
             ],
         ),
     ],
@@ -60,7 +62,7 @@ def test_the_options_of_an_example_are_known(name: str, programs: list[str]) -> 
     found = calls(ROOT / name)
     assert [each.program for each in found] == programs
     for each in found:
-        if each.program.startswith("jobs/"):
+        if each.job.suffix == ".py":
             check_job(each)
         else:
             check_command(each)

@@ -21,31 +21,38 @@ import pytest
 
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS
 from tests.support.pages import BASH, PAGES, ROOT, first_example, name_of, with_free_ports
-from tests.support.spark.delta_jars import delta_jars
+from tests.support.spark.delta_jars import delta_jars, delta_settings
 from tests.support.spark.spark_jvm import SMALL
 
-ROOMS = ("cli", "clients", "gateway", "pipeline", "protocol", "registry", "storage")
-NOTHING, ARROW, GATEWAY, SPARK = "nothing", "arrow", "gateway", "spark"
+ROOMS = ("browse", "cli", "clients", "gateway", "pipeline", "protocol", "registry", "storage")
+NOTHING, ARROW, BROWSE, GATEWAY, SPARK = "nothing", "arrow", "browse", "gateway", "spark"
 SIZE_MAX = {NOTHING: 400, GATEWAY: 450}  # MB
 
 # The extra that the first example of a page needs.
 EXTRA = {
     "README.md": SPARK,
+    "docs/backup.md": NOTHING,
     "docs/broker_directory.md": NOTHING,
+    "docs/browse.md": BROWSE,
     "docs/clients.md": GATEWAY,
     "docs/data_source.md": SPARK,
+    "docs/erase.md": NOTHING,
     "docs/exactly_once.md": SPARK,
     "docs/failures.md": NOTHING,
+    "docs/find.md": NOTHING,
     "docs/from_delta.md": SPARK,
     "docs/from_kafka.md": SPARK,
     "docs/gateway.md": GATEWAY,
     "docs/gateway_security.md": GATEWAY,
+    "docs/gateway_settings.md": GATEWAY,
     "docs/index.md": SPARK,
     "docs/install.md": NOTHING,
     "docs/python.md": ARROW,
     "docs/quick_start.md": ARROW,
     "docs/scheduling.md": NOTHING,
+    "docs/table_and_tail.md": SPARK,
     "docs/tables.md": SPARK,
+    "docs/tiers.md": NOTHING,
     "docs/tuning.md": SPARK,
     "docs/values.md": ARROW,
 }
@@ -54,7 +61,10 @@ NOT_ALONE = {
     "docs/cluster.md": "starts a cluster of Spark, as tests/pipeline/test_pages.py does",
     "docs/kafka_0_7.md": "reads a directory of Kafka 0.7",
     "docs/object_store.md": "writes to an object store",
+    "docs/tiers_reading.md": "reads the tier of a broker",
 }
+
+JOB_COMMANDS = ("export", "mirror", "ingest", "upgrade")
 
 # Runs programs in one session, each with a folder data of its own, and ends with 1 if one of them failed.
 SESSION = """
@@ -125,6 +135,18 @@ def test_each_page_with_an_example_says_which_extra_it_needs() -> None:
     assert {name_of(page) for page in PAGES if first_example(page)} == {*EXTRA, *NOT_ALONE}
 
 
+def test_no_page_and_no_help_needs_a_file_of_the_clone() -> None:
+    """Pages name ``$JOBS/…``, which the page after pip install sets, and ``commitlog conf …``."""
+    of_clone = re.compile(r"(?<![\w$./-])(?:jobs/\w+\.py(?! of the\s+package)|conf/[a-z][\w/.-]+)")
+    pages = [page for page in PAGES if "decisions" not in page.parts]
+    texts = {name_of(page): page.read_text(encoding="utf-8") for page in pages}
+    for path in (*(ROOT / "cli").rglob("*.py"), *(ROOT / "jobs" / f"{name}.py" for name in JOB_COMMANDS)):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        described = [node for node in (tree, *tree.body) if isinstance(node, ast.Module | ast.FunctionDef)]
+        texts[str(path.relative_to(ROOT))] = "\n".join(ast.get_docstring(node) or "" for node in described)
+    assert {name: found for name, text in texts.items() if (found := of_clone.findall(text))} == {}
+
+
 def test_no_message_names_a_program_of_the_clone_where_the_wheel_has_a_command() -> None:
     named = re.compile(r"\bjobs/\w+\.py")
     texts = {path: path.read_text(encoding="utf-8") for room in ROOMS for path in (ROOT / room).rglob("*.py")}
@@ -169,6 +191,17 @@ def test_the_first_example_of_a_page_works_without_the_clone(
         (place.parent / "example.py").write_text(text)
         text = "PYTHONSAFEPATH=1 python ../example.py"
     BASH.run(with_free_ports(text), name, variables(clean, place.parent))
+
+
+@pytest.mark.only_all
+def test_an_export_needs_no_other_extra_than_that_of_spark(environment: Callable[[str], Path], place: Path) -> None:
+    spark = place / "spark"
+    spark.mkdir()
+    (spark / "spark-defaults.conf").write_text(delta_settings())
+    env = {**variables(environment(SPARK), place.parent), "SPARK_CONF_DIR": str(spark)}
+    export = "commitlog export to-table --log-dir data/log --topic flights --table data/table --checkpoint data/export"
+    BASH.run(f"{export} | grep -x 'Everything was copied.'", "export", env)
+    assert list((place / "data/table/_delta_log").glob("*.json"))
 
 
 @pytest.mark.only_all

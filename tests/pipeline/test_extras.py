@@ -108,6 +108,39 @@ def test_every_help_is_printed_with_what_an_extra_brings(extra: str) -> None:
     assert done.stdout == ""
 
 
+def test_an_export_of_a_directory_imports_nothing_of_clients_of_brokers(tmp_path: Path) -> None:
+    """Its own error comes, and no other extra is asked for; test_clean_environments.py exports with the wheel."""
+    hidden = ["kafka", "kio", "kazoo", "confluent_kafka", "fastavro", "obstore"]
+    program = (
+        f"import sys\nfor each in {hidden}:\n    sys.modules[each] = None\n"
+        "from pyspark_commitlog.jobs.export import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    to_table = ["to-table", "--log-dir", str(tmp_path), "--topic", "t", "--table", "t", "--checkpoint", "c"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *to_table], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{tmp_path}: contains neither topics.json nor a partition" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["find", "--topic", "t", "--where", "true"],
+        ["erase", "--topics", "t", "--where", "true", "--reason", "r"],
+    ],
+)
+def test_a_condition_in_sql_asks_for_the_extra_that_brings_all_it_needs(command: list[str], tmp_path: Path) -> None:
+    program = (
+        "import sys\nsys.modules['pyarrow'] = sys.modules['duckdb'] = None\n"
+        "from pyspark_commitlog.cli import main\nsys.argv[0] = 'commitlog'\nmain()\n"
+    )
+    arguments = [*command, "--log-dir", str(tmp_path)]
+    (tmp_path / "topics.json").write_text('{"version": 1, "topics": {}}')
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, "pip install 'spark-commitlog[find]'" in done.stderr) == (1, True), done.stderr
+
+
 def test_every_module_of_an_extra_is_brought_by_it() -> None:
     by_module = packages_distributions()
     for module, extra in EXTRA_OF_MODULE.items():

@@ -18,7 +18,7 @@ import pytest
 from tests.pipeline.test_deployments import environment
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("storage", "registry", "protocol", "clients", "gateway", "pipeline", "jobs", "cli")
+FOLDERS = ("storage", "registry", "protocol", "clients", "gateway", "browse", "pipeline", "jobs", "cli")
 
 README_PROGRAM, *_ = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.M | re.S)
 LINES = [f"line {n}" for n in range(100)]
@@ -61,7 +61,8 @@ def run_in(directory: Path, python: Path, **more: str) -> str:
 
 def test_wheel_contains_every_module_of_the_folders_and_the_settings(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("pyspark_commitlog/")}
-    suffixes = (".py", ".pyi", ".json")  # Kafka's message schemas are data of the package
+    # Kafka's message schemas and the pages of commitlog browse are data of the package.
+    suffixes = (".py", ".pyi", ".json", ".html", ".css", ".js", ".svg")
     modules = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.suffix in suffixes]
     settings = [path for path in (ROOT / "conf").rglob("*") if path.is_file() and path.suffix != ".pyc"]
     ours = {f"pyspark_commitlog/{path.relative_to(ROOT)}" for path in modules + settings}

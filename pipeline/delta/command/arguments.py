@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from os import environ
 
-from ...job import Parser
-from ...rows import ReadMode
+from ...job.command_line import Parser
+from ...rows.read_mode import ReadMode
 from .value_arguments import add_value_arguments
 from .words import DELTA, FROM_OFFSETS, FROM_TIME, PARQUET, TableMode
 
@@ -56,6 +57,12 @@ def parser(description: str | None, prog: str | None = None) -> argparse.Argumen
     return whole
 
 
+def with_log(options: argparse.Namespace) -> argparse.Namespace:
+    """Returns the options, in which ``log_dir`` is COMMITLOG_LOG_DIR if they name no log."""
+    named = {options.log_dir, getattr(options, "consumer_config", None)} - {None}
+    return options if named else argparse.Namespace(**{**vars(options), "log_dir": environ.get("COMMITLOG_LOG_DIR")})
+
+
 def _add_to_table(command: argparse.ArgumentParser) -> None:
     command.add_argument("--consumer.config", dest="consumer_config", metavar="FILE", help=_CONSUMER)
     command.add_argument("--table-format", default=DELTA, choices=[DELTA, PARQUET], help=_TABLE_FORMAT)
@@ -73,6 +80,9 @@ def _add_to_table(command: argparse.ArgumentParser) -> None:
     command.add_argument(FROM_OFFSETS, metavar="JSON", help=_FROM_OFFSETS)
     command.add_argument("--read-mode", choices=[each.value for each in ReadMode], help=_READ_MODE)
     command.add_argument("--bad-records", metavar="PATH", help=_BAD_RECORDS)
+    for flag, what in (("--optimize-every", "compact small files of"), ("--vacuum-every", "remove old files of")):
+        text = f"with --every: also {what} the table, between two micro-batches, every TIME, such as '1 hour'"
+        command.add_argument(flag, metavar="TIME", help=text)
 
 
 def _add_to_topic(command: argparse.ArgumentParser) -> None:
@@ -101,7 +111,7 @@ class _Joined(argparse.Action):
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
-    add("--log-dir", help="the log directory, as in Kafka's log.dirs")
+    add("--log-dir", help="the log directory, as in Kafka's log.dirs (default: COMMITLOG_LOG_DIR)")
     add("-t", "--topic", "--topics", required=True, action=_Joined, metavar="NAMES", help=_TOPIC)
     add("--table", required=True, metavar="PATH", help="the table; with several topics, each its own: data/{topic}")
     add("--checkpoint", metavar="DIR", help="the query's checkpoint, from which it resumes; for Delta tables")

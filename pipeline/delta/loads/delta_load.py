@@ -15,14 +15,13 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
 from ....storage import CorruptionError, InvalidConfigError
-from ...rows import KnownOffsets, TopicIds
+from ...rows.topic_ids import KnownOffsets, TopicIds
+from ..command.words import LOADED_PROPERTY
 from ..points import Points, sql_between_or_above
 from ..table_ends import last_rows
 from ..table_progress import properties_of, set_properties
 from ..tables import TableSink
 from .topic_load import Done, Loaded, TopicLoad
-
-_PROGRESS = "commitlog.loaded"  # property of the table: {"flights": {"0": 12}, "flights:…": {}}, the next offsets
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,19 @@ class DeltaLoad(TopicLoad):
         return self.session.read.format("delta").load(self.sink.path)
 
     def _progress(self, offsets: Points, ids: TopicIds) -> dict[str, str]:
-        return {_PROGRESS: self._known(offsets, ids).to_json()}
+        return {LOADED_PROPERTY: self._known(offsets, ids).to_json()}
 
     def _recorded(self) -> Done:
         """Returns what the table's property says; nothing without it: an older version loaded the rows."""
-        text = properties_of(self.session, self.sink.path).get(_PROGRESS)
+        text = properties_of(self.session, self.sink.path).get(LOADED_PROPERTY)
         if text is None:
             return Done({}, {})
         try:
-            known = KnownOffsets.from_json(text, _PROGRESS)
+            known = KnownOffsets.from_json(text, LOADED_PROPERTY)
         except InvalidConfigError as error:
             raise CorruptionError(
-                f"table {self.sink.path}: property {_PROGRESS}: {error}. Correct it, or remove it: then the next load "
-                "begins after the last row of each partition"
+                f"table {self.sink.path}: property {LOADED_PROPERTY}: {error}. Correct it, or remove it: then the next "
+                "load begins after the last row of each partition"
             ) from None
         return self._of_topic(known, self.sink.path)
 

@@ -8,8 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, functions as F
 
-from ...rows import KnownOffsets
-from ...values import Serde
+from ...rows.topic_ids import KnownOffsets
+from ...values.recorded import serde_to_text
+from ...values.serde import Serde
 from ..parquet_folder import ParquetFolder
 from ..points import Points, at_or_above
 from ..table_rows import brings_fields, differ, nullable, to_rows
@@ -74,7 +75,8 @@ class ParquetLoad(TopicLoad):
                 files = [f"file:{self.folder.current()}/{name}" for name in sorted(changed)]
                 old = self.session.read.schema(rows.schema).parquet(*files)
                 new = old.where(~at_or_above(back)).to(new.schema).unionByName(new)
-        self.folder.publish(known, lambda folder: new.write.parquet(f"file:{folder}"), kept)
+        serde = serde_to_text(self.serde)
+        self.folder.publish(known, lambda folder: new.write.parquet(f"file:{folder}"), kept, serde)
 
 
 def _files_at_or_above(rows: DataFrame, points: Points) -> set[str]:

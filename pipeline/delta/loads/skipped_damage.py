@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ....storage import LogManager, Skipped, TopicPartition, skipped_parts
-from ...rows import LATEST, offsets_from_nested
+from ....storage import LogManager, Skipped, TopicPartition, counted, skipped_parts
+from ...rows.offsets import LATEST, offsets_from_nested
 
 _LISTED_MAX = 10
 
@@ -57,7 +57,7 @@ class SkippedDamage:
         listed = [f"{each.offsets[0]} to {each.offsets[-1]} of {partition}" for partition, each in missing]
         more = [f"{len(listed) - _LISTED_MAX} more ranges"] if len(listed) > _LISTED_MAX else []
         ranges = ": " + ", ".join(listed[:_LISTED_MAX] + more) if listed else ""
-        return f"{total}, {offsets:,} offset{'s' * (offsets != 1)}{ranges}"
+        return f"{total}, {counted(offsets, 'offset')}{ranges}"
 
 
 def _planned(session: SparkSession, checkpoint: str, batch_id: int) -> dict[TopicPartition, int]:

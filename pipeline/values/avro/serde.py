@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from ....storage import InvalidConfigError, needs_extra
-from ..schema_stores import SchemaStore, schema_in
+from ..schema_stores import SchemaFolder, SchemaRegistry, SchemaStore, schema_in
 from ..serde import Mode, SerializationError, by_chunk, cast_rows, check_mode, decode_rows, encode_rows
 from .resolution import resolved
 from .schema import graph
@@ -31,7 +31,7 @@ AvroSchema = Mapping[str, Any] | str  # parsed JSON, or its text
 Parsed = Any  # a schema parsed by fastavro
 
 # What fastavro raises for bytes that are not a value of the schema; EOFError if they end too soon.
-_BAD_BYTES = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, SchemaResolutionError)
+BAD_BYTES = (EOFError, IndexError, KeyError, ValueError, TypeError, OverflowError, SchemaResolutionError)
 _NOT_ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
 
 
@@ -69,6 +69,9 @@ class SingleObject:
     magic = b"\xc3\x01"
     id_size = 8
 
+    def recorded(self) -> dict[str, Any]:
+        return {"framing": "single-object", "folder": self.folder and str(Path(self.folder).absolute())}
+
     @property
     def where(self) -> str:
         return f"folder {self.folder}: save it there" if self.folder else "this reader: give a folder of *.avsc files"
@@ -82,7 +85,7 @@ class SingleObject:
         return next((text for text in texts if self.id_of(text) == schema_id), None)
 
     def id_of(self, schema: str) -> bytes:
-        return bytes.fromhex(fingerprint(to_parsing_canonical_form(_parse(schema)), "CRC-64-AVRO"))
+        return bytes.fromhex(fingerprint(to_parsing_canonical_form(parse_schema(schema)), "CRC-64-AVRO"))
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,17 @@ class Confluent:
     subject: str | None = None
     magic = b"\x00"
     id_size = 4
+
+    def recorded(self) -> dict[str, Any] | None:
+        """Returns what makes another header like this one, or None if its store is not to be recorded."""
+        nowhere: dict[str, Any] = {"framing": "confluent", "subject": self.subject}
+        nowhere |= {"folder": None, "registry": None, "headers": None}
+        match self.store:
+            case SchemaFolder():
+                return nowhere | {"folder": str(Path(self.store.path).absolute())}
+            case SchemaRegistry(headers=()):
+                return nowhere | {"registry": self.store.url, "headers": self.store.headers_file}
+        return None
 
     @property
     def where(self) -> str:
@@ -126,9 +140,14 @@ class AvroSerde:
         self._text = schema if isinstance(schema, str) else json.dumps(schema)
         self._framing = framing
         self.mode = mode
-        self.type = arrow_type(_parse(self._text))
-        self._schema = _without_logical(_parse(self._text))
+        self.type = arrow_type(parse_schema(self._text))
+        self._schema = _without_logical(parse_schema(self._text))
         self._physical = arrow_type(self._schema)
+
+    def recorded(self) -> dict[str, Any] | None:
+        """Returns what makes another serde like this one, as JSON; None for credentials, and a user's own framing."""
+        framing = self._framing.recorded() if isinstance(self._framing, SingleObject | Confluent) else None
+        return framing and {"format": "avro", "schema": self._text, "mode": self.mode, **framing}
 
     def decode(self, values: pa.Array) -> pa.Array:
         return by_chunk(self._decode, values, self.type)
@@ -175,7 +194,7 @@ class _Column:
             record = fastavro.schemaless_reader(body, writer, None)
         except EOFError:
             raise SerializationError("it ends within the record") from None
-        except _BAD_BYTES as error:
+        except BAD_BYTES as error:
             raise SerializationError(f"it is not a record of its schema: {type(error).__name__} {error}") from error
         if body.tell() != len(value) - start:
             raise SerializationError(f"{len(value) - start - body.tell()} bytes follow the record")
@@ -209,14 +228,14 @@ def _writer(framing: Framing, own: str, schema_id: bytes) -> Parsed:
     found = framing.schema(schema_id, own)
     if found is None:
         raise SerializationError(_unknown(framing, schema_id))
-    return fastavro.parse_schema(resolved(graph(_parse(found)), graph(_parse(own))))
+    return fastavro.parse_schema(resolved(graph(parse_schema(found)), graph(parse_schema(own))))
 
 
 def _unknown(framing: Framing, schema_id: bytes) -> str:
     return f"its schema, {framing.name(schema_id)}, is unknown to {framing.where}"
 
 
-def _parse(text: str) -> Parsed:
+def parse_schema(text: str) -> Parsed:
     """Returns a parsed schema. Checks no defaults: as in Spark, a wrong default is an error only when it is used."""
     try:
         return fastavro.parse_schema(json.loads(text), _write_hint=False, _ignore_default_error=True)

@@ -99,6 +99,13 @@ class Checkpoint:
         """Returns the plan of a batch, or NO_PLAN."""
         return NO_PLAN
 
+    def plan_text(self, batch: int) -> str:
+        """Returns the content of ``offsets/<batch>``: a version, metadata, and the end of each source, one a line.
+
+        Returns "" if it is not known.
+        """
+        return ""
+
     def query_id(self) -> str:
         """Returns the id of the checkpoint's query; "" if it is not known."""
         return ""
@@ -142,6 +149,11 @@ class LocalCheckpoint(Checkpoint):
             return Plan(path, digest(read_file(self.filesystem, path, OFFSETS_BYTES_MAX)))
         except FileNotFoundError:
             return NO_PLAN
+
+    def plan_text(self, batch: int) -> str:
+        with suppress(FileNotFoundError):
+            return read_file(self.filesystem, self._path("offsets", str(batch)), OFFSETS_BYTES_MAX).decode()
+        return ""
 
     def query_id(self) -> str:
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):

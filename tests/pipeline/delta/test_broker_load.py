@@ -71,7 +71,7 @@ def expected(*spans: range) -> list[tuple[int, int, bytes]]:
     return [(partition, offset, values[offset]) for partition, span in enumerate(spans) for offset in span]
 
 
-@pytest.fixture(params=[pytest.param("delta", marks=pytest.mark.only_all), "parquet"])
+@pytest.fixture(params=[pytest.param("delta", marks=pytest.mark.matrix), "parquet"])
 def loads(request: pytest.FixtureRequest, spark: SparkSession, source: Place, tmp_path: Path) -> Load:
     return Load(spark, source, tmp_path, request.param)
 

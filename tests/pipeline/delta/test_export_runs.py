@@ -71,7 +71,7 @@ def then_no_space(write: Write) -> Write:
 
 
 @pytest.mark.only_all
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
 def test_an_export_begins_where_the_table_ends_whatever_failed_before(topic: Topic, tmp_path: Path, mode: str) -> None:
     export = Export(topic, tmp_path, "--mode", mode)
     topic.append([(b"a", b"1"), (b"b", b"2")])
@@ -158,7 +158,7 @@ class TestBadRecords:
         return topic
 
     @pytest.mark.only_all
-    @pytest.mark.parametrize("mode", ["append", "upsert"])
+    @pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
     def test_export_continues_and_stores_them_with_the_reason(self, bad: Topic, tmp_path: Path, mode: str) -> None:
         export = Export(bad, tmp_path, *self.JSON, "--mode", mode)
         told = export.fail(told="is not the JSON that was expected|has no key", through=lambda write: write)
@@ -240,6 +240,7 @@ class TestBadRecords:
                 export.run("--starting-offsets", text)
 
 
+@pytest.mark.only_all
 def test_records_that_are_not_bad_leave_no_table_of_bad_ones(topic: Topic, tmp_path: Path) -> None:
     topic.append([(b"a", b"1")])
     Export(topic, tmp_path, "--bad-records", str(tmp_path / "bad")).run()

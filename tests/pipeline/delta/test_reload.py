@@ -59,7 +59,7 @@ FROM_OFFSETS = ("--from-offsets", '{"t": {"0": 2, "1": 2}}')
 
 
 @pytest.mark.only_all
-@pytest.mark.parametrize("point", [FROM_TIME, FROM_OFFSETS])
+@pytest.mark.parametrize("point", [FROM_TIME, pytest.param(FROM_OFFSETS, marks=pytest.mark.matrix)])
 def test_a_second_load_from_a_point_leaves_the_table_as_the_first(
     topic: Topic, tmp_path: Path, point: tuple[str, str]
 ) -> None:

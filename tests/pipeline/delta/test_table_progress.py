@@ -14,7 +14,7 @@ from pyspark_commitlog.pipeline.delta.tables import starting_offsets, table_sink
 from tests.pipeline.delta.table_topics import Pair, Topic, rows, run
 from tests.support.logs.directories import directory_with_internal_topics
 
-MODES = pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
+MODES = pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
 
 
 @pytest.fixture
@@ -69,6 +69,7 @@ def test_table_without_a_noted_query_refuses_a_batch_below_its_last(
     assert offsets(topic, path) == [0, 1]
 
 
+@pytest.mark.only_all
 @MODES
 def test_checkpoint_that_was_set_back_is_refused(topic: Topic, path: str, tmp_path: Path, mode: str) -> None:
     now, before = tmp_path / "checkpoint", tmp_path / "backup"

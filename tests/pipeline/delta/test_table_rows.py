@@ -32,8 +32,8 @@ def json_of(*fields: pa.Field) -> JsonSerde:
     return JsonSerde(pa.schema(list(fields)))
 
 
-@pytest.mark.parametrize("merges", ["true", "false"])
-@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
+@pytest.mark.parametrize("merges", [pytest.param("true", marks=pytest.mark.only_all), "false"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
 def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: str, mode: str, merges: str) -> None:
     """Fields are added with either setting for merging schemas, also among old fields, and in structs and lists."""
     point, named = pa.struct(POINT), pa.struct([pa.field("name", pa.string()), *POINT])
@@ -56,7 +56,7 @@ def test_new_fields_are_added_and_are_null_in_existing_rows(topic: Topic, path: 
     assert found == [*before, *[(offset, "2", "x", 3, "n", [4], ["m"]) for offset in (2, 3)]]
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.only_all)])
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert", marks=pytest.mark.matrix)])
 def test_field_that_is_dropped_or_has_another_type_is_refused_and_nothing_changes(
     topic: Topic, path: str, mode: str
 ) -> None:
@@ -82,6 +82,7 @@ def test_change_inside_a_column_is_named(spark: SparkSession, path: str) -> None
             in_table(spark, path, spark.sql(f"SELECT {changed} AS at"))
 
 
+@pytest.mark.only_all
 def test_changes_of_a_table_that_got_a_field_go_back_into_a_topic(topic: Topic, path: str) -> None:
     old, w = pa.field("v", pa.string()), pa.field("w", pa.string())
     for number, serde in enumerate((json_of(old), json_of(old, w))):

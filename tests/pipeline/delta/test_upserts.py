@@ -35,8 +35,8 @@ def held(topic: Topic, path: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     "read_first",
     [
-        pytest.param(0, id="the old partition", marks=pytest.mark.only_all),
-        pytest.param(1, id="the new one", marks=pytest.mark.only_all),
+        pytest.param(0, id="the old partition", marks=pytest.mark.matrix),
+        pytest.param(1, id="the new one", marks=pytest.mark.matrix),
         pytest.param(None, id="both at once"),
     ],
 )

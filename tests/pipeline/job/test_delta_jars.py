@@ -56,7 +56,7 @@ def test_jars_that_cannot_be_fetched_are_an_error_that_says_why(
     failed = subprocess.CompletedProcess([sys.executable], 1, "", said)
     monkeypatch.setattr(module.subprocess, "run", lambda *_, **__: failed)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(InvalidConfigError, match=r"unresolved dependency: io\.delta.*spark\.jars"):
+    with pytest.raises(InvalidConfigError, match=r"unresolved dependency: io\.delta.*spark\.jars.*SPARK_CONF_DIR"):
         delta_jars({})
     assert list(tmp_path.iterdir()) == []
 
@@ -69,4 +69,18 @@ def test_jars_of_the_user_stay(asked: list[list[str]], monkeypatch: pytest.Monke
     assert DELTA_SETTINGS.items() <= found.items()
     for own in ({"spark.jars": "/delta-spark_2.13.jar"}, {"spark.jars.packages": "io.delta:delta-spark_2.13:4"}):
         assert _with_delta(own) == DELTA_SETTINGS | own
+    assert len(asked) == 1
+
+
+def test_jars_and_repositories_of_sparks_own_file_stay(
+    asked: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text("# of the company\nspark.jars.repositories  http://mirror\nspark.jars=/a.jar\n")
+    assert _with_delta({})["spark.jars"].startswith("/a.jar,file://")
+    assert "spark.jars.repositories=http://mirror" in asked[0]
+    file.write_text("spark.jars /jars/delta-spark_4.2_2.13-4.4.0.jar\n")
+    assert _with_delta({}) == DELTA_SETTINGS
     assert len(asked) == 1

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.pipeline.programs.follower import follow
 from pyspark_commitlog.pipeline.read.batch import batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
+from pyspark_commitlog.pipeline.read.table import read_table, tail
 from pyspark_commitlog.pipeline.rows.columns import schema_of
-from pyspark_commitlog.storage import LogManager, MissingSegmentError
-from pyspark_commitlog.storage.filesystem import LocalFileSystem
+from pyspark_commitlog.storage import LogManager, MissingSegmentError, OffsetOutOfRangeError
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names
 from tests.pipeline.read.plain_offsets import PlainReader
 from tests.support.logs.building import NOW_MS, records
@@ -145,3 +148,54 @@ def test_a_sound_log_is_read_without_another_listing(directory: Path, monkeypatc
         reader = manager.open_reader("t", 0)
         monkeypatch.setattr(LocalFileSystem, "list", None)
         assert (reader.lost_start(), reader.earliest_offset) == (None, LOST)
+
+
+def table(directory: Path, **options: object) -> list[int]:
+    """Returns the offsets that ``read_table`` reads."""
+    return [*_offsets(read_table(directory, "t", columns=["offset"], **options))]
+
+
+NAMED = rf"log/t-0: records 0 to {LOST - 1} are gone"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"start": 2},
+        {"start": LOST - 1, "end": LOST + 1},
+        {"by": "timestamp", "start": NOW_MS + 1000},
+        {"by": "timestamp", "end": NOW_MS + 9000},
+    ],
+)
+def test_a_table_of_lost_records_is_an_error(directory: Path, options: dict[str, object]) -> None:
+    with pytest.raises(MissingSegmentError, match=NAMED):
+        table(directory, **options)
+
+
+def test_a_table_of_what_is_left_is_read(directory: Path) -> None:
+    assert table(directory, start=LOST) == LEFT
+    assert table(directory, by="timestamp", start=NOW_MS + 9000) == LEFT[1:]
+    assert [*_offsets(tail(directory, "t", len(LEFT), columns=["offset"]))] == LEFT
+
+
+def test_more_of_the_last_records_than_are_left_is_an_error(directory: Path) -> None:
+    with pytest.raises(MissingSegmentError, match=NAMED):
+        tail(directory, "t", len(LEFT) + 1)
+
+
+@pytest.mark.parametrize("start", ["earliest", {}, datetime.fromtimestamp(NOW_MS / 1000 + 1, UTC)])
+def test_following_from_lost_records_is_an_error(directory: Path, start: object) -> None:
+    with pytest.raises(MissingSegmentError, match=NAMED):
+        follow(directory, "t", start=start, timeout=0)
+
+
+def test_following_from_a_lost_offset_names_those_that_are_left(directory: Path) -> None:
+    with pytest.raises(OffsetOutOfRangeError, match="has offsets 8 to 12, but not 2"):
+        follow(directory, "t", start={0: 2}, timeout=0)
+
+
+def test_what_is_left_is_followed(directory: Path) -> None:
+    for start, found in ((LOST, LEFT), (datetime.fromtimestamp(NOW_MS / 1000 + LOST + 1, UTC), LEFT[1:])):
+        with follow(directory, "t", start=start, timeout=0) as follower:
+            assert [record.offset for record in follower] == found

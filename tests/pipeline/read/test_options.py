@@ -13,12 +13,11 @@ from pyspark_commitlog.pipeline.locations import local_directory
 from pyspark_commitlog.pipeline.metrics.directory import DirectoryMetrics
 from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics
 from pyspark_commitlog.pipeline.read.internal_topics import Decode
-from pyspark_commitlog.pipeline.read.options import Columns, ReadOptions, Use, time_string_ms
-from pyspark_commitlog.pipeline.read.rate_limits import TriggerLimits
+from pyspark_commitlog.pipeline.read.options import Columns, ReadOptions, Use
+from pyspark_commitlog.pipeline.read.rate_limits import TriggerLimits, time_string_ms
 from pyspark_commitlog.pipeline.read.subscription import Subscription
 from pyspark_commitlog.pipeline.read.table import read_table, tail
 from pyspark_commitlog.pipeline.read.task_ranges import TaskLimits
-from pyspark_commitlog.pipeline.rows import ReadMode
 from pyspark_commitlog.pipeline.rows.offsets import (
     EARLIEST,
     LATEST,
@@ -29,6 +28,7 @@ from pyspark_commitlog.pipeline.rows.offsets import (
     Bound,
     DataLoss,
 )
+from pyspark_commitlog.pipeline.rows.read_mode import ReadMode
 from pyspark_commitlog.pipeline.write.dataframe import WriteOptions
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink
 from pyspark_commitlog.storage import (
@@ -56,6 +56,7 @@ def test_defaults_are_those_of_sparks_kafka_source_but_read_committed() -> None:
         isolation=Isolation.READ_COMMITTED,
         group_id=None,
         push_filters=False,
+        keys_by_murmur2=False,
         mode=ReadMode.FAIL_FAST,
     )
 
@@ -80,6 +81,7 @@ def test_every_option_is_read() -> None:
             "includeHeaders": "true",
             "columns": "value, offset,headers",
             "pushFilters": "true",
+            "keyPartitioner": "murmur2",
             "mode": "DROPMALFORMED",
             "kafka.isolation.level": "read_uncommitted",
             "kafka.group.id": "g",
@@ -91,7 +93,7 @@ def test_every_option_is_read() -> None:
     assert options.limits == TriggerLimits(100, 10, 90_000, 1 << 20)
     assert options.columns == Columns(True, ("value", "offset", "headers"), None)
     assert options.columns.schema().names == ["value", "offset", "headers"]
-    assert (options.push_filters, options.mode) == (True, ReadMode.DROP_MALFORMED)
+    assert (options.push_filters, options.keys_by_murmur2, options.mode) == (True, True, ReadMode.DROP_MALFORMED)
     assert (options.isolation, options.group_id) == (Isolation.READ_UNCOMMITTED, "g")
     assert options.notices == ()
 
@@ -213,6 +215,7 @@ def test_times_are_written_as_spark_writes_them(text: str, ms: int) -> None:
         pytest.param({"includeHeaders": "yes"}, "includeHeaders is 'yes'; it must be true or false", id="a boolean"),
         pytest.param({"failOnDataLoss": ""}, "failOnDataLoss is ''; it must be true or false", id="an empty boolean"),
         pytest.param({"pushFilters": "1"}, "pushFilters is '1'; it must be true or false", id="push-down"),
+        pytest.param({"keyPartitioner": "murmur2"}, "keyPartitioner needs pushFilters = true", id="partitioner"),
         pytest.param({"minPartitions": "0"}, "minPartitions is '0'; .* from 1 to 2147483647", id="no partition"),
         pytest.param({"minPartitions": "3000000000"}, "minPartitions is '3000000000'", id="too many partitions"),
         pytest.param({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition is '-5'", id="negative records"),

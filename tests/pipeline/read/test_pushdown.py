@@ -22,11 +22,11 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_commitlog.pipeline.read.pushdown import push
+from pyspark_commitlog.pipeline.read.pushdown import KEYS_MAX, push
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
 from pyspark_commitlog.storage import TopicPartition
 
-TOPIC, PARTITION, OFFSET, TIMESTAMP = ("topic",), ("partition",), ("offset",), ("timestamp",)
+TOPIC, PARTITION, OFFSET, TIMESTAMP, KEY = ("topic",), ("partition",), ("offset",), ("timestamp",), ("key",)
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -82,8 +82,13 @@ def test_filters_narrow_a_range(filters: list[Filter], start: int, end: int) -> 
         pytest.param(Not(EqualTo(OFFSET, 3)), id="a negation"),
         pytest.param(IsNull(OFFSET), id="is null"),
         pytest.param(IsNotNull(("key",)), id="a column that may be null"),
-        pytest.param(EqualTo(("key",), b"k"), id="another column"),
+        pytest.param(EqualTo(("value",), b"k"), id="another column"),
         pytest.param(EqualTo(("headers", "key"), "k"), id="a column inside another"),
+        pytest.param(EqualTo(KEY, "k"), id="a key that is text"),
+        pytest.param(EqualNullSafe(KEY, None), id="a null key"),
+        pytest.param(GreaterThan(KEY, b"k"), id="keys behind a key"),
+        pytest.param(Not(EqualTo(KEY, b"k")), id="other keys"),
+        pytest.param(In(KEY, tuple(b"%d" % number for number in range(KEYS_MAX + 1))), id="too many keys"),
         pytest.param(StringStartsWith(TOPIC, "a"), id="a part of a topic's name"),
         pytest.param(GreaterThan(TOPIC, "a"), id="topics behind a name"),
     ],
@@ -104,10 +109,28 @@ def test_an_unsupported_filter_is_left_to_spark_and_narrows_nothing(each: Filter
         (EqualTo(TOPIC, "a"), True),
         (IsNotNull(TIMESTAMP), False),
         (GreaterThan(TIMESTAMP, at(3)), False),
+        (EqualTo(KEY, b"k"), True),
+        (In(KEY, (b"k", None)), True),
     ],
 )
 def test_spark_applies_again_what_is_not_true_of_every_row(each: Filter, is_exact: bool) -> None:
     assert push([each])[1] == ([] if is_exact else [each])
+
+
+@pytest.mark.parametrize(
+    ("filters", "keys"),
+    [
+        ([EqualTo(KEY, b"a"), EqualTo(OFFSET, 3)], {b"a"}),
+        ([EqualNullSafe(KEY, bytearray(b"a"))], {b"a"}),
+        ([In(KEY, (b"a", None, b"b")), In(KEY, (b"b", b"c"))], {b"b"}),
+        ([EqualTo(KEY, b"a"), EqualTo(KEY, b"b")], set()),
+        ([GreaterThan(KEY, b"a")], None),
+    ],
+)
+def test_keys_that_all_filters_list_are_wanted(filters: list[Filter], keys: set[bytes] | None) -> None:
+    assert push(filters)[0].keys == keys
+    left = left_of(filters, list(range(10)), TopicPartition("a", 2))
+    assert (left.size == 0) == (keys == set())
 
 
 COMPARISONS: dict[Any, Any] = {

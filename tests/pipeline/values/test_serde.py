@@ -27,7 +27,7 @@ from pyspark_commitlog.pipeline.values.schema_stores import (
     SchemaRegistryError,
     SchemaStore,
 )
-from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError
+from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError, narrowed
 from pyspark_commitlog.pipeline.values.spark import decoded, encoded
 from pyspark_commitlog.storage import InvalidConfigError
 
@@ -598,3 +598,13 @@ json_rows = st.fixed_dictionaries(
         ),
     }
 )
+
+
+def test_serde_that_is_narrowed_decodes_only_the_fields_that_are_wanted() -> None:
+    """What the others hold is not looked at."""
+    serde = JsonSerde(pa.schema([("carrier", pa.string()), ("delay", pa.int32())]))
+    values = pa.array([b'{"carrier": "UA", "delay": "late"}', None])
+    assert narrowed(serde, ["Carrier", "unknown"]).decode(values).to_pylist() == [{"carrier": "UA"}, None]
+    assert narrowed(serde, ["unknown"]) is serde
+    with pytest.raises(SerializationError):
+        serde.decode(values)

@@ -1,0 +1,32 @@
+"""COMMITLOG_LOG_DIR is the log directory of ``commitlog export`` and ``mirror`` too."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_commitlog.pipeline.delta.command.arguments import parser as export_parser, with_log
+from pyspark_commitlog.pipeline.mirror.command_line import parser as mirror_parser
+
+TO_TABLE = ["to-table", "--topic", "t", "--table", "t"]
+FROM_KAFKA = ["from-kafka", "--bootstrap-servers", "h:1", "--topics", "t"]
+
+
+@pytest.mark.parametrize(
+    ("given", "log_dir"),
+    [([], "/log"), (["--log-dir", "/other"], "/other"), (["--consumer.config", "file"], None)],
+)
+def test_an_export_takes_it_unless_a_log_is_named(
+    given: list[str], log_dir: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMITLOG_LOG_DIR", "/log")
+    assert with_log(export_parser("").parse_args([*TO_TABLE, *given])).log_dir == log_dir
+
+
+def test_an_export_without_it_names_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COMMITLOG_LOG_DIR", raising=False)
+    assert with_log(export_parser("").parse_args(TO_TABLE)).log_dir is None
+
+
+def test_a_mirror_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLOG_LOG_DIR", "/log")
+    assert mirror_parser("").parse_args(FROM_KAFKA).log_dir == "/log"
