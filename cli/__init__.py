@@ -27,10 +27,13 @@ PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of e
     },
     "Records": {
         "cat": ".reading.cat",
+        "find": ".reading.find",
         "produce": ".produce",
         "offsets": ".reading.offsets",
         "delete-records": ".admin.delete_records",
         "dump-log": ".reading.dump_log",
+        "browse": ".browse",
+        "table": ".reading.table",
     },
     "Groups and transactions": {
         "groups": ".admin.groups",
@@ -40,15 +43,19 @@ PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of e
     "Maintenance": {
         "retain": ".maintenance.retain",
         "compact": ".maintenance.compact",
+        "key-filters": ".maintenance.key_filters",
         "maintain": ".maintenance.maintain",
         "verify": ".reading.verify",
         "recover": ".maintenance.recover",
+        "erase": ".maintenance.erase",
         "rebuild-index": ".maintenance.rebuild_index",
     },
     "Copies": {
-        "snapshot": ".maintenance.snapshot",
-        "restore": ".maintenance.restore",
-        "copy": ".maintenance.copy",
+        "snapshot": ".copies.snapshot",
+        "backup": ".copies.backup",
+        "restore": ".copies.restore",
+        "copy": ".copies.copy",
+        "tier": ".copies.tier",
         "fs-check": ".maintenance.fs_check",
     },
     "Gateway": {

@@ -32,6 +32,18 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+def located(log_dir: str | None, tier: str | None, keys: list[str] | None) -> str:
+    """Returns what ``LogManager.open`` takes for a log directory, its tier, or both; neither is wrong usage (2)."""
+    if tier is not None:
+        try:
+            return str(storage.tier_address(tier, log_dir, keys or ()))
+        except storage.InvalidConfigError as error:
+            raise typer.BadParameter(f"--tier: {error}") from None
+    if log_dir is None:
+        raise typer.BadParameter("give --log-dir, --tier, or both")
+    return log_dir
+
+
 class LogLayout(StrEnum):
     """The forms of log directories that commands read."""
 
@@ -49,6 +61,20 @@ Layout = Annotated[
 TOPIC = ("--topic", "-t", "--topics")  # the spellings of Kafka's tools, of kcat, and of the jobs
 LogDir = Annotated[
     str, typer.Option(envvar="COMMITLOG_LOG_DIR", help="The log directory, as in Kafka's log.dirs.", show_envvar=True)
+]
+TierUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--tier",
+        help="The directory or the URL of tiered storage: alone, or with --log-dir for what is before its segments.",
+    ),
+]
+TierKeys = Annotated[
+    list[str] | None, typer.Option("--tier-key", help="A file with a private key, for a tier with encrypted segments.")
+]
+MaybeLogDir = Annotated[
+    str | None,
+    typer.Option(envvar="COMMITLOG_LOG_DIR", help="The log directory, as in Kafka's log.dirs.", show_envvar=True),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would change.")]

@@ -20,7 +20,10 @@ OPTIONAL_VALUES: Mapping[str, frozenset[str]] = {
 
 _NO_SERVER = "there is no server; name the log directory with --log-dir"
 _NO_REPLICAS = "there are no replicas; a log directory has one copy of each partition"
-_ONLY_TOPICS = "only topics have configs here, each (--topic) or all together (--entity-type brokers --entity-default)"
+_ONLY_TOPICS = (
+    "use --topic, --entity-type brokers --entity-default for all topics, or --entity-type brokers or groups with "
+    "--entity-name; clients and users have no configs here"
+)
 OF_ALL = {
     **dict.fromkeys(("--bootstrap-server", "--bootstrap-servers", "-b", "--broker-list"), _NO_SERVER),
     **dict.fromkeys(("--bootstrap-controller", "--zookeeper"), _NO_SERVER),

@@ -13,7 +13,7 @@ from ... import storage
 from ..arguments import settings_given
 from ..flags import AsJson, DryRun, LogDir, OneTopic, complete_topic, only
 from ..output import Column, fail, is_watched, print_json, print_table
-from .configs_for_all import alter_for_all, describe_for_all
+from .configs_for_all import KINDS, alter_for_all, describe_for_all, describe_own
 
 COLUMNS = (Column("TOPIC"), Column("CONFIG"), Column("VALUE"), Column("DEFAULT"), Column("MEANING", is_text=True))
 _PAIR = re.compile(r"([^=,\s]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
@@ -23,18 +23,24 @@ Alter = Annotated[bool, typer.Option("--alter", help="Change configs of a topic.
 All = Annotated[bool, typer.Option("--all", help="With --describe: also show defaults.")]
 EntityType = Annotated[
     str,
-    typer.Option(help="Use topics, or brokers with --entity-default for the configs of all topics of the directory."),
+    typer.Option(
+        help="Use topics, or brokers with --entity-default for the configs of all topics of the directory. With "
+        "--describe also brokers or groups, for those of one gateway or group."
+    ),
 ]
 EntityDefault = Annotated[
     bool,
     typer.Option(
-        "--entity-default", help="Needed by --entity-type brokers, whose keys are those of a broker: log.retention.ms."
+        "--entity-default", help="With --entity-type brokers, whose keys are those of a broker: log.retention.ms."
     ),
 ]
 BrokerDefaults = Annotated[
     bool, typer.Option("--broker-defaults", help="Short for --entity-type brokers --entity-default.")
 ]
-EntityName = Annotated[str | None, typer.Option(autocompletion=complete_topic, help="The topic; same as --topic.")]
+EntityName = Annotated[
+    str | None,
+    typer.Option(autocompletion=complete_topic, help="The topic, as --topic; or the node.id of a gateway, or a group."),
+]
 AddConfig = Annotated[
     str | None,
     typer.Option(metavar="K=V,...", help="Set these configs. Put lists in brackets: cleanup.policy=[compact,delete]."),
@@ -62,7 +68,8 @@ def configs(  # the flags are those of kafka-configs
 ) -> None:
     """Show and change the configs of topics, which are stored in topics.json at the root of the log directory.
 
-    With --entity-type brokers --entity-default: the configs for all topics that have none of their own.
+    With --entity-type brokers --entity-default: the configs for all topics that have none of their own. Those that one
+    gateway or group of consumers has are shown by --entity-type brokers or groups; clients change them.
 
     A broker stores the configs of topics in its own metadata: it does not see those set here, and its own are not shown
     here. A program that has a log open keeps the settings with which it opened the log.
@@ -70,9 +77,15 @@ def configs(  # the flags are those of kafka-configs
     action = only(describe=describe, alter=alter)
     name = topic if entity_name is None else entity_name
     of_all = _concerns_all(entity_type, name, is_default=entity_default, is_broker=broker_defaults)
+    kind = None if of_all else KINDS.get(entity_type)
+    if kind is not None:
+        _check_shown(entity_type, action, topic)
     with storage.LogManager.open(log_dir) as manager:
         if of_all and action == "--describe":
             describe_for_all(manager.broker_settings(), as_json=as_json)
+            return
+        if kind is not None:
+            describe_own(manager.topics_file(), kind, name, as_json=as_json)
             return
         if action == "--describe":
             found = list(manager.topics().values()) if name is None else [manager.topic(name)]
@@ -88,19 +101,28 @@ def configs(  # the flags are those of kafka-configs
 
 
 def _concerns_all(entity_type: str, name: str | None, *, is_default: bool, is_broker: bool) -> bool:
-    """Returns whether the command is about all topics of the directory; exits if it is about anything else."""
-    if entity_type not in ("topics", "brokers"):
+    """Returns whether the command is about all topics of the directory; exits if it is about what has no configs."""
+    if entity_type != "topics" and entity_type not in KINDS:
         raise typer.BadParameter(
-            f"--entity-type {entity_type!r}: only topics have configs here; omit it, or see --entity-default"
+            f"--entity-type {entity_type!r} has no configs here; omit it for those of topics, or see --entity-default"
         )
-    of_brokers = is_broker or entity_type == "brokers"
-    if of_brokers and name is not None:
-        raise typer.BadParameter("brokers have no names here: leave out --entity-name and --topic")
-    if of_brokers and not is_broker and not is_default:
-        raise typer.BadParameter("--entity-type brokers needs --entity-default: there is no single broker here")
-    if is_default and not of_brokers:
+    if is_default and entity_type != "brokers" and not is_broker:
         raise typer.BadParameter("--entity-default needs --entity-type brokers")
-    return of_brokers
+    of_all = is_broker or is_default
+    if of_all and name is not None:
+        raise typer.BadParameter("configs of all topics have no names here: leave out --entity-name and --topic")
+    return of_all
+
+
+def _check_shown(entity_type: str, action: str, topic: str | None) -> None:
+    """Exits unless the configs of single nodes or groups are to be shown."""
+    if action != "--describe":
+        default = "; --entity-default is for those of all topics" if entity_type == "brokers" else ""
+        raise typer.BadParameter(
+            f"clients change the configs of single {entity_type} while a gateway runs, as with kafka-configs{default}"
+        )
+    if topic is not None:
+        raise typer.BadParameter(f"--topic is no name of {entity_type}: use --entity-name")
 
 
 # Showing
@@ -122,21 +144,17 @@ def _describe(found: Sequence[storage.TopicDescription], *, show_all: bool, as_j
 
 def _shown(topic: storage.TopicDescription, *, show_all: bool) -> Iterator[dict[str, Any]]:
     """Yields one row per config, sorted by name."""
-    of_all = storage.LogConfig.from_mapping({}, broker=topic.broker).to_mapping()
-    for key in sorted(storage.keys_of(storage.LogConfig).values(), key=lambda key: key.name):
-        own = topic.configs.get(key.name)
-        if show_all or own is not None:
-            default = key.kind.render(key.default)
-            for_all = {each.name: topic.broker[each.name] for each in key.synonyms if each.name in topic.broker}
+    for found in storage.described_settings(topic):
+        if show_all or found.own is not None:
             yield {
-                "config": key.name,
-                "value": of_all[key.name] if own is None else own,
-                "default": default,
-                "is_default": own is None and not for_all,
-                "own": own,
-                "for_all": for_all,
-                "broker_key": key.synonyms[0].name if len(key.synonyms) == 1 else None,
-                "meaning": key.doc,
+                "config": found.key.name,
+                "value": found.value,
+                "default": found.default,
+                "is_default": found.is_default,
+                "own": found.own,
+                "for_all": found.for_all,
+                "broker_key": found.key.synonyms[0].name if len(found.key.synonyms) == 1 else None,
+                "meaning": found.key.doc,
             }
 
 

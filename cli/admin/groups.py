@@ -16,7 +16,7 @@ import typer
 from ... import storage
 from ..flags import AsJson, LogDir, only
 from ..output import Column, Failures, fail, nearest_or_all, print_json, print_table
-from . import migrating, resetting
+from . import resetting
 from .group_flags import (
     AllGroups,
     AllTopics,
@@ -115,6 +115,8 @@ def groups(  # the flags are those of kafka-consumer-groups
         reset_offsets=reset_offsets,
         migrate_offsets=migrate_offsets,
     )
+    from . import migrating  # noqa: PLC0415  loads what reads a registry
+
     is_to_log = migrating.is_to_log(source, target_place, zookeeper_connect, is_asked=migrate_offsets)
     if (execute and dry_run) or (export and as_json):
         raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
@@ -201,6 +203,8 @@ class _Groups:
         """
         if bool(asked.groups) == asked.all_groups:
             raise typer.BadParameter("give either --group (repeatable) or --all-groups")
+        if asked.all_groups and not self._known:
+            typer.echo(f"commitlog: there are no groups in {self._manager.directory}", err=True)
         names = list(self._known if asked.all_groups else dict.fromkeys(asked.groups))
         unknown = [] if may_be_new else [name for name in names if name not in self._known]
         for name in unknown:

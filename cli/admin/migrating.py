@@ -12,7 +12,11 @@ from typing import NamedTuple
 
 import typer
 
-from ... import registry, storage
+from ... import storage
+from ...registry import kafka_nodes
+from ...registry.opening import open_registry
+from ...registry.operations import children_if_any, put
+from ...registry.port import Registry
 from ..output import Column, fail, nearest_or_all, print_json, print_table
 
 PLACES = ("zookeeper", "log")
@@ -63,11 +67,11 @@ def migrate(manager: storage.LogManager, connect: str | None, plan: Plan) -> Non
     """Prints the offsets, and copies them with ``--execute``."""
     if plan.groups is not None and not plan.groups:
         raise typer.BadParameter("give either --group (repeatable) or --all-groups")
-    with registry.open_registry(manager.directory, connect) as opened:
+    with open_registry(manager.directory, connect) as opened:
         _migrate(manager, opened, plan)
 
 
-def _migrate(manager: storage.LogManager, opened: registry.Registry, plan: Plan) -> None:
+def _migrate(manager: storage.LogManager, opened: Registry, plan: Plan) -> None:
     in_log, in_registry = storage.GroupOffsets(manager), Offsets(opened)
     known = in_registry.groups() if plan.is_to_log else _groups_in_log(in_log)
     names = _chosen(known, plan.groups, "the registry" if plan.is_to_log else manager.directory)
@@ -82,7 +86,7 @@ def _migrate(manager: storage.LogManager, opened: registry.Registry, plan: Plan)
                 in_log.commit(name, {key: storage.CommittedOffset(offset) for key, offset in offsets.items()})
             else:
                 for partition, offset in offsets.items():
-                    registry.put(opened, registry.kafka_nodes.offset_path(name, *partition), b"%d" % offset)
+                    put(opened, kafka_nodes.offset_path(name, *partition), b"%d" % offset)
     else:
         typer.echo("nothing was changed; add --execute to copy these offsets", err=True)
     _show(moved, plan)
@@ -165,27 +169,27 @@ def _show(moved: Sequence[Moved], plan: Plan) -> None:
 class Offsets:
     """The offsets in a registry."""
 
-    def __init__(self, opened: registry.Registry) -> None:
+    def __init__(self, opened: Registry) -> None:
         self._opened = opened
 
     def groups(self) -> list[str]:
         """Returns the groups that have offsets, sorted."""
         return [
             name
-            for name in registry.children_if_any(self._opened, registry.kafka_nodes.CONSUMERS)
-            if registry.children_if_any(self._opened, registry.kafka_nodes.offsets_path(name))
+            for name in children_if_any(self._opened, kafka_nodes.CONSUMERS)
+            if children_if_any(self._opened, kafka_nodes.offsets_path(name))
         ]
 
     def has_consumers(self, group: str) -> bool:
         """Whether a consumer of the group is registered."""
-        return bool(registry.children_if_any(self._opened, registry.kafka_nodes.consumers_path(group)))
+        return bool(children_if_any(self._opened, kafka_nodes.consumers_path(group)))
 
     def offsets(self, group: str) -> dict[storage.TopicPartition, int]:
         """Returns a group's offsets. Exits with 1 for those of Kafka 0.7, and for a node that has no number."""
         found = {}
-        for topic in registry.children_if_any(self._opened, registry.kafka_nodes.offsets_path(group)):
-            folder = f"{registry.kafka_nodes.offsets_path(group)}/{topic}"
-            for name in registry.children_if_any(self._opened, folder):
+        for topic in children_if_any(self._opened, kafka_nodes.offsets_path(group)):
+            folder = f"{kafka_nodes.offsets_path(group)}/{topic}"
+            for name in children_if_any(self._opened, folder):
                 path = f"{folder}/{name}"
                 if not name.isdigit():
                     fail(f"{path}: Kafka 0.7 counts bytes; upgrade its log first (commitlog upgrade)")

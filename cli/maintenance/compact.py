@@ -22,8 +22,8 @@ def compact(
     """Compact topics whose cleanup.policy has compact: keep only the newest record of each key.
 
     Logs are chosen as Kafka's cleaner does, the dirtiest first; the report says why the others were not chosen. Works
-    in one process, with log.cleaner.dedupe.buffer.size of memory; for large directories, jobs/compact.py does the same
-    with Spark.
+    in one process, with log.cleaner.dedupe.buffer.size of memory; for large directories, spark-submit runs
+    jobs/compact.py of the package.
     """
     asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of, every)
     carry_out("compact", asked, storage.compact_partitions)

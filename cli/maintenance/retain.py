@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
@@ -16,6 +17,10 @@ KeepForGroups = Annotated[
     typer.Option(
         metavar="GROUPS", help="Keep what these consumer groups have not read; separated by commas. Repeatable."
     ),
+]
+KeepForTables = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATHS", help="Keep what these exported tables do not have; as --keep-for-groups."),
 ]
 Policy = Annotated[
     str | None,
@@ -36,6 +41,7 @@ def retain(
     config: Config = None,
     topic_configs: TopicConfigs = None,
     keep_for_groups: KeepForGroups = None,
+    keep_for_tables: KeepForTables = None,
     policy: Policy = None,
     policy_option: PolicyOption = None,
     as_of: AsOf = None,
@@ -47,10 +53,25 @@ def retain(
     """Delete old segments by time, size and log start offset, or by a policy of your own.
 
     The report says what was deleted and why, and what is kept, why and until when. Works in one process; for large
-    directories, jobs/retain.py does the same with Spark.
+    directories, spark-submit runs jobs/retain.py of the package.
     """
     asked = Asked(log_dir, topics, config, as_json, dry_run, wait, topic_configs, as_of, every)
     if policy is None and policy_option:
         raise typer.BadParameter("--policy-option needs --policy")
     own = None if policy is None else storage.load_policy(policy, policy_option or ())
-    carry_out("retain", asked, partial(storage.retain_partitions, keep_for_groups=keep_for_groups or (), policy=own))
+    operation = partial(
+        storage.retain_partitions,
+        keep_for_groups=keep_for_groups or (),
+        keep_for_tables=tables_kept(keep_for_tables),
+        policy=own,
+    )
+    carry_out("retain", asked, operation)
+
+
+def tables_kept(paths: Sequence[str] | None) -> storage.TablesKept:
+    """Returns what reads, at each run, what tables at ``paths`` have; each item may be several, separated by commas."""
+    if paths is None:
+        return storage.no_tables
+    from ...pipeline.delta.table_and_tail.kept import tables_kept as kept  # noqa: PLC0415  only with this flag
+
+    return kept(storage.parse_names("--keep-for-tables", paths))

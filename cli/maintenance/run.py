@@ -17,7 +17,7 @@ from ..flags import complete_topic
 from ..output import print_json
 from .bars import Watched
 
-PASSES = {"compact": 2}  # reads of a log: for its keys, and to copy what is kept
+PASSES = {"compact": 2, "erase": 2}  # reads of a log: for its keys, and to copy what is kept or search it
 
 Topics = Annotated[
     list[str] | None,

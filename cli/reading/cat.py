@@ -15,7 +15,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_record_time
-from ..flags import TOPIC, Layout, LogDir, LogLayout, complete_topic
+from ..flags import TOPIC, Layout, LogLayout, MaybeLogDir, TierKeys, TierUrl, complete_topic, located
 from ..output import fail, nearest_or_all
 from . import positions, record_text
 from .skipping import Skipping, ending_with_3
@@ -89,7 +89,9 @@ Isolation = Annotated[
 
 def cat(  # the flags are those of kcat -C
     *,
-    log_dir: LogDir,
+    log_dir: MaybeLogDir = None,
+    tier: TierUrl = None,
+    tier_key: TierKeys = None,
     topic: Topic,
     partition: Partitions = None,
     offset: Offset = None,
@@ -110,6 +112,7 @@ def cat(  # the flags are those of kcat -C
 
     Records of one partition are printed in offset order. Takes no lock, so it is safe on a running broker's directory.
     """
+    log_dir = located(log_dir, tier, tier_key)
     nothing = b"NULL" if null else b""
     text: record_text.Text = record_text.as_json
     if format is not None:

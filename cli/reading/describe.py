@@ -12,7 +12,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_instant
-from ..flags import TOPIC, AsJson, Layout, LogDir, LogLayout, complete_topic
+from ..flags import TOPIC, AsJson, Layout, LogLayout, MaybeLogDir, TierKeys, TierUrl, complete_topic, located
 from ..output import Column, Failures, is_watched, print_json, print_table, print_wide
 from . import positions, summary
 
@@ -54,7 +54,9 @@ AsOf = Annotated[
 
 def describe(
     *,
-    log_dir: LogDir,
+    log_dir: MaybeLogDir = None,
+    tier: TierUrl = None,
+    tier_key: TierKeys = None,
     topic: Topic = None,
     partition: Partitions = None,
     as_of: AsOf = None,
@@ -72,6 +74,7 @@ def describe(
     or deletable if the next retention run deletes it. COMPACTION is clean (no key occurs twice), dirty (the next
     compaction reads the segment), or uncleanable (the next compaction must not touch it). Takes no lock.
     """
+    log_dir = located(log_dir, tier, tier_key)
     if topic is None and (partition or as_of is not None):
         raise typer.BadParameter("--partition and --as-of need --topic")
     if layout.is_0_7:
@@ -122,19 +125,8 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         yield f"  {found.holding}: readers of committed records wait for it; see commitlog transactions"
     for each in found.hanging:
         yield f"  {each}"
-    if found.cleanable is not None:
-        what = found.cleanable
-        due = (
-            "due"
-            if what.is_due
-            else f"not due: the ratio must be above {what.ratio_min:g}"
-            if what.is_dirty
-            else "not due"
-        )
-        yield (
-            f"  dirty ratio {what.ratio:.2f}: {what.dirty_bytes:,} dirty bytes, {what.clean_bytes:,} clean; "
-            f"compaction is {due}; it stops at {what.first_uncleanable_offset}: {what.held_by}"
-        )
+    if found.compaction_text is not None:
+        yield f"  {found.compaction_text}"
     waiting = found.retention.files_waiting + found.retention.files_removed
     if waiting:
         yield f"  {len(waiting):,} .deleted files with {sum(file.size for file in waiting):,} bytes are still on disk"
@@ -227,16 +219,12 @@ def _table(found: storage.PartitionDescription, fates: Sequence[storage.SegmentF
         table.add_column(name, no_wrap=True)
     whole, begin = max(found.retention.plan.facts.size, 1), 0
     for fate in fates:
-        size, state = fate.segment.size, _state(found, fate)
+        size, state = fate.segment.size, found.state_of(fate)
         bar = Bar(whole, begin, begin + size, width=BAR_WIDTH, color=STYLES[state])
         begin += size
         until = "deletable" if fate.goes else "" if fate.until_ms is None else _short(fate.until_ms)
         table.add_row(_offsets(fate), f"{size:,}", bar, _short(fate.segment.largest_timestamp_ms), state, until)
     return table
-
-
-def _state(found: storage.PartitionDescription, fate: storage.SegmentFate) -> str:
-    return "deletable" if fate.goes else "active" if fate.segment.is_active else found.compaction_of(fate) or "closed"
 
 
 def _offsets(fate: storage.SegmentFate) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_record_time
-from ..flags import AsJson, LogDir, TopicNames, complete_topic
+from ..flags import AsJson, MaybeLogDir, TierKeys, TierUrl, TopicNames, complete_topic, located
 from ..output import Column, Failures, fail, is_watched, print_json, print_table
 from ..selecting import matching, matching_partitions
 
@@ -33,7 +33,8 @@ Time = Annotated[
     str,
     typer.Option(
         help="Show the offset of the log end (latest or -1), of the log start (earliest or -2), of the newest record "
-        "(max-timestamp or -3), or of the first record at or after a time: ISO 8601 (UTC by default), or ms since "
+        "(max-timestamp or -3), of the local log's start (earliest-local or -4), of the last record in the tier "
+        "(latest-tiered or -5), or of the first record at or after a time: ISO 8601 (UTC by default), or ms since "
         "1970. Times of transaction markers do not count."
     ),
 ]
@@ -54,7 +55,9 @@ Question = Callable[["storage.LogReader"], "Found | None"]  # quoted, so that im
 
 def offsets(  # the flags are those of kafka-get-offsets
     *,
-    log_dir: LogDir,
+    log_dir: MaybeLogDir = None,
+    tier: TierUrl = None,
+    tier_key: TierKeys = None,
     topic: TopicNames = None,
     partitions: Partitions = None,
     topic_partitions: TopicPartitions = None,
@@ -67,6 +70,7 @@ def offsets(  # the flags are those of kafka-get-offsets
     A partition without a matching record has no line. Takes no lock, so it is safe on a running broker's directory. A
     broker writes the log start to its directory only once a minute.
     """
+    log_dir = located(log_dir, tier, tier_key)
     if topic_partitions is not None and (topic is not None or partitions is not None):
         raise typer.BadParameter("--topic-partitions cannot be used with --topic or --partitions")
     question = _question(time)
@@ -122,20 +126,29 @@ def _log_start(log: storage.LogReader) -> Found:
     return Found(log.log_start_offset)
 
 
+def _local_start(log: storage.LogReader) -> Found:
+    files = log.context.filesystem
+    first = files.first_local if isinstance(files, storage.PinnedTier) else None
+    return Found(log.log_start_offset if first is None else max(log.log_start_offset, first))
+
+
 def _newest(log: storage.LogReader) -> Found | None:
     return _found(log.offset_of_max_timestamp())
 
 
-def _nothing(log: storage.LogReader) -> None:
-    """Returns None: there is no remote storage."""
+def _last_tiered(log: storage.LogReader) -> Found | None:
+    """Returns None without a tier."""
+    files = log.context.filesystem
+    last = files.last_tiered if isinstance(files, storage.PinnedTier) else None
+    return None if last is None else Found(last)
 
 
 _QUESTIONS: Mapping[str, Question] = {
     **dict.fromkeys(("latest", "-1"), _log_end),
     **dict.fromkeys(("earliest", "-2"), _log_start),
     **dict.fromkeys(("max-timestamp", "-3"), _newest),
-    **dict.fromkeys(("earliest-local", "-4"), _log_start),
-    **dict.fromkeys(("latest-tiered", "-5"), _nothing),
+    **dict.fromkeys(("earliest-local", "-4"), _local_start),
+    **dict.fromkeys(("latest-tiered", "-5"), _last_tiered),
 }
 
 

@@ -74,11 +74,12 @@ def as_json(message: Message) -> bytes:
     if message.headers:
         pairs = [(_readable(name), None if value is None else _readable(value)) for name, value in message.headers]
         row["headers"] = [text for pair in pairs for text in pair]
-    row |= _member("key", message.key) | _member("payload", message.value)
+    row |= member("key", message.key) | member("payload", message.value)
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
-def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+def member(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Returns a member of an object; of bytes that are not UTF-8, in base64 and with another name."""
     if data is None:
         return {name: None}
     try:

@@ -14,8 +14,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from ...registry import NodeExistsError, Registry, SessionState, discard, kafka_nodes, register
+from ...registry import kafka_nodes
+from ...registry.errors import NodeExistsError
 from ...registry.kafka_nodes import KafkaVersion
+from ...registry.operations import discard, register
+from ...registry.port import Registry, SessionState
 from ...storage import LogStoreError
 from ..errors import ConsumerIdInUseError, ConsumerRebalanceFailedError, RebalanceError
 from .assignment import Partition, Strategy, Stream, assign
@@ -92,10 +95,6 @@ class GroupMember(Generic[T]):
         with self._lock:
             self._rebalance()
         self._thread.start()
-
-    def rebalance(self) -> None:
-        """Starts a rebalance soon, as if a member had joined."""
-        self._wake()
 
     def leave(self) -> None:
         """Stops reading, releases all partitions and leaves the group; the others rebalance."""

@@ -16,7 +16,7 @@ import pytest
 import pyspark_commitlog
 from pyspark_commitlog.cli import COMMANDS, PANELS, _Commands, kafka_flags
 from pyspark_commitlog.cli.closed_output import ends_with_its_reader
-from pyspark_commitlog.pipeline.job import arguments
+from pyspark_commitlog.pipeline.job.command_line import arguments
 from pyspark_commitlog.storage import LogManager, Records
 from pyspark_commitlog.storage.format import v2
 from tests.cli import in_process
@@ -297,12 +297,17 @@ LOG_DIR = {
     "delete-records": ["--offset-json-file", "o.json"],
     "describe": ["-t", "t"],
     "cat": ["-t", "t"],
+    "find": ["-t", "t", "--key", "k"],
+    "browse": ["--dry-run"],
     "produce": ["-t", "t"],
+    "table": ["-t", "t", "--table", "table"],
     "verify": [],
     "rebuild-index": [],
     "retain": [],
     "compact": [],
+    "key-filters": [],
     "recover": [],
+    "erase": ["--topics", "t", "--keys-file", __file__, "--reason", "r"],
     "snapshot": ["--to", "s"],
     "restore": ["--from", "s"],
     "fs-check": [],
@@ -317,8 +322,13 @@ PATHS += [
     ("snapshot", ["--log-dir", "log", "--to", "hdfs:/log"]),
     ("restore", ["--log-dir", "again", "--from", "hdfs:/log"]),
     ("restore", ["--log-dir", "hdfs:/log", "--from", "log", "--dry-run"]),
+    ("backup", ["--log-dir", "hdfs:/log", "--to", "b"]),
+    ("backup", ["--log-dir", "log", "--to", "hdfs:/log"]),
     ("copy", ["--from", "hdfs:/log", "--to", "again"]),
     ("copy", ["--from", "log", "--to", "hdfs:/log"]),
+    ("tier", ["copy", "--log-dir", "hdfs:/log", "--tier", "t"]),
+    ("tier", ["publish", "--topic", "t", "--log-dir", "log", "-b", "127.0.0.1:1", "--tier", "hdfs:/tier"]),
+    ("tier", ["publish", "--topic", "t", "--broker-log-dir", "hdfs:/log"]),
     ("dump-log", ["--files", f"hdfs:/log/{FIRST}.log"]),
 ]
 

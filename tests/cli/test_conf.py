@@ -31,5 +31,6 @@ def test_maintain_without_a_file_takes_the_one_of_the_package(tmp_path: Path, mo
     assert done.stdout.splitlines() == [
         f"would run retain every 5 minutes on {tmp_path}",
         f"would run compact every 15 minutes on {tmp_path}",
+        f"would run key-filters every 1 hour on {tmp_path}",
         f"would run verify every 7 days on {tmp_path}",
     ]

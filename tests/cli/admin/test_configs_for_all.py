@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, Owner, alter_own_settings
 from tests.cli.in_process import commitlog
 
 OF_ALL = ("--entity-type", "brokers", "--entity-default")
@@ -68,3 +68,39 @@ def test_a_topics_key_is_refused_with_the_brokers(directory: Path) -> None:
     done = commitlog("configs", "--log-dir", directory, *OF_ALL, "--alter", "--add-config", "retention.ms=1")
     assert (done.code, done.stdout) == (2, "")
     assert "for a broker it is log.retention.ms" in done.stderr
+
+
+@pytest.fixture
+def owned(directory: Path) -> Path:
+    """The directory, with settings for all topics, of two nodes and of a group, as a gateway has written them."""
+    with LogManager.open(str(directory)) as manager:
+        for_all = {"max.connections": "500"}
+        for name, value in (("1", "100"), ("2", "200")):
+            changes = {"max.connections": value}
+            alter_own_settings(manager, Owner.NODE, name, changes, lambda _: None, for_all=for_all)
+        changes = {"consumer.session.timeout.ms": "50000"}
+        alter_own_settings(manager, Owner.GROUP, "shop", changes, lambda _: None)
+    return directory
+
+
+def test_what_one_node_has_is_described_with_what_all_have(owned: Path) -> None:
+    one = configs(owned, "--describe", "--entity-type", "brokers", "--entity-name", "1")
+    assert one == (
+        "Dynamic configs for broker 1 are:\n  max.connections=100 sensitive=false "
+        "synonyms={DYNAMIC_BROKER_CONFIG:max.connections=100, DYNAMIC_DEFAULT_BROKER_CONFIG:max.connections=500}\n"
+    )
+    every = configs(owned, "--describe", "--entity-type", "brokers")
+    assert every.startswith(one + "Dynamic configs for broker 2 are:\n  max.connections=200 ")
+    assert every.endswith(configs(owned, "--describe", *OF_ALL))
+    nothing = configs(owned, "--describe", "--entity-type", "brokers", "--entity-name", "3")
+    assert nothing == "Dynamic configs for broker 3 are:\n"
+
+
+def test_what_a_group_has_is_described(owned: Path) -> None:
+    shown = configs(owned, "--describe", "--entity-type", "groups")
+    assert shown == (
+        "Dynamic configs for group shop are:\n  consumer.session.timeout.ms=50000 sensitive=false "
+        "synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000}\n"
+    )
+    as_json = configs(owned, "--describe", "--entity-type", "groups", "--entity-name", "shop", "--json")
+    assert json.loads(as_json) == {"group": "shop", "config": "consumer.session.timeout.ms", "value": "50000"}

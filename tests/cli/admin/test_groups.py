@@ -723,3 +723,11 @@ def test_the_name_of_a_group_cannot_steer_a_terminal_or_look_like_another_line(
     assert done.code == 0
     assert "g\\n\\x1b[31mshop" in done.stdout
     assert "[31mshop" not in done.stdout.replace("g\\n\\x1b[31mshop", "")
+
+
+def test_a_log_without_groups_says_so(tmp_path: Path) -> None:
+    with LogManager.open(str(tmp_path / "log"), create=True) as manager:
+        manager.create_topic("orders", partitions=1)
+    done = commitlog("groups", "--log-dir", tmp_path / "log", "--describe", "--all-groups")
+    assert (done.code, done.stdout) == (0, "")
+    assert done.stderr == f"commitlog: there are no groups in {tmp_path / 'log'}\n"

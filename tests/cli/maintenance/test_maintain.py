@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from pyspark_commitlog.storage import LogManager
 from tests.cli.in_process import commitlog
@@ -111,8 +113,20 @@ def test_the_file_that_comes_with_the_project_is_valid(directory: Path) -> None:
     assert done.stdout.splitlines() == [
         f"would run retain every 5 minutes on {directory}",
         f"would run compact every 15 minutes on {directory}",
+        f"would run key-filters every 1 hour on {directory}",
         f"would run verify every 7 days on {directory}",
     ]
+
+
+def test_without_a_file_the_directory_may_be_in_the_environment(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COMMITLOG_LOG_DIR", str(directory))
+    done = commitlog("maintain", "--dry-run")
+    assert done.stdout.splitlines()[0] == f"would run retain every 5 minutes on {directory}"
+    named = commitlog("maintain", "--conf", ROOT / "conf/maintenance.toml", "--dry-run")
+    assert named.stdout.splitlines()[0] == "would run retain every 5 minutes on data/log"
 
 
 @pytest.mark.parametrize(
@@ -146,3 +160,29 @@ def test_a_file_that_is_not_there_or_names_no_directory_is_refused(tmp_path: Pat
 @pytest.mark.parametrize("flags", [("--every", "often"), ("--every", "1 hour", "--as-of", "2026-01-01")])
 def test_wrong_use_of_every_ends_with_2(directory: Path, flags: tuple[str, ...]) -> None:
     assert commitlog("compact", "--log-dir", directory, *flags).code == 2
+
+
+def test_tables_are_compacted_and_vacuumed_without_spark(directory: Path, tmp_path: Path) -> None:
+    """Tables of a test with Spark: tests/pipeline/delta/table_stream."""
+    table, rows = str(tmp_path / "table"), pa.table({"_partition": [0], "_offset": [0]})
+    for _ in range(3):
+        write_deltalake(table, rows, mode="append")
+    conf = tmp_path / "maintenance.toml"
+    conf.write_text(
+        f'log_dir = "{directory}"\n[optimize]\nevery = "1 hour"\ntables = ["{table}", "{tmp_path / "none"}"]\n'
+        f'[vacuum]\nevery = "1 hour"\ntables = ["{table}"]\n'
+    )
+    with running("maintain", "--conf", conf) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"optimize {table}: 3 files became 1\n"
+        assert process.stdout.readline().endswith(f"there is no Delta table at {tmp_path / 'none'}\n")
+        assert process.stdout.readline() == f"vacuum {table}: 0 files removed\n"  # they were needed a moment ago
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    assert len(DeltaTable(table).file_uris()) == 1
+
+
+def test_operation_on_tables_without_tables_is_refused(directory: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "maintenance.toml"
+    conf.write_text(f'log_dir = "{directory}"\n[vacuum]\nevery = "1 hour"\n')
+    assert "[vacuum] needs tables" in commitlog("maintain", "--conf", conf).stderr

@@ -12,6 +12,7 @@ import pytest
 from pyspark_commitlog.storage import LogManager
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
+from tests.support.delta_log import exported
 from tests.support.logs.building import records
 
 POLICY = """
@@ -125,3 +126,22 @@ def test_a_topic_that_is_asked_for_is_shown_though_nothing_happens_to_it(tmp_pat
     done = commitlog("retain", "--log-dir", directory, "--dry-run", "-t", "kept")
     assert "kept-0, as of " in done.stdout
     assert "nothing to delete; keeping 4 segments" in done.stdout
+
+
+def test_what_a_table_does_not_have_is_kept_and_a_table_that_cannot_be_read_deletes_nothing(tmp_path: Path) -> None:
+    directory = make(tmp_path / "log", {"retention.bytes": "0", "retention.ms": "-1"})
+    refused = commitlog("retain", "--log-dir", directory, "--keep-for-tables", tmp_path / "table")
+    assert (refused.code, bases(directory)) == (1, [0, 1, 2, 3])
+    assert "has no Delta table" in refused.stderr
+    exported(tmp_path / "table", "t", p0=2)
+    done = commitlog("retain", "--log-dir", directory, "--keep-for-tables", tmp_path / "table")
+    assert (done.code, bases(directory)) == (0, [2, 3])
+    assert f"table {tmp_path / 'table'} has only what is below offset 2" in done.stdout
+
+
+def test_table_of_another_log_is_refused(tmp_path: Path) -> None:
+    directory = make(tmp_path / "log", {"retention.bytes": "0", "retention.ms": "-1"})
+    exported(tmp_path / "table", "u", p0=2)
+    done = commitlog("retain", "--log-dir", directory, "--keep-for-tables", tmp_path / "table")
+    assert (done.code, bases(directory)) == (1, [0, 1, 2, 3])
+    assert "has rows of topic u, which" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import PositionLogDirectory, PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7 import encode
+from pyspark_commitlog.storage.kafka_0_7.entries import encode
 from tests.cli.in_process import commitlog
 from tests.support.kafka_0_7 import recorded, unpacked, write_segments
 
@@ -111,3 +112,19 @@ def test_messages_before_damage_in_the_last_file_are_printed_before_the_error(tm
     assert done.code == 3
     assert done.stdout.splitlines() == [f"message {number}" for number in range(5)] + sound
     assert f"{len(messages):020}.kafka, position {len(sound) * len(messages) // 5}" in done.stderr
+
+
+def test_find_searches_values_and_gives_their_positions(log: Path) -> None:
+    find = ("find", "--log-dir", log, "-t", "alpha", *LAYOUT)
+    cat = commitlog("cat", "--log-dir", log, "-t", "alpha", "-e", "-q", "-J", *LAYOUT).stdout.splitlines()
+    wanted = [line for line in cat if b"broke" in payload(json.loads(line))]
+    done = commitlog(*find, "--value-contains", "broke", "--json")
+    assert (done.code, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted(wanted)
+    assert wanted
+    refused = commitlog(*find, "--value-contains", "1", "--newest-first")
+    assert (refused.code, "have no times" in refused.stderr) == (2, True)
+
+
+def payload(row: dict[str, str]) -> bytes:
+    return row["payload"].encode() if "payload" in row else base64.b64decode(row["payload_base64"])

@@ -13,8 +13,9 @@ import pytest
 from pyspark_commitlog.clients.consumer import SimpleConsumer
 from pyspark_commitlog.clients.errors import ClientError, ConsumerTimeoutError
 from pyspark_commitlog.clients.topic_filters import Blacklist, Whitelist
-from pyspark_commitlog.clients.wire import Broker, calls
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.clients.wire import calls
+from pyspark_commitlog.clients.wire.broker import Broker
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import CorruptRecordError, InvalidConfigError, OffsetOutOfRangeError, TopicPartition
 from tests.support.streams import Collected, OldCluster, old_cluster
 from tests.support.waiting import soon
@@ -32,6 +33,16 @@ def numbers(first: int, last: int) -> list[bytes]:
 
 def values(stream: Any, count: int) -> list[bytes]:
     return [each.message for each in islice(stream, count)]
+
+
+def soon_read(count: int, *reading: Collected) -> None:
+    """Waits until streams have yielded ``count`` messages in all; fails at once if one of them raised an error."""
+
+    def has_come() -> bool:
+        assert [each.error for each in reading] == [None] * len(reading)
+        return sum(len(each.messages) for each in reading) == count
+
+    soon(has_come)
 
 
 def test_streams_of_several_topics_bring_messages_in_order_and_say_where_they_are(cluster: OldCluster) -> None:
@@ -101,18 +112,18 @@ def test_a_group_shares_partitions_and_each_message_is_read_once(cluster: OldClu
     first = [Collected(each) for each in one.create_message_streams({"t": 2})["t"]]
     for partition in range(4):
         cluster.produce("t", numbers(0, 50), partition)
-    soon(lambda: sum(len(each.messages) for each in first) == 200)
+    soon_read(200, *first)
     other = cluster.connect(consumerid="two", autocommit_interval_ms=50)
     (stream,) = other.create_message_streams({"t": 1})["t"]
     second = Collected(stream)
     for partition in range(4):
         cluster.produce("t", numbers(50, 100), partition)
-    soon(lambda: sum(len(each.messages) for each in (*first, second)) == 400)
+    soon_read(400, *first, second)
     assert second.messages
     other.shutdown()
     for partition in range(4):
         cluster.produce("t", numbers(100, 110), partition)
-    soon(lambda: sum(len(each.messages) for each in (*first, second)) == 440)
+    soon_read(440, *first, second)
     one.shutdown()
     everything = sorted((each.partition, int(each.message)) for read in (*first, second) for each in read.messages)
     assert everything == [(partition, number) for partition in range(4) for number in range(110)]
