@@ -12,18 +12,18 @@ HEAD = """\
 # Configuration reference
 
 This page is generated from the code by `docs/render.py`. Names, defaults and bounds are those of
-Kafka 3.9, except for `max.decompressed.bytes`, which is ours: Kafka decompresses whatever a batch
-contains.
+Kafka 3.9, except for two of ours: `max.decompressed.bytes`, since Kafka decompresses whatever a batch
+contains, and `keyfilter.enable` ([key filters](find.md#key-filters)).
 
 ## Where to set them
 
 | settings | where |
 | --- | --- |
-| of a new topic | `configs=` of the sink, `[topics.<name>]` in `conf/local.toml`, `commitlog topics` |
+| of a new topic | `configs=` of the sink, `[topics.<name>]` in a settings file of `ingest`, `commitlog topics` |
 | of an existing topic | in `topics.json`; change them with `commitlog configs --alter` |
 | of all topics without their own | broker keys in `topics.json`: `commitlog configs --broker-defaults --alter` |
 | of one run of a job | `--config key=value`: topic keys override the topic's own, broker keys are defaults for them |
-| of the cleaner | `--config log.cleaner.…` of `jobs/compact.py` |
+| of the cleaner | `--config log.cleaner.…` of `commitlog compact` |
 | of deletion on an object store | `--config staged.retention.ms=…`, [`delete.grace.ms`](object_store.md#maintenance) |
 | of a directory made by a broker | [none](scheduling.md#a-brokers-directory): nothing is deleted because of a default |
 
