@@ -2,7 +2,8 @@
 
 This is the public API. Spark finds ``format("commitlog")`` by itself, because this module's name begins with
 ``pyspark_`` and it has a ``DefaultSource``. Names are imported on first use, so that importing
-``pyspark_commitlog.storage``, or calling ``read_table``, ``tail``, ``append`` or ``follow``, does not import Spark.
+``pyspark_commitlog.storage``, or calling ``read_table``, ``tail``, ``append``, ``find`` or ``follow``, does not import
+Spark.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from pyspark_commitlog.gateway import Gateway as Gateway
+    from pyspark_commitlog.gateway.server import Gateway as Gateway
     from pyspark_commitlog.pipeline.datasource import (
         CommitLogDataSource as CommitLogDataSource,
         DefaultSource as DefaultSource,
     )
-    from pyspark_commitlog.pipeline.delta import changes_to_records as changes_to_records, table_sink as table_sink
-    from pyspark_commitlog.pipeline.job import run_available as run_available, spark_session as spark_session
-    from pyspark_commitlog.pipeline.metrics import CommitLogMetrics as CommitLogMetrics
-    from pyspark_commitlog.pipeline.programs import (
-        Follower as Follower,
-        Producer as Producer,
-        Record as Record,
-        append as append,
-        follow as follow,
+    from pyspark_commitlog.pipeline.delta.table_and_tail.topic_table import topic_table as topic_table
+    from pyspark_commitlog.pipeline.delta.tables import (
+        changes_to_records as changes_to_records,
+        table_sink as table_sink,
     )
-    from pyspark_commitlog.pipeline.read import read_table as read_table, tail as tail
-    from pyspark_commitlog.pipeline.values import (
-        AvroSerde as AvroSerde,
-        Confluent as Confluent,
-        JsonSerde as JsonSerde,
+    from pyspark_commitlog.pipeline.job.run_query import run_available as run_available
+    from pyspark_commitlog.pipeline.job.session import spark_session as spark_session
+    from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics as CommitLogMetrics
+    from pyspark_commitlog.pipeline.programs.finding import find as find
+    from pyspark_commitlog.pipeline.programs.follower import Follower as Follower, follow as follow
+    from pyspark_commitlog.pipeline.programs.producer import Producer as Producer, append as append
+    from pyspark_commitlog.pipeline.programs.rows import Record as Record
+    from pyspark_commitlog.pipeline.read.table import read_table as read_table, tail as tail
+    from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde as AvroSerde, Confluent as Confluent
+    from pyspark_commitlog.pipeline.values.schema_stores import (
         SchemaFolder as SchemaFolder,
         SchemaRegistry as SchemaRegistry,
     )
-    from pyspark_commitlog.pipeline.write import (
+    from pyspark_commitlog.pipeline.values.serde import JsonSerde as JsonSerde
+    from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink as commitlog_sink
+    from pyspark_commitlog.pipeline.write.partitioners.own import (
         Destination as Destination,
         LeastBytesPartitioner as LeastBytesPartitioner,
         Partitioner as Partitioner,
         RowPartitioner as RowPartitioner,
-        commitlog_sink as commitlog_sink,
     )
 
     __version__: str
@@ -48,20 +50,27 @@ else:
     _loaded, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
-            "gateway": ["Gateway"],
+            "gateway.server": ["Gateway"],
             "pipeline.datasource": ["CommitLogDataSource", "DefaultSource"],
-            "pipeline.delta": ["changes_to_records", "table_sink"],
-            "pipeline.job": ["spark_session", "run_available"],
-            "pipeline.metrics": ["CommitLogMetrics"],
-            "pipeline.programs": ["Follower", "Producer", "Record", "append", "follow"],
-            "pipeline.read": ["read_table", "tail"],
-            "pipeline.values": ["AvroSerde", "Confluent", "JsonSerde", "SchemaFolder", "SchemaRegistry"],
-            "pipeline.write": [
+            "pipeline.delta.table_and_tail.topic_table": ["topic_table"],
+            "pipeline.delta.tables": ["changes_to_records", "table_sink"],
+            "pipeline.job.run_query": ["run_available"],
+            "pipeline.job.session": ["spark_session"],
+            "pipeline.metrics.queries": ["CommitLogMetrics"],
+            "pipeline.programs.finding": ["find"],
+            "pipeline.programs.follower": ["Follower", "follow"],
+            "pipeline.programs.producer": ["Producer", "append"],
+            "pipeline.programs.rows": ["Record"],
+            "pipeline.read.table": ["read_table", "tail"],
+            "pipeline.values.avro.serde": ["AvroSerde", "Confluent"],
+            "pipeline.values.schema_stores": ["SchemaFolder", "SchemaRegistry"],
+            "pipeline.values.serde": ["JsonSerde"],
+            "pipeline.write.foreach_batch": ["commitlog_sink"],
+            "pipeline.write.partitioners.own": [
                 "Destination",
                 "LeastBytesPartitioner",
                 "Partitioner",
                 "RowPartitioner",
-                "commitlog_sink",
             ],
         },
     )

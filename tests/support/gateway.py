@@ -12,10 +12,11 @@ from typing import Any, Protocol, Self
 
 from kio.serial import entity_writer
 
-from pyspark_commitlog.gateway import Gateway, GatewayConfig
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.apis import APIS
 from pyspark_commitlog.protocol.bodies import made
-from pyspark_commitlog.storage.bucket.files import opening
+from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from tests.support.recorded_wire import layouts, whole_answer
 
 LOCAL = "PLAINTEXT://127.0.0.1:0"
@@ -32,9 +33,9 @@ def serving(directory: Path | str, **settings: Any) -> Iterator[Gateway]:
 @contextmanager
 def serving_apart(url: str, **settings: Any) -> Iterator[Gateway]:
     """As :func:`serving`, on an object store, as if in a process of its own: it shares nothing with others."""
-    opening._of_this_process.clear()
+    bucket_files._of_this_process.clear()
     with serving(url, **settings) as gateway:
-        opening._of_this_process.clear()
+        bucket_files._of_this_process.clear()
         yield gateway
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.cluster import Homes
-from pyspark_commitlog.gateway.groups import (
-    Commit,
-    GroupCoordinator,
-    GroupStore,
-    Join,
-    JoinResult,
-    Leaving,
-    Sync,
-    SyncResult,
-)
-from pyspark_commitlog.gateway.threads import Task, Timer
-from pyspark_commitlog.protocol import ErrorCode
+from pyspark_commitlog.gateway.cluster.homes import Homes
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.consumer_groups.heartbeat import Heartbeat, HeartbeatResult
+from pyspark_commitlog.gateway.consumer_groups.partitions import Catalog, Part, Topic, text_of
+from pyspark_commitlog.gateway.groups.coordinator import GroupCoordinator
+from pyspark_commitlog.gateway.groups.member import JoinResult, SyncResult
+from pyspark_commitlog.gateway.groups.membership import Join, Leaving, Sync
+from pyspark_commitlog.gateway.groups.offsets import Commit
+from pyspark_commitlog.gateway.groups.store import GroupStore
+from pyspark_commitlog.gateway.threads.worker import Task, Timer
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import (
     GROUP_METADATA_TOPIC,
     CoordinatedGroups,
@@ -35,6 +33,25 @@ from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
 G = "g"
+
+
+def topic_id(name: str) -> str:
+    """The id of a topic, as Kafka prints it."""
+    return text_of(uuid5(NAMESPACE_DNS, name))
+
+
+def parts(name: str, *numbers: int) -> frozenset[Part]:
+    """Partitions of a topic."""
+    return frozenset(Part(topic_id(name), each) for each in numbers)
+
+
+def told(result: HeartbeatResult | None) -> frozenset[Part] | None:
+    """The partitions that an answer gives to a member; None if it says nothing of them."""
+    assert result is not None
+    topics = result.assignment
+    return None if topics is None else frozenset(Part(t["topicId"], each) for t in topics for each in t["partitions"])
+
+
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
 PROTOCOLS = (("range", b"subscription"),)
 
@@ -46,6 +63,8 @@ class Home:
         self.clock = clock
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
+
+    is_patient = False
 
     def run(self, task: Task) -> None:
         task()
@@ -85,6 +104,8 @@ class DiskThread:
         else:
             task()
 
+    run_patient = run
+
     def work(self, *, once: bool = False) -> None:
         """Does what waits; with ``once``, what that causes waits again."""
         self.waits = once
@@ -117,7 +138,10 @@ class Bench:
         config = GatewayConfig(**{"group_initial_rebalance_delay_ms": 0, **settings})
         self.store = GroupStore(self.disk_thread, self.home, config.offsets_commit_timeout_ms)
         self.ids: Iterator[object] = count(1)  # what makes ids of members unique
-        self.coordinator = GroupCoordinator(config, self.clock, self.home, self.store, lambda: next(self.ids), homes)
+        self.catalog: Catalog = {}  # the topics that groups of Kafka 4 can read
+        self.coordinator = GroupCoordinator(
+            *(config, self.clock, self.home, self.store, lambda: next(self.ids), homes), catalog=lambda: self.catalog
+        )
         self.answers: dict[str, Any] = {}
 
     def started(self) -> Bench:
@@ -185,7 +209,12 @@ class Bench:
         place = TopicPartition(topic, 0)
         value = OffsetCommitValue(offset, changes.pop("metadata", ""), self.clock.now_ms())
         generation, member_id = (-1, "") if joined is None else (joined.generation, joined.member_id)
-        commit = Commit(group, generation, member_id, changes.pop("instance_id", None), {place: value})
+        ids = (
+            changes.pop("generation", generation),
+            changes.pop("member_id", member_id),
+            changes.pop("instance_id", None),
+        )
+        commit = Commit(group, *ids, {place: value}, **changes)
         self.coordinator.offsets.commit(commit, lambda codes: self._note(name, codes[place]))
         found: ErrorCode | None = self.answers[name]
         return found
@@ -202,6 +231,30 @@ class Bench:
     def _note(self, name: str, result: object) -> None:
         assert self.answers[name] is None, "answered twice"
         self.answers[name] = result
+
+    # Groups of Kafka 4
+
+    def topics(self, **partitions: int) -> Bench:
+        """Gives the log topics, with so many partitions; their ids are made of their names."""
+        self.catalog = {name: Topic(name, topic_id(name), tuple(range(count))) for name, count in partitions.items()}
+        return self
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatResult | None:
+        """Sends ConsumerGroupHeartbeat; returns the answer, None while it waits (it is in ``answers`` later)."""
+        self.answers[member_id] = None
+        group = fields.pop("group", G)
+        self.coordinator.consumers.heartbeat(
+            Heartbeat(group, member_id, epoch, **fields), lambda result: self._note(member_id, result)
+        )
+        found: HeartbeatResult | None = self.answers[member_id]
+        return found
+
+    def enter(self, member_id: str, *topics: str, **fields: Any) -> HeartbeatResult:
+        """A member joins a group of Kafka 4, and reads ``topics``."""
+        joining = {"rebalance_timeout_ms": REBALANCE_MS, "topics": topics, "owned": frozenset(), **fields}
+        result = self.beat(member_id, 0, **joining)
+        assert result is not None
+        return result
 
     # Whole groups
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.support.kafka import broker, kafka_jvm
+from tests.support.kafka import broker, kafka_jvm, tiered
 from tests.support.spark import spark_jvm
 from tests.support.spark.connector import connector_jars
 from tests.support.spark.delta_jars import delta_jars
@@ -20,6 +20,7 @@ def prepare() -> None:
         archive = beside.submit(spark_jvm.archive_classes)
         if kafka_jvm.if_fetched(kafka_jvm.classpath):
             broker.prepare()  # by this thread: a broker ends with the one that started it
+        kafka_jvm.if_fetched(lambda: str(tiered.jars_of_tests()))
         kafka_jvm.if_fetched(connector_jars)
         kafka_jvm.if_fetched(delta_jars)
         archive.result()

@@ -22,7 +22,7 @@ import zstandard
 from confluent_kafka.admin import AdminClient, NewTopic
 from crc32c import crc32c
 
-from pyspark_commitlog.gateway import Gateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.storage.format.compression import compress
 from pyspark_commitlog.storage.format.constants import Codec
 from tests.support.gateway import serving
@@ -46,6 +46,7 @@ CLIENTS = 3  # each writes to partitions of its own, so that the order in these 
 VERSIONS = (3, 5, 7, 8, 9, 10, 11, 11)
 DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut")
 STREAM_DAMAGE = ("byte", "shortened", "followed", "large", "foreign")  # of what a compressed batch has as records
+IDS = (None, "app", "é", "")  # transactional ids
 KEPT = ("", "largest", "followed", "large", "foreign")  # what may be appended, if not as it is
 FIRST = "-first"  # the suffix of topics that are not compared
 STAMPED = "stamped"  # whose times differ between two gateways
@@ -60,14 +61,21 @@ def uvarint(value: int) -> bytes:
     return bytes([*found, value])
 
 
-class _Producer(NamedTuple):
+class Owner(NamedTuple):
     id: int
     epoch: int
     sequence: int
 
 
-def _batch(
-    chance: Random, now_ms: int, producer: _Producer, *, keyed: bool, codec: Codec, damage: str
+def produced_batch(
+    chance: Random,
+    now_ms: int,
+    producer: Owner,
+    *,
+    keyed: bool,
+    codec: Codec,
+    damage: str,
+    transactional: bool = False,
 ) -> tuple[bytes, int]:
     """A batch, and how many records it has."""
     count = chance.choice([1, 1, 2, 5, 20])
@@ -77,7 +85,7 @@ def _batch(
         records = records[: chance.randrange(len(records))]
     if codec is not Codec.NONE:
         records = _compressed(chance, codec, records, damage)
-    attributes = int(codec) | (8 if damage == "bits" else 0)
+    attributes = int(codec) | (8 if damage == "bits" else 0) | (16 if transactional else 0)
     largest = now_ms + max(deltas) + (damage == "largest")
     fixed = struct.pack(">hiqqqhii", attributes, count - 1 + (damage == "delta"), now_ms, largest, *producer, count)
     checked = fixed + records
@@ -126,7 +134,13 @@ def _record(chance: Random, number: int, delta: int, keyed: bool) -> bytes:
     return varint(len(body)) + body
 
 
-def _frame(chance: Random, correlation: int, topics: Sequence[tuple[str, Sequence[tuple[int, bytes]]]]) -> bytes:
+def produce_frame(
+    chance: Random,
+    correlation: int,
+    topics: Sequence[tuple[str, Sequence[tuple[int, bytes]]]],
+    transactional_id: str | None = None,
+) -> bytes:
+    """A Produce request of any version, with its length."""
     version = chance.choice(VERSIONS)
     is_flexible = version >= 9
     tags = b"\0" if is_flexible else b""
@@ -136,7 +150,12 @@ def _frame(chance: Random, correlation: int, topics: Sequence[tuple[str, Sequenc
 
     client = "é" if chance.random() < 0.03 else "test"
     data = struct.pack(">hhih", 0, version, correlation, len(client.encode())) + client.encode() + tags
-    data += (b"\0" if is_flexible else b"\xff\xff") + struct.pack(">hi", chance.choice([-1, -1, 1]), 30_000)
+    if transactional_id is None:
+        data += b"\0" if is_flexible else b"\xff\xff"
+    else:
+        name_bytes = transactional_id.encode()
+        data += (uvarint(len(name_bytes) + 1) if is_flexible else struct.pack(">h", len(name_bytes))) + name_bytes
+    data += struct.pack(">hi", chance.choice([-1, -1, 1]), 30_000)
     data += count(len(topics))
     for name, partitions in topics:
         data += (uvarint(len(name) + 1) if is_flexible else struct.pack(">h", len(name))) + name.encode()
@@ -167,16 +186,20 @@ class Requests:
         names = chance.sample(sorted(TOPICS), chance.choice([1, 1, 1, 2]))
         if chance.random() < 0.02:
             names.append(chance.choice(["none", names[0]]))  # a topic that does not exist, or twice the same
-        return _frame(chance, correlation, [(name + self._suffix, self._partitions(name)) for name in names])
+        name_of_id, is_transactional = None, False
+        if chance.random() < 0.05:  # none is open
+            name_of_id, is_transactional = chance.choice(IDS), chance.random() < 0.8
+        topics = [(name + self._suffix, self._partitions(name, is_transactional)) for name in names]
+        return produce_frame(chance, correlation, topics, name_of_id)
 
-    def _partitions(self, name: str) -> list[tuple[int, bytes]]:
+    def _partitions(self, name: str, is_transactional: bool) -> list[tuple[int, bytes]]:
         own = [self._client, CLIENTS + self._client]
         numbers = self._chance.sample(own, self._chance.choice([1, 1, 2]))
         if self._chance.random() < 0.01:
             numbers = self._chance.choice([[], [own[0], own[0]]])
-        return [(number, self._records(f"{name}-{number}")) for number in numbers]
+        return [(number, self._records(f"{name}-{number}", is_transactional)) for number in numbers]
 
-    def _records(self, place: str) -> bytes:
+    def _records(self, place: str, is_transactional: bool) -> bytes:
         chance = self._chance
         codec = chance.choice([Codec.NONE, self._codec])
         known = DAMAGE if codec is Codec.NONE else DAMAGE + STREAM_DAMAGE
@@ -186,12 +209,22 @@ class Requests:
         keyed = chance.random() < 0.95
         producer = chance.choice([-1, *self._producers])
         if producer < 0:
-            return _batch(chance, now_ms, _Producer(-1, -1, -1), keyed=keyed, codec=codec, damage=damage)[0]
+            return produced_batch(
+                chance,
+                now_ms,
+                Owner(-1, -1, -1),
+                keyed=keyed,
+                codec=codec,
+                damage=damage,
+                transactional=is_transactional,
+            )[0]
         at = self._sequences.get((place, producer), 0)
         sequence = {"gap": at + 3, "again": max(at - 2, 0)}.get(damage, at)
-        owner = _Producer(producer, -1 if damage == "epoch" else 0, sequence)
-        made, count = _batch(chance, now_ms, owner, keyed=keyed, codec=codec, damage=damage)
-        if damage in KEPT:
+        owner = Owner(producer, -1 if damage == "epoch" else 0, sequence)
+        made, count = produced_batch(
+            chance, now_ms, owner, keyed=keyed, codec=codec, damage=damage, transactional=is_transactional
+        )
+        if damage in KEPT and not is_transactional:
             self._sequences[place, producer] = at + count
         return made
 
@@ -255,11 +288,15 @@ class Pair:
         self._create("")
 
     def _create(self, suffix: str) -> None:
-        """Creates topics in both."""
+        """Creates the topics in both."""
+        self.create({name + suffix: configs for name, configs in TOPICS.items()})
+
+    def create(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        """Creates topics with these settings in both, with partitions for all clients."""
         for gateway in self.gateways.values():
             admin = AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
-            topics = [NewTopic(name + suffix, 2 * CLIENTS, 1, config=dict(each)) for name, each in TOPICS.items()]
-            for created in admin.create_topics(topics).values():
+            new = [NewTopic(name, 2 * CLIENTS, 1, config=dict(each)) for name, each in topics.items()]
+            for created in admin.create_topics(new).values():
                 created.result()
 
     def differences(self, seed: object, requests: int) -> list[str]:
@@ -268,6 +305,10 @@ class Pair:
         for client in range(CLIENTS):
             maker = Requests(Random(f"{seed} {client}"), client, producers)
             made.append([maker.next(number) for number in range(requests)])
+        return self.different_answers(seed, made)
+
+    def different_answers(self, seed: object, made: Sequence[Sequence[bytes]]) -> list[str]:
+        """Sends the requests of each client to both; returns what differs in the answers."""
         found: dict[str, list[list[bytes]]] = {}
         for name, gateway in self.gateways.items():
             found[name] = [[] for _ in made]
@@ -302,7 +343,7 @@ class Pair:
 def _files(home: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(home.rglob("*")):
         name = str(path.relative_to(home))
-        is_of_test = FIRST not in name and STAMPED not in name
+        is_of_test = FIRST not in name and STAMPED not in name and not name.startswith(("txn-", "__transaction_state"))
         if path.is_file() and is_of_test and (path.suffix in KINDS or "checkpoint" in path.name):
             lines = path.read_bytes().splitlines(keepends=True)
             yield name, b"".join(each for each in lines if FIRST.encode() not in each)

@@ -9,20 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_commitlog.clients.streams import ConsumerConnector, KafkaStream
-from pyspark_commitlog.clients.wire import Address, Connection, PositionBroker
-from pyspark_commitlog.gateway import Gateway, PositionGateway, PositionGatewayConfig
+from pyspark_commitlog.clients.wire.connection import Address, Connection
+from pyspark_commitlog.clients.wire.kafka_0_7 import PositionBroker
+from pyspark_commitlog.gateway.kafka_0_7.config import PositionGatewayConfig
+from pyspark_commitlog.gateway.kafka_0_7.server import PositionGateway
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.protocol.kafka_0_7 import Produce
-from pyspark_commitlog.registry import FileRegistry, Registry, kafka_nodes, put
+from pyspark_commitlog.registry import kafka_nodes
+from pyspark_commitlog.registry.files import FileRegistry
 from pyspark_commitlog.registry.kafka_nodes import RegisteredBroker
+from pyspark_commitlog.registry.operations import put
+from pyspark_commitlog.registry.port import Registry
 from pyspark_commitlog.storage import PositionLogSettings
-from pyspark_commitlog.storage.kafka_0_7 import encode_set
+from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
 
 LOOK_S = 0.01
 QUICK = {
     "groupid": "g",
-    "consumer.timeout.ms": 20_000,
+    "consumer.timeout.ms": 120_000,
     "rebalance.backoff.ms": 20,
     "rebalance.retries.max": 500,
     "autooffset.reset": "smallest",
@@ -70,11 +76,12 @@ class OldCluster:
             assert not answer.responses[0].partition_responses[0].error_code
 
     def connect(self, start_offsets: Any = None, **settings: object) -> ConsumerConnector:
-        """A consumer; ``settings``: by names with ``_`` in place of dots."""
+        """A consumer, shut down with the cluster at the latest; ``settings``: by names with ``_`` in place of dots."""
         given = {name.replace("_", "."): value for name, value in settings.items()}
         cluster = {"0.7": "zk.connect", "0.8": "zookeeper.connect"}[self.kind]
         config = {**QUICK, **given, cluster: "a registry of the test's"}
-        return ConsumerConnector.create(config, registry=self.session(), start_offsets=start_offsets)
+        created = ConsumerConnector.create(config, registry=self.session(), start_offsets=start_offsets)
+        return self.opened.enter_context(created)
 
     def committed(self, topic: str, partition: int = 0, group: str = "g") -> int | None:
         """What old tools find in ZooKeeper."""

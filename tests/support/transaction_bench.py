@@ -6,20 +6,18 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from pyspark_commitlog.gateway import GatewayConfig
-from pyspark_commitlog.gateway.cluster import Homes
-from pyspark_commitlog.gateway.partitions import FilePartition
-from pyspark_commitlog.gateway.threads import Task
-from pyspark_commitlog.gateway.transactions import (
-    Gate,
-    HeldIds,
-    Markers,
-    OthersStates,
-    StoredStates,
-    TransactionCoordinator,
-    TransactionStore,
-)
-from pyspark_commitlog.protocol import ErrorCode, RequestError
+from pyspark_commitlog.gateway.cluster.homes import Homes
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.partitions.appending import Soon
+from pyspark_commitlog.gateway.partitions.file_partition import FilePartition
+from pyspark_commitlog.gateway.threads.worker import Task
+from pyspark_commitlog.gateway.transactions.coordinator import TransactionCoordinator
+from pyspark_commitlog.gateway.transactions.gate import Gate
+from pyspark_commitlog.gateway.transactions.ids import HeldIds
+from pyspark_commitlog.gateway.transactions.markers import Markers
+from pyspark_commitlog.gateway.transactions.store import OthersStates, StoredStates, TransactionStore
+from pyspark_commitlog.protocol.bodies import ErrorCode
+from pyspark_commitlog.protocol.errors import RequestError
 from pyspark_commitlog.storage import (
     AppendInfo,
     FileSystem,
@@ -36,6 +34,8 @@ from tests.support.logs.transactions import APP, TOPIC
 
 
 class _Home:
+    is_patient = False
+
     def __init__(self) -> None:
         self.tasks: deque[Task] = deque()
         self.delayed: list[Task] = []
@@ -50,6 +50,7 @@ class _Home:
 
 class _Disk(NamedTuple):
     run: Callable[[Task], None]
+    run_patient: Callable[[Task], None]
     opened: StoredStates
 
 
@@ -76,7 +77,9 @@ class _Served:
                 found[each] = error
         return found
 
-    def change(self, led: FilePartition, change: Callable[[Log], object], done: Callable[[Any], None]) -> None:
+    def change(
+        self, led: FilePartition, change: Callable[[Log], object], done: Callable[[Any], None], soon: Soon | None = None
+    ) -> None:
         try:
             (error,) = led.change([change])
             led.sync()
@@ -105,7 +108,7 @@ class Bench:
         self._home = _Home()
         self._served = _Served(manager())
         self._states = StoredStates(manager())
-        store = TransactionStore(_Disk(self._home.run, self._states), self._home)
+        store = TransactionStore(_Disk(self._home.run, self._home.run, self._states), self._home)
         ids = HeldIds(disk.clock, self._home, store, self.gate, homes)
         markers = Markers(self._served, self._served)  # type: ignore[arg-type]
         self.coordinator = TransactionCoordinator(GatewayConfig(**settings), ids, markers)

@@ -20,6 +20,8 @@ The model is harsher than ext4 or XFS, which keep one order for all directories:
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 BLOCK_BYTES = 512  # what a disk writes as a whole
+NAME_LENGTH_MAX = 255
 
 Unsynced = Literal["chance", "lost", "kept"]
 
@@ -96,6 +99,9 @@ class DirectoryNode:
 
     def change(self, names: dict[str, Node | None], now_ms: int) -> None:
         """Make all of ``names`` at once."""
+        for name in names:
+            if len(name) > NAME_LENGTH_MAX:
+                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), name)
         _apply_names(self.entries, names)
         self.pending.append(names)
         self.modified_ms = now_ms

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_commitlog.storage.config import LogConfig
-from pyspark_commitlog.storage.filesystem import FileSystem
+from pyspark_commitlog.storage.filesystem.port import FileSystem
 from pyspark_commitlog.storage.format import v2
-from pyspark_commitlog.storage.format.constants import Codec
+from pyspark_commitlog.storage.format.constants import TRANSACTIONAL_MASK, Codec
 from pyspark_commitlog.storage.format.internal import control_records
 from pyspark_commitlog.storage.format.tables import BinaryColumn, Bytes, Records
 from pyspark_commitlog.storage.reading.aborted import Isolation
@@ -20,7 +20,8 @@ from pyspark_commitlog.storage.reading.follower import LogFollower
 from pyspark_commitlog.storage.reading.marks import Checkpoints, KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from pyspark_commitlog.storage.writing import AppendInfo, Log, PlainBatch
+from pyspark_commitlog.storage.writing.checked_appends import AppendInfo, PlainBatch
+from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
@@ -126,6 +127,7 @@ def plain(data: bytes) -> PlainBatch:
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
+        bool(header.attributes & TRANSACTIONAL_MASK),
     )
 
 

@@ -66,6 +66,11 @@ def murmur2(key: bytes) -> int:
     return h - 2**32 if h >= 2**31 else h
 
 
+def matches(text: bytes | None, wanted: bytes, how: int) -> bool:
+    """Whether a string is (0), begins with (1) or contains (2) another."""
+    return text is not None and (text == wanted, text.startswith(wanted), wanted in text)[how]
+
+
 def crc32c(data: bytes) -> int:
     """CRC-32C bit by bit."""
     crc = 0xFFFFFFFF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts
+from pyspark_commitlog.storage.bucket.stores.port import FolderListing, ObjectFacts
 from pyspark_commitlog.storage.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -87,6 +87,10 @@ class FaultyStore:
         named = [each for each in listed if each.key.startswith(f"{folder}/") and each.key > after]
         self.random.shuffle(named)
         yield from named[self.random.random() < self.rate :]
+
+    def list_folder(self, folder: str) -> FolderListing:
+        self._may_fail(folder)
+        return self.inner.list_folder(folder)
 
     def delete(self, keys: Sequence[str]) -> None:
         self._may_fail(",".join(keys))

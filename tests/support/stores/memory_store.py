@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from pyspark_commitlog.storage.bucket.stores.port import ObjectFacts, checked_size
+from pyspark_commitlog.storage.bucket.stores.port import FolderListing, ObjectFacts, checked_size
 from pyspark_commitlog.storage.errors import CorruptionError, ObjectExistsError, ObjectMissingError, ObjectStoreError
 
 
@@ -57,6 +57,13 @@ class MemoryStore:
     def list(self, folder: str, after: str = "") -> Iterator[ObjectFacts]:
         self._count("list")
         yield from [self._facts(key) for key in list(self.objects) if key.startswith(f"{folder}/") and key > after]
+
+    def list_folder(self, folder: str) -> FolderListing:
+        self._count("list")
+        prefix = f"{folder}/" if folder else ""
+        below = [key.removeprefix(prefix) for key in sorted(self.objects) if key.startswith(prefix)]
+        folders = sorted({each.partition("/")[0] for each in below if "/" in each})
+        return FolderListing(folders, [self._facts(prefix + each) for each in below if "/" not in each])
 
     def delete(self, keys: Sequence[str]) -> None:
         self._count("delete")

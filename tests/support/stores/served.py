@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_commitlog.storage.bucket import CommitLog, open_root, store_url
-from pyspark_commitlog.storage.bucket.files import opening
+from pyspark_commitlog.storage.bucket.files import filesystem as bucket_files
 from pyspark_commitlog.storage.bucket.stores import remote
 from tests.support.stores.memory_store import MemoryStore
 
@@ -20,7 +20,7 @@ class ServedStores:
     def serve(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Lets this process open the stores, until the patches are undone."""
         monkeypatch.setattr(remote, "RemoteStore", self._open)
-        monkeypatch.setattr(opening, "_of_this_process", {})
+        monkeypatch.setattr(bucket_files, "_of_this_process", {})
 
     def _open(self, url: str, _: int) -> MemoryStore:
         url = store_url(url)
