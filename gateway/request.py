@@ -54,14 +54,15 @@ class Request:
         limits: RequestLimits | None = None,
         *,
         error_since: int | None = None,
-        charge: Callable[[Request, float], float] = lambda request, spent_s: 0.0,
+        charge: Callable[[Request, float], float] | None = None,
     ) -> None:
         """``error_since``: the first version whose answer has an error of the whole; None: no version has one.
 
-        ``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait.
+        ``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait. None: nobody
+        counts it, and no clock of a thread is read, which costs a system call.
         """
         self._is_ended = False
-        self._charge, self._is_charged = charge, False
+        self._charge = charge  # until it was called
         self._spent_s = 0.0
         self._working_since: tuple[int, float] | None = None  # the thread, and its time then
         self._throttled_s = 0.0
@@ -134,6 +135,9 @@ class Request:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Counts the time that this thread works for the request, until it is answered."""
+        if self._charge is None:
+            yield
+            return
         self._working_since = get_ident(), time.thread_time()
         try:
             yield
@@ -151,9 +155,9 @@ class Request:
 
     def charged_s(self) -> float:
         """Counts the time that was spent, once; returns for how long the client is to wait by all of its quotas."""
-        if not self._is_charged:
-            self._is_charged = True
-            self.throttle(self._charge(self, self._spent()))
+        if (charge := self._charge) is not None:
+            self._charge = None
+            self.throttle(charge(self, self._spent()))
         return self._throttled_s
 
     def reserve(self, size: int) -> None:

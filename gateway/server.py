@@ -324,16 +324,16 @@ class Gateway:
             exchange.close()
         else:
             since = self._kinds[header.key].error_since
-            request = Request(exchange, header, self.figures, self._limits, error_since=since, charge=self._charge)
+            charge = self._charge if self.context.throttle.may_limit(REQUEST_PERCENTAGE) else None
+            request = Request(exchange, header, self.figures, self._limits, error_since=since, charge=charge)
             self._serve_request(request, header)
 
     def _charge(self, request: Request, spent_s: float) -> float:
         """Counts the time of a request for the quota of its client; returns for how long that is to wait."""
-        throttle = self.context.throttle
-        if not throttle.may_limit(REQUEST_PERCENTAGE) or request.session.stage is not Stage.DONE:
+        if request.session.stage is not Stage.DONE:
             return 0.0
         user, client_id = request.principal.removeprefix("User:"), request.client_id or ""
-        return throttle.delay_s(REQUEST_PERCENTAGE, user, client_id, spent_s * 100)
+        return self.context.throttle.delay_s(REQUEST_PERCENTAGE, user, client_id, spent_s * 100)
 
     def _begin_session(self, exchange: Exchange) -> None:
         connection = exchange.connection
