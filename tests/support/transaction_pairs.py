@@ -20,6 +20,7 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 ADD_PARTITIONS, END, INIT = 24, 26, 22
 FAULTS = ("not added", "epoch", "gap", "again", "id", "plain")
+TIMEOUT_MS = 900_000  # the longest: the two gateways would end a transaction that nobody ends at different moments
 _BATCH = struct.Struct(">qiibIhiqq")  # a batch's header, as far as its largest time
 
 
@@ -99,7 +100,9 @@ def differences(pair: Pair, seed: str, requests: int) -> list[str]:
 
 
 def _producer_id(pair: Pair, side: str, name: str) -> int:
-    (answer,) = answers_to(pair.gateways[side], [_request(INIT, 1, _text(name) + struct.pack(">i", 60_000))], Random(0))
+    (answer,) = answers_to(
+        pair.gateways[side], [_request(INIT, 1, _text(name) + struct.pack(">i", TIMEOUT_MS))], Random(0)
+    )
     _, _, error, producer_id, epoch = struct.unpack(">iihqh", answer)
     assert (error, epoch) == (0, 0)
     return int(producer_id)
