@@ -21,8 +21,8 @@ def outputs(path: Path) -> list[Any]:
     return [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-def test_both_notebooks_are_there() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["bytes_by_hand", "tour"]
+def test_all_notebooks_are_there() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["bytes_by_hand", "table_and_tail", "tour"]
 
 
 @pytest.mark.slow
