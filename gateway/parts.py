@@ -118,7 +118,8 @@ class Parts:
         address = config.tier_of(self._log.directory)
         if address is None:
             return None
-        reads = TierReads(address, config.remote_log_reader_threads, config.remote_log_reader_max_pending_tasks)
+        threads, most = config.remote_log_reader_threads, config.remote_log_reader_max_pending_tasks
+        reads = TierReads(address, threads, most, self._figures.found_damage)
         reads.start()
         starting.callback(reads.stop)
         return reads

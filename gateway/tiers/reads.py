@@ -13,7 +13,7 @@ from typing import Any
 
 from ...protocol.bodies import ErrorCode
 from ...protocol.errors import RequestError
-from ...storage import LogStoreError, OffsetOutOfRangeError, TierAddress
+from ...storage import CorruptionError, LogStoreError, OffsetOutOfRangeError, TierAddress
 from ..partitions.led_partition import LedPartition
 from ..threads.kept import KeptThread
 from ..threads.repeats import Repeats
@@ -52,9 +52,14 @@ class _Partition:
 class TierReads:
     """Answers questions about logs with what their tier has. For any thread."""
 
-    def __init__(self, address: TierAddress, threads: int, pending_max: int) -> None:
-        """``pending_max``: questions that may wait; further ones are refused with KAFKA_STORAGE_ERROR."""
-        self._files = TierFiles(address)
+    def __init__(
+        self, address: TierAddress, threads: int, pending_max: int, found_damage: Callable[[CorruptionError], None]
+    ) -> None:
+        """``pending_max``: questions that may wait; further ones are refused with KAFKA_STORAGE_ERROR.
+
+        ``found_damage`` is told each damaged or lost object, and logs it.
+        """
+        self._files, self._found_damage = TierFiles(address), found_damage
         self._pending_max = threads + pending_max
         self._ready: SimpleQueue[_Partition | None] = SimpleQueue()  # with a question; None ends a thread
         self._threads = [KeptThread(f"gateway-tier-{number}", self._run) for number in range(threads)]
@@ -184,6 +189,9 @@ class TierReads:
 
     def _note(self, led: LedPartition, error: Exception) -> None:
         """Logs a failure, once for each object."""
+        if isinstance(error, CorruptionError) and error.path is not None:
+            self._found_damage(error)
+            return
         where = getattr(error, "path", None) or str(error)
         if self._repeats.count((led.topic, led.partition, type(error), where)) is not None:
             logger.error(

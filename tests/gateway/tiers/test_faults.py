@@ -132,7 +132,7 @@ def test_lost_first_segments_are_a_storage_error_so_that_no_consumer_begins_else
 
 
 def test_a_damaged_batch_is_never_sent_and_its_object_is_named(
-    client: WireClient, store: Faults, caplog: pytest.LogCaptureFixture
+    gateway: Gateway, client: WireClient, store: Faults, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = of_segment(store, "t-plain", 76)
     data = bytearray(store.inner.objects[name])
@@ -140,6 +140,8 @@ def test_a_damaged_batch_is_never_sent_and_its_object_is_named(
     store.inner.objects[name] = bytes(data)
     assert only(client.ask(1, 11, **fetch_fields("t-plain", 76))).error_code == STORAGE_ERROR
     assert f"{name}, position" in caplog.text
+    (found,) = gateway.figures.damaged
+    assert found[0].endswith(name)
 
 
 def test_a_slow_tier_is_an_error_in_time_and_others_are_served_and_the_read_goes_on(
