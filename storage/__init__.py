@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from .backup.encryption import BackupKey as BackupKey, unlock_backup as unlock_backup
     from .backup.keeping import KeepRule as KeepRule, prune_backup as prune_backup
     from .backup.places import BackupPlace as BackupPlace, open_backup as open_backup
-    from .backup.restoring import restore_backup as restore_backup, restore_topics as restore_topics
+    from .backup.restoring import (
+        opened_without_records as opened_without_records,
+        restore_backup as restore_backup,
+        restore_topics as restore_topics,
+    )
     from .backup.taking import take_backup as take_backup
     from .bucket import (
         STAGED_BYTES_MAX as STAGED_BYTES_MAX,
@@ -349,6 +353,14 @@ if TYPE_CHECKING:
     from .tiering.broker_directory import PreparedPartition as PreparedPartition, prepare_directory as prepare_directory
     from .tiering.partitions import tier_partitions as tier_partitions
     from .tiering.publishing import PublishedPartition as PublishedPartition, plan_publishing as plan_publishing
+    from .tiering.restoring import (
+        AheadGroup as AheadGroup,
+        check_publishable as check_publishable,
+        groups_within as groups_within,
+        opened_to_restore as opened_to_restore,
+        restore_groups as restore_groups,
+        restore_to_directory as restore_to_directory,
+    )
     from .tiers import (
         PinnedTier as PinnedTier,
         RemoteRecord as RemoteRecord,
@@ -483,7 +495,7 @@ else:
             "backup.encryption": ["BackupKey", "unlock_backup"],
             "backup.keeping": ["KeepRule", "prune_backup"],
             "backup.places": ["BackupPlace", "open_backup"],
-            "backup.restoring": ["restore_backup", "restore_topics"],
+            "backup.restoring": ["opened_without_records", "restore_backup", "restore_topics"],
             "backup.taking": ["take_backup"],
             "bucket": [
                 "Claim",
@@ -731,6 +743,14 @@ else:
             "tiering.broker_directory": ["PreparedPartition", "prepare_directory"],
             "tiering.partitions": ["tier_partitions"],
             "tiering.publishing": ["PublishedPartition", "plan_publishing"],
+            "tiering.restoring": [
+                "AheadGroup",
+                "check_publishable",
+                "groups_within",
+                "opened_to_restore",
+                "restore_groups",
+                "restore_to_directory",
+            ],
             "tiers": [
                 "PinnedTier",
                 "RemoteRecord",

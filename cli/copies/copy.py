@@ -32,7 +32,7 @@ def copy(*, source: From, to: To, topics: Topics = None, as_json: AsJson = False
     and the exit code is 3. Run again, a copy goes on with the partitions that are not complete.
     """
     wanted = storage.parse_names("--topics", topics) if topics else None
-    progress = _Progress(as_json)
+    progress = Progress(as_json)
     with storage.LogManager.open(source) as found, ExitStack() as stack:
         target: storage.LogManager | storage.CommitLog
         if storage.is_store_url(to):
@@ -55,15 +55,15 @@ def _bytes_of(source: storage.LogManager, wanted: Collection[str] | None) -> int
     return sum(storage.topic_size(source, there[name]) for name in copied)
 
 
-class _Progress:
+class Progress:
     """Prints each partition as its copy ends, and on stderr those that cannot be copied."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self, as_json: bool, command: str = "copy") -> None:
+        self._as_json, self._command = as_json, command
         self._copied = self._damaged = 0
 
     def show(self, copied: Iterator[storage.CopiedPartition], size: int, passes: int) -> None:
-        with bar("copy", size * passes) as done:
+        with bar(self._command, size * passes) as done:
             for each in copied:
                 self._copied += 1
                 done.end(each.size * passes)
@@ -88,7 +88,7 @@ class _Progress:
         if self._damaged:
             total = self._copied + self._damaged
             fail(
-                f"copy: {storage.counted(total, 'partition')}: {self._copied:,} done, {self._damaged:,} damaged; "
-                "once the source is repaired, run it again, and it goes on with those",
+                f"{self._command}: {storage.counted(total, 'partition')}: {self._copied:,} done, "
+                f"{self._damaged:,} damaged; once the source is repaired, run it again, and it goes on with those",
                 storage.EXIT_DAMAGED,
             )

@@ -1,4 +1,4 @@
-"""``commitlog tier``: copies closed segments to a tier, and gives a topic to the tier of a Kafka that serves it."""
+"""``commitlog tier``: copies to a tier, gives a topic to the tier of a Kafka, and brings topics back from one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ import typer
 
 from ... import storage
 from ..arguments import parse_pairs, settings_given
-from ..flags import AsJson, DryRun
+from ..flags import AsJson, DryRun, TierKeys
 from ..maintenance.run import Asked, Config, Every, Topics, Wait, carry_out
 from ..output import print_json
+from .backup import KeyFile
+from .from_tier import Lost, to_cluster, to_directory
+
+_STOP = "next: stop the broker, run commitlog tier publish --broker-log-dir DIR with its log.dirs, and start it"
 
 
 class Action(StrEnum):
@@ -21,13 +25,15 @@ class Action(StrEnum):
 
     COPY = "copy"
     PUBLISH = "publish"
+    RESTORE = "restore"
 
 
 What = Annotated[
     Action,
     typer.Argument(
         help="copy: closed segments of topics with remote.storage.enable to the tier; publish: topics to a Kafka whose "
-        "tier it is, which then serves them without having written them."
+        "tier it is, which then serves them without having written them; restore: topics from a tier whose log is "
+        "lost, to a log directory, or to a new Kafka whose tier it is."
     ),
 ]
 LogDir = Annotated[
@@ -41,18 +47,34 @@ Tier = Annotated[
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-server", "-b", metavar="HOST:PORT", help="publish: the running Kafka that learns of the segments."
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT",
+        help="publish, restore: the running Kafka that learns of the segments.",
     ),
 ]
 Client = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="KEY=VALUE", help="publish: a setting of the client, such as security.protocol=SSL. Repeatable."
+        metavar="KEY=VALUE", help="publish, restore: a client's setting, such as security.protocol=SSL. Repeatable."
     ),
 ]
 BrokerLogDir = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="publish: the log directory of the broker, which is stopped: prepare it."),
+]
+
+Backup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PLACE",
+        help="restore: what is known beside the tier: a backup of the log directory that was copied there (commitlog "
+        "backup), or a directory with what is left of it. Its settings and groups' offsets are restored.",
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="restore: of the backup, the last moment up to this time, or of this name."),
 ]
 
 
@@ -61,6 +83,10 @@ def tier(
     *,
     log_dir: LogDir = None,
     tier: Tier = None,
+    tier_key: TierKeys = None,
+    backup: Backup = None,
+    at: At = None,
+    key_file: KeyFile = None,
     topics: Topics = None,
     config: Config = None,
     bootstrap_server: Bootstrap = None,
@@ -71,18 +97,29 @@ def tier(
     every: Every = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy closed segments to a tier, or let a Kafka serve a topic from its tier.
+    """Copy closed segments to a tier, let a Kafka serve a topic from its tier, or bring topics back from one.
 
     copy writes what Kafka's tiered storage writes, and reads each object back before it counts as copied; then
     commitlog retain may delete local segments by local.retention.ms and local.retention.bytes. publish has two steps:
-    with --bootstrap-server, while the broker runs, and with --broker-log-dir, once it is stopped.
+    with --bootstrap-server, while the broker runs, and with --broker-log-dir, once it is stopped. restore copies topics
+    to --log-dir, or publishes them with --bootstrap-server; publish --broker-log-dir is then the second step, too.
+    Groups stand where they were, but never ahead of what the tier has. Run again after it was killed, each goes on.
     """
     if action is Action.COPY:
         asked = Asked(_needed("--log-dir", log_dir), topics, config, as_json, dry_run, wait, every=every)
         carry_out("tier", asked, partial(storage.tier_partitions, url=_needed("--tier", tier)))
+        return
+    cluster = (bootstrap_server or "", parse_pairs("--client-config", client_config or ()))
+    configs = parse_pairs("--config", config or ())
+    if action is Action.RESTORE:
+        lost = Lost(_needed("--tier", tier), tier_key or (), topics, backup, at, key_file)
+        if bootstrap_server is not None:
+            to_cluster(lost, cluster, configs, dry_run=dry_run, as_json=as_json)
+            typer.echo(_STOP, err=as_json)
+        else:
+            directory = _needed("--log-dir or --bootstrap-server", log_dir)
+            to_directory(lost, directory, dry_run=dry_run, as_json=as_json)
     elif bootstrap_server is not None:
-        cluster = (bootstrap_server, parse_pairs("--client-config", client_config or ()))
-        configs = parse_pairs("--config", config or ())
         place = _needed("--log-dir", log_dir), _needed("--tier", tier), _names(topics)
         _publish(*place, cluster, configs, dry_run=dry_run, as_json=as_json)
     else:
@@ -120,6 +157,8 @@ def _publish(
         for topic in topics:
             tell = partial(_tell, dry_run=dry_run, as_json=as_json)
             for each in publish_topic(manager, topic, store, known, configs, dry_run=dry_run, tell=tell):
+                if dry_run:
+                    continue
                 if as_json:
                     print_json([_row(each)])
                     continue
@@ -127,10 +166,7 @@ def _publish(
                     f"{each.partition}: offsets {each.log_start_offset} to {each.log_end_offset} in "
                     f"{each.segments:,} segments, {each.written:,} of them new to the brokers"
                 )
-    typer.echo(
-        "next: stop the broker, run commitlog tier publish --broker-log-dir DIR with its log.dirs, and start it",
-        err=as_json,
-    )
+    typer.echo(_STOP, err=as_json)
 
 
 def _row(each: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Admin: topics of a cluster and their settings."""
+"""Admin: topics of a cluster and their settings, and offsets of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
-from ...storage import LogConfig
+from ...storage import CommittedOffset, LogConfig, TopicPartition
 from ..errors import TopicThereError
 from .cluster import Cluster, masking_errors
 from .connections import id_text
@@ -14,6 +14,10 @@ from .kafka_python import (
     ConfigResource,
     ConfigResourceType,
     KafkaAdminClient,
+    KafkaError,
+    KafkaPartition,
+    NoError,
+    OffsetAndMetadata,
     TopicAlreadyExistsError,
 )
 
@@ -28,7 +32,7 @@ class KafkaTopic(NamedTuple):
 
 
 class Admin:
-    """Reads and creates topics of a cluster; a context manager.
+    """Reads and creates topics of a cluster, and sets offsets of groups; a context manager.
 
     Methods raise RetriableError if a failed request may succeed later, and MirrorError if it cannot.
     """
@@ -42,6 +46,11 @@ class Admin:
         """Returns the names of all topics except internal ones, sorted."""
         topics = masking_errors(self._cluster, self._client.describe_topics)
         return sorted(each["name"] for each in topics if not each["is_internal"])
+
+    def ids(self) -> set[str]:
+        """Returns the ids of all topics, encoded as in partition.metadata."""
+        topics = masking_errors(self._cluster, self._client.describe_topics)
+        return {found for each in topics if (found := id_text(each["topic_id"])) is not None}
 
     def topic(self, name: str) -> KafkaTopic | None:
         """Returns a topic, or None if it does not exist."""
@@ -79,8 +88,33 @@ class Admin:
         """Adds partitions to a topic, so that it has ``partitions``."""
         masking_errors(self._cluster, lambda: self._client.create_partitions({name: partitions}))
 
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+        """Commits those offsets of a group that are above the ones that it has; returns how many these are.
+
+        Raises RetriableError, also while the group's coordinator starts, and MirrorError if the group has members.
+        """
+        there = masking_errors(self._cluster, lambda: self._client.list_group_offsets([group])).get(group, {})
+        kept = {(each.topic, each.partition): one.offset for each, one in there.items()}
+        ahead = {
+            KafkaPartition(*each): OffsetAndMetadata(one.offset, one.metadata, -1)
+            for each, one in offsets.items()
+            if one.offset > kept.get((each.topic, each.partition), -1)
+        }
+
+        def commit() -> None:
+            for place, kind in self._client.alter_group_offsets(group, ahead).items():
+                if kind is not NoError:
+                    raise _refusal(kind, f"group {group!r}, {place.topic}-{place.partition}")
+
+        masking_errors(self._cluster, commit)
+        return len(ahead)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._client.close()
+
+
+def _refusal(kind: type[KafkaError], where: str) -> KafkaError:
+    return kind(f"{where}: the offset was not committed: {kind.__name__}")

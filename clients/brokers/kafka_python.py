@@ -34,6 +34,7 @@ with needs_extra("mirroring", extra="kafka"):
         InitProducerIdRequest,
         ProduceRequest,
     )
+    from kafka.structs import OffsetAndMetadata, TopicPartition as KafkaPartition
 
 __all__ = [
     "AddPartitionsToTxnRequest",
@@ -48,9 +49,11 @@ __all__ = [
     "KafkaConnectionManager",
     "KafkaError",
     "KafkaNetClient",
+    "KafkaPartition",
     "ListOffsetsRequest",
     "MetadataRequest",
     "NoError",
+    "OffsetAndMetadata",
     "OffsetOutOfRangeError",
     "ProduceRequest",
     "TopicAlreadyExistsError",

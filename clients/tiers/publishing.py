@@ -27,6 +27,7 @@ from ...storage import (
     SegmentUpdate,
     TopicIdPartition,
     TopicPartition,
+    counted,
     plan_publishing,
 )
 from ..brokers.admin import Admin, KafkaTopic
@@ -60,17 +61,19 @@ def publish_topic(
     cluster: Cluster,
     configs: Mapping[str, str],
     *,
+    aborts_open: bool = False,
     dry_run: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Published]:
     """Publishes all partitions of a topic; returns them when the brokers have all records of them.
 
-    ``configs``: of the topic in the cluster, over those that it has here. ``tell`` gets each step as it begins.
-    With ``dry_run``, changes nothing. Raises PolicyViolationError if the cluster would lose or show wrong records,
-    MirrorError if it refuses, and the errors of the tier's store.
+    ``configs``: of the topic in the cluster, over those that it has here. ``aborts_open``: open transactions are
+    aborted there, and otherwise refused. ``tell`` gets each step as it begins. With ``dry_run``, changes nothing, and
+    returns what would be there, without an id. Raises PolicyViolationError if the cluster would lose or show wrong
+    records, MirrorError if it refuses, and the errors of the tier's store.
     """
     wanted = _configs(manager, topic, configs)
-    planned = plan_publishing(manager, topic, int(wanted["retention.ms"]))
+    planned = plan_publishing(manager, topic, int(wanted["retention.ms"]), aborts_open=aborts_open)
     with Admin(cluster) as admin:
         found = _checked(cluster, admin.topic(topic), len(planned))
         if found is None:
@@ -80,12 +83,13 @@ def publish_topic(
                 admin.create(topic, len(planned), wanted)
                 found = admin.topic(topic)
     for each in planned:
+        aborts = f", abort {counted(each.aborts, 'open transaction')}" if each.aborts else ""
         tell(
-            f"write {each.partition}, offsets {each.log_start_offset} to {each.log_end_offset}, {each.size:,} bytes, "
-            f"to {store.url} under id {NEW if found is None else found.id}, and tell the brokers"
+            f"write {each.partition}, offsets {each.log_start_offset} to {each.end_offset}, {each.size:,} bytes, "
+            f"to {store.url} under id {NEW if found is None else found.id}{aborts}, and tell the brokers"
         )
     if dry_run or found is None:
-        return []
+        return [Published(each.partition, NEW, each.log_start_offset, each.end_offset, 0, 0) for each in planned]
     with ClusterMetadata(cluster) as metadata:
         return [_publish(each, store, metadata, found.id) for each in planned]
 
@@ -130,7 +134,7 @@ def _publish(planned: PublishedPartition, store: ObjectStore, metadata: ClusterM
             metadata.append(records)
             written += 1
     _check_known(metadata, target, count)
-    return Published(partition, topic_id, planned.log_start_offset, planned.log_end_offset, count, written)
+    return Published(partition, topic_id, planned.log_start_offset, planned.end_offset, count, written)
 
 
 def _records(segment: SegmentMetadata, known: SegmentMetadata | None) -> list[SegmentMetadata | SegmentUpdate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
 
@@ -69,6 +69,27 @@ def restore_topics(
             else:
                 yield from copy_to_directory(source, target, topics, new_names=new_names)
             copy_groups(source, target, topics, new_names)
+
+
+@contextmanager
+def opened_without_records(place: BackupPlace, cut: Cut, staging: str | None = None) -> Iterator[LogManager]:
+    """Yields the log directory of a backup without its topics' records: settings, ids, log starts, groups' offsets.
+
+    It is in a folder in ``staging``, as in :func:`restore_topics`, until the block ends. Raises as
+    :func:`restore_backup`.
+    """
+    kept = {path: file for path, file in cut.files.items() if not _is_of_records(path)}
+    with TemporaryDirectory(prefix="commitlog-restore-", dir=staging) as folder:
+        restored = file_names.join(folder, "log")
+        restore_backup(place, replace(cut, files=kept), restored)
+        with LogManager.open(restored) as manager:
+            yield manager
+
+
+def _is_of_records(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    found = file_names.parse_partition_directory(directory)
+    return found is not None and not is_protected(found.topic) and file_names.base_offset_of(name) is not None
 
 
 def _topics_of(cut: Cut) -> set[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ..errors import PolicyViolationError
 from ..format.files import checkpoints, file_names as names
 from ..format.files.checkpoints import EpochEntry
 from ..format.files.index_entries import encode_aborted
+from ..format.internal import control_records
 from ..index_rebuild.segment import IndexEntries
 from ..reading.reader import LogReader
 from ..recovery.loader import LogLoader
@@ -73,24 +75,78 @@ def contents_of(
     *,
     epochs: Sequence[EpochEntry] | None = None,
     bytes_max: int = PIECE_BYTES_MAX,
+    cuts_batch: bool = False,
+    aborts_open: bool = False,
 ) -> Iterator[SegmentContent]:
     """Yields segments with the records from ``start`` to ``end``, both of them where a segment of the log begins.
 
     Each has at most ``bytes_max`` bytes, so it may be a part of a segment of the log, and none has a batch below the
     log start. Every checksum is compared. ``epochs``: the log's leader epochs, ascending; by default those that it has.
-    Raises CorruptionError for damage.
+    ``cuts_batch``: the first one begins at the log start, for brokers that take it from there, and not with the batch
+    that has it. ``aborts_open``: a last segment, behind ``end``, has a marker for each transaction that is open there,
+    as a coordinator would abort it. Raises CorruptionError for damage.
     """
-    found = epochs or reader.epochs.entries or FLAT
-    producers = _producers_at(reader, start)
-    interval_bytes = reader.context.config.index_interval_bytes
+    made = _Contents(reader, start, epochs or reader.epochs.entries or FLAT)
     for piece in pieces_of(reader, bytes_max, end, start=start):
-        base = max(piece.base, reader.log_start_offset)
-        files = _files_of(piece.read(), base, interval_bytes, producers)
-        producers.map_end_offset = piece.end
-        producers.on_high_watermark(piece.end)
-        own = [each for each in found if each.start_offset < piece.end]
-        files |= {names.SNAPSHOT: producers.to_bytes(), names.EPOCHS: checkpoints.encode_leader_epochs(own)}
-        yield SegmentContent(base, piece.end - 1, piece.max_timestamp, epochs_within(own, base), files)
+        data, base = piece.read(), max(piece.base, reader.log_start_offset)
+        if base > piece.base and not cuts_batch:
+            base = _batch_start(data, base)
+        yield made.add(data, base, piece.end, piece.max_timestamp)
+    if aborts_open and made.producers.ongoing:
+        markers = abort_markers(made.producers, end)
+        data = b"".join(each.data for each in markers)
+        yield made.add(data, end, end + len(markers), max(each.timestamp_ms for each in markers))
+
+
+class _Contents:
+    """Makes consecutive segments of a log."""
+
+    def __init__(self, reader: LogReader, start: int, epochs: Sequence[EpochEntry]) -> None:
+        self._interval_bytes = reader.context.config.index_interval_bytes
+        self._epochs = epochs
+        self.producers = _producers_at(reader, start)
+
+    def add(self, data: bytes, base: int, end: int, max_timestamp_ms: int) -> SegmentContent:
+        """Returns the segment of the next batches, whose offsets are from ``base`` to ``end`` - 1."""
+        files = _files_of(data, base, self._interval_bytes, self.producers)
+        self.producers.map_end_offset = end
+        self.producers.on_high_watermark(end)
+        own = [each for each in self._epochs if each.start_offset < end]
+        files |= {names.SNAPSHOT: self.producers.to_bytes(), names.EPOCHS: checkpoints.encode_leader_epochs(own)}
+        return SegmentContent(base, end - 1, max_timestamp_ms, epochs_within(own, base), files)
+
+
+class AbortMarker(NamedTuple):
+    """The batch that aborts an open transaction."""
+
+    data: bytes
+    timestamp_ms: int  # of the producer's last batch, so that a second run makes the same
+
+
+def abort_markers(producers: ProducerStateManager, offset: int) -> list[AbortMarker]:
+    """Returns a marker for each open transaction, at consecutive offsets from ``offset`` on."""
+    found = []
+    for at, producer_id in enumerate(producers.ongoing.values(), offset):
+        known = producers.producers[producer_id]
+        data = control_records.end_transaction_marker(
+            commit=False,
+            offset=at,
+            leader_epoch=0,
+            timestamp_ms=known.last_timestamp,
+            producer_id=producer_id,
+            producer_epoch=known.epoch,
+            coordinator_epoch=max(known.coordinator_epoch, 0),
+        )
+        found.append(AbortMarker(data.tobytes(), known.last_timestamp))
+    return found
+
+
+def _batch_start(data: bytes, offset: int) -> int:
+    """Returns where the batch with an offset begins; the offset itself if no batch has it."""
+    table = formats.scan(np.frombuffer(data, np.uint8)).headers.table
+    having = table["base_offset"][table["last_offset"] >= offset][:1]
+    found: list[int] = having.tolist()
+    return min([offset, *found])
 
 
 def epochs_within(entries: Sequence[EpochEntry], start: int) -> tuple[SegmentEpoch, ...]:
@@ -100,13 +156,16 @@ def epochs_within(entries: Sequence[EpochEntry], start: int) -> tuple[SegmentEpo
     return tuple(SegmentEpoch(each.epoch, max(start, each.start_offset)) for each in (*before, *inside))
 
 
-def check_whole(reader: LogReader) -> None:
-    """Raises PolicyViolationError for a log that a broker could not serve from a tier as it is."""
+def check_whole(reader: LogReader, *, aborts_open: bool = False) -> None:
+    """Raises PolicyViolationError for a log that a broker could not serve from a tier as it is.
+
+    ``aborts_open``: its open transactions will be aborted there.
+    """
     if reader.context.config.compact:
         raise PolicyViolationError(
             f"{reader.context.directory}: has cleanup.policy=compact, and brokers keep no compacted topic in a tier"
         )
-    if reader.last_stable_offset < reader.log_end_offset:
+    if reader.last_stable_offset < reader.log_end_offset and not aborts_open:
         raise PolicyViolationError(
             f"{reader.context.directory}: a transaction is open from offset {reader.last_stable_offset} on, and a "
             "broker would show its records: wait for its end, or end it (commitlog transactions --abort)"

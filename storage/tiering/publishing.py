@@ -32,6 +32,12 @@ class PublishedPartition(NamedTuple):
     log_end_offset: int
     oldest_ms: int  # the largest timestamp of its first segment; -1: none
     size: int  # bytes of its segments
+    aborts: int = 0  # open transactions, each of which gets a marker behind the log end
+
+    @property
+    def end_offset(self) -> int:
+        """Where brokers append; a partition without records begins at 0 there."""
+        return self.log_end_offset + self.aborts if self.log_start_offset < self.log_end_offset else 0
 
     def segments(
         self, store: ObjectStore, topic_id: str, known: Mapping[str, SegmentMetadata]
@@ -44,7 +50,9 @@ class PublishedPartition(NamedTuple):
         target = TopicIdPartition(self.partition.topic, topic_id, self.partition.partition)
         unseen = dict(known)
         with self.manager.open_reader(*self.partition) as reader:
-            for content in contents_of(reader, reader.log_start_offset, self.log_end_offset, epochs=FLAT):
+            start, end = reader.log_start_offset, self.log_end_offset
+            ends = {"cuts_batch": True, "aborts_open": bool(self.aborts)}
+            for content in contents_of(reader, start, end, epochs=FLAT, **ends):
                 segment = self._metadata(target, content)
                 there = unseen.pop(segment.segment_id, None)
                 if there is None:
@@ -72,18 +80,24 @@ class PublishedPartition(NamedTuple):
         )
 
 
-def plan_publishing(manager: LogManager, topic: str, retention_ms: int) -> list[PublishedPartition]:
+def plan_publishing(
+    manager: LogManager, topic: str, retention_ms: int, *, aborts_open: bool = False
+) -> list[PublishedPartition]:
     """Returns the partitions of a topic. Changes nothing.
 
-    ``retention_ms``: of the topic in the cluster; -1: none. Raises PolicyViolationError if a broker would lose records,
-    or show those of open transactions, and as ``open_reader``.
+    ``retention_ms``: of the topic in the cluster; -1: none. ``aborts_open``: open transactions will be aborted there.
+    Raises PolicyViolationError if a broker would lose records, or show those of open transactions, and as
+    ``open_reader``.
     """
-    return [_plan(manager, each, retention_ms) for each in manager.topic(topic).topic_partitions]
+    partitions = manager.topic(topic).topic_partitions
+    return [_plan(manager, each, retention_ms, aborts_open=aborts_open) for each in partitions]
 
 
-def _plan(manager: LogManager, partition: TopicPartition, retention_ms: int) -> PublishedPartition:
+def _plan(
+    manager: LogManager, partition: TopicPartition, retention_ms: int, *, aborts_open: bool
+) -> PublishedPartition:
     with manager.open_reader(*partition) as reader:
-        check_whole(reader)
+        check_whole(reader, aborts_open=aborts_open)
         described = reader.describe_segments()
         oldest_ms = described[0].largest_timestamp if described and described[0].size else -1
         if retention_ms >= 0 and 0 <= oldest_ms < manager.clock.now_ms() - retention_ms:
@@ -92,7 +106,8 @@ def _plan(manager: LogManager, partition: TopicPartition, retention_ms: int) -> 
                 "the cluster would delete them at once: leave it out, and set it after the topic was published"
             )
         size = sum(each.size for each in described)
-        return PublishedPartition(manager, partition, reader.log_start_offset, reader.log_end_offset, oldest_ms, size)
+        start, end, aborts = reader.log_start_offset, reader.log_end_offset, len(reader.producers.ongoing)
+        return PublishedPartition(manager, partition, start, end, oldest_ms, size, aborts)
 
 
 def _segment_id(target: TopicIdPartition, content: SegmentContent) -> str:

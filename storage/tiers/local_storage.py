@@ -64,7 +64,7 @@ class LocalStorageTier:
 
     def __init__(self, store: ListingStore, folder: str) -> None:
         """``folder``: that of the partitions' folders below the store's URL; "" if that is the URL."""
-        self._store, self._folder = store, folder
+        self._store, self.folder = store, folder
         self._parts = Parts(store, attempts)
         self._known: dict[str, TierSegment] = {}  # by name: segments never change
 
@@ -73,7 +73,7 @@ class LocalStorageTier:
         return self._store.url
 
     def partitions(self) -> list[TopicIdPartition]:
-        folders = list_folder(self._store, self._folder).folders
+        folders = list_folder(self._store, self.folder).folders
         return sorted(found for found in map(parse_partition, folders) if found is not None)
 
     def segments(
@@ -126,7 +126,7 @@ class LocalStorageTier:
             raise
 
     def _key(self, partition: TopicIdPartition, name: str) -> str:
-        return "/".join(filter(None, (self._folder, partition_folder(partition), name)))
+        return "/".join(filter(None, (self.folder, partition_folder(partition), name)))
 
     def _copies(self, partition: TopicIdPartition) -> list[_Copy]:
         listed = list_folder(self._store, self._key(partition, "").rstrip("/")).objects

@@ -15,11 +15,16 @@ from ..format.files.file_names import TopicPartition
 from ..reading.marks import Marks
 from ..reading.reader import LogReader
 from ..segment.joining import Holes
+from ..writing.log import Log
 from .choosing import SAME_NAMES, NewNames, OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
-from .unfinished import begin, directory_to_fill, finish, is_complete, is_unfinished, make_indexes
+from .unfinished import Complete, begin, directory_to_fill, finish, is_complete, is_unfinished, make_indexes
 
 SEGMENT_BYTES_MAX = 1 << 30
+
+
+def add_nothing(log: Log) -> None:
+    """Leaves a filled log as the source has it."""
 
 
 def copy_to_directory(
@@ -29,9 +34,11 @@ def copy_to_directory(
     on_damage: OnDamage = raise_damage,
     new_names: NewNames = SAME_NAMES,
     on_complete: OnComplete = note_nothing,
+    complete: Complete = add_nothing,
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
+    ``complete`` gets each log when all of it is copied, and before others see it.
     Passes damage in a partition of the source to ``on_damage``, and then goes on with the next one. Partitions that an
     earlier copy has completed are passed over, and so are whole topics, passed to ``on_complete``, if something else is
     left to copy. Raises UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that
@@ -39,9 +46,9 @@ def copy_to_directory(
     """
     wanted = [source.topic(name) for name in (topics_to_copy(source) if topics is None else topics)]
     described = {each.name: new_names.described(source, each) for each in wanted}
-    complete = {name for name, each in described.items() if is_complete(target, *each)}
+    done = {name for name, each in described.items() if is_complete(target, *each)}
     for topic in wanted:
-        if topic.name in complete and len(complete) < len(wanted):
+        if topic.name in done and len(done) < len(wanted):
             on_complete(topic.name)
             continue
         begin(target, *described[topic.name])
@@ -51,14 +58,16 @@ def copy_to_directory(
             try:
                 with source.open_reader(*partition) as reader:
                     holes = source.holes(partition)
-                    copied = _copy(reader, holes, target, new_names.partition(partition))
+                    copied = _copy(reader, holes, target, new_names.partition(partition), complete)
             except CorruptionError as error:
                 on_damage(partition, error)
             else:
                 yield copied
 
 
-def _copy(reader: LogReader, holes: Holes, target: LogManager, partition: TopicPartition) -> CopiedPartition:
+def _copy(
+    reader: LogReader, holes: Holes, target: LogManager, partition: TopicPartition, complete: Complete
+) -> CopiedPartition:
     start, end = reader.log_start_offset, end_to_copy(reader)
     pieces = pieces_of(reader, SEGMENT_BYTES_MAX, end)
     directory = directory_to_fill(target, partition)
@@ -71,7 +80,7 @@ def _copy(reader: LogReader, holes: Holes, target: LogManager, partition: TopicP
     if holes is Holes.ANYWHERE:
         target.note_holes(partition)
     target.write_marks({partition: Marks(0, start)})
-    make_indexes(target, partition)
+    end = make_indexes(target, partition, complete)
     finish(target, partition)
     size = sum(piece.stop - piece.start for piece in pieces)
     return CopiedPartition(*partition, start, end, len(pieces), size)

@@ -13,6 +13,8 @@ So a partition is complete or visibly not there, and the next copy goes on with 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..directory.admin import log_bytes, topic_id
 from ..directory.log_directory import RootCheckpoints
 from ..directory.manager import LogManager
@@ -22,6 +24,8 @@ from ..filesystem.operations import make_own_directory, remove_tree
 from ..format.files import file_names as names
 from ..format.files.file_names import TopicPartition
 from ..writing.log import Log
+
+Complete = Callable[[Log], None]  # adds what the source lacks to a log that is filled, before anybody sees it
 
 
 def begin(target: LogManager, topic: TopicDescription, id_: str | None) -> None:
@@ -81,15 +85,23 @@ def _remove_empty(target: LogManager, partition: TopicPartition) -> None:
         remove_tree(files, empty)
 
 
-def make_indexes(target: LogManager, partition: TopicPartition) -> None:
-    """Recovers the log in the filled directory, which makes indexes, epochs and snapshots, and syncs all of it."""
-    Log.open(
+def make_indexes(target: LogManager, partition: TopicPartition, complete: Complete) -> int:
+    """Recovers the log in the filled directory, which makes indexes, epochs and snapshots, and syncs all of it.
+
+    Then calls ``complete`` with it; returns its end.
+    """
+    log = Log.open(
         _directory(target, partition),
         target.config(partition.topic),
         clock=target.clock,
         filesystem=target.filesystem,
         checkpoints=RootCheckpoints(target, partition),
-    ).close()
+    )
+    try:
+        complete(log)
+        return log.log_end_offset
+    finally:
+        log.close()
 
 
 def finish(target: LogManager, partition: TopicPartition) -> None:

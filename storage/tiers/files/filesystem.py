@@ -4,7 +4,8 @@
 
     topics.json                                  made, where there is no log directory
     <topic>-<partition>/<base>.log, .index, .timeindex, .txnindex    of the tier, below the first local segment
-    <topic>-<partition>/<end>.snapshot, leader-epoch-checkpoint, partition.metadata     made, without a log directory
+    <topic>-<partition>/<end>.snapshot           of the tier, where there is no local segment
+    <topic>-<partition>/leader-epoch-checkpoint, partition.metadata     made, without a log directory
 
 All else is that of the log directory. What the tier has is looked up when a reader opens a partition, and by
 :meth:`TieredFiles.catch_up`. All operations that would write raise io.UnsupportedOperation.
@@ -126,9 +127,9 @@ class TieredFiles(ReadOnlyFileSystem):
 
     def status_in(self, view: PartitionView | None, name: str, path: str) -> FileStatus | None:
         """As :meth:`status`, for a name in a partition's directory, as the tier was at some time."""
-        if view is not None and view.has(name):
+        if view is not None and (piece := view.piece_of(name)) is not None:
             size = view.size(name)
-            inode = zlib.crc32(view.pieces[names.offset_in(name)].segment.segment_id.encode())
+            inode = zlib.crc32(piece.segment.segment_id.encode())
             return None if size is None else FileStatus(size, 0, inode, is_directory=False)
         if self._local is not None:
             return self._local.status(path)

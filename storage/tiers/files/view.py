@@ -55,15 +55,21 @@ class PartitionView:
 
     def has(self, name: str) -> bool:
         """Whether a name is one of a file of its segments, which may not exist."""
-        base = names.base_offset_of(name)
-        return base in self.pieces and name[names.OFFSET_DIGITS :] in SHOWN
+        return self.piece_of(name) is not None
+
+    def piece_of(self, name: str) -> Piece | None:
+        """Returns the piece whose file has a name; None for other files, and for snapshots that are local."""
+        base, kind = names.base_offset_of(name), name[names.OFFSET_DIGITS :]
+        if base is not None and kind == names.SNAPSHOT and self.stop is None:
+            return self.snapshots.get(base)
+        return self.pieces.get(base) if base is not None and kind in SHOWN else None
 
     def object_name(self, name: str) -> str | None:
         """Returns the name of the object that a file of its segments is in, with the tier's URL; None for others."""
-        if not self.has(name):
+        piece = self.piece_of(name)
+        if piece is None:
             return None
-        log = self.pieces[names.offset_in(name)].segment.name
-        return f"{self.tier.url}/{log.removesuffix(names.LOG)}{name[names.OFFSET_DIGITS :]}"
+        return f"{self.tier.url}/{piece.segment.name.removesuffix(names.LOG)}{name[names.OFFSET_DIGITS :]}"
 
     def size(self, name: str) -> int | None:
         """Returns the bytes of a file; None if there is none."""

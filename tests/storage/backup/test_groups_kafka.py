@@ -12,6 +12,7 @@ from tests.storage.backup.logs import back_up, folder
 from tests.support.kafka import kafka_jvm
 from tests.support.kafka.admin import committed_offsets
 from tests.support.kafka.broker import Broker, ProducerRecord, Topic, create_topics, java_produce
+from tests.support.kafka.clients import console_consume
 
 pytestmark = [pytest.mark.slow, pytest.mark.only_all]
 
@@ -19,11 +20,8 @@ VALUES = [b"%02d" % n for n in range(10)]
 
 
 def read_as_group(broker: Broker, count: int) -> list[bytes]:
-    """The next records for the group; a console consumer commits behind the last one that it prints."""
-    arguments = ["--bootstrap-server", broker.bootstrap, "--topic", "work", "--group", "readers", "--from-beginning"]
-    limits = ["--max-messages", str(count), "--timeout-ms", "60000"]
-    shown = kafka_jvm.run_main("org.apache.kafka.tools.consumer.ConsoleConsumer", [*arguments, *limits])
-    return [line.encode() for line in shown.split()]
+    """The next records for the group."""
+    return console_consume(broker.bootstrap, "work", "readers", count)
 
 
 @pytest.mark.parametrize("release", [kafka_jvm.KAFKA_VERSION, kafka_jvm.KAFKA_4])

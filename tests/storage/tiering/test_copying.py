@@ -20,7 +20,15 @@ from pyspark_commitlog.storage.maintenance.partitions import retain_partitions
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier
-from pyspark_commitlog.storage.tiers import DirectoryObjects, SegmentState, TopicIdPartition
+from pyspark_commitlog.storage.tiers import (
+    DirectoryObjects,
+    SegmentState,
+    TieredFiles,
+    TopicIdPartition,
+    open_tier,
+    tier_address,
+)
+from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.logs.building import NOW_MS, append, end_transaction, rows, write_transactional
@@ -196,3 +204,21 @@ def test_damage_in_a_segment_is_reported_and_not_copied() -> None:
     with pytest.raises(LogStoreError, match=r"00000000000000000001\.log"):
         tier.copy()
     assert all("1-" not in key.rpartition("/")[2][19:22] for key in tier.objects())
+
+
+def test_a_log_start_within_a_batch_leaves_the_batch_whole() -> None:
+    tier = Tier(disk_with(0))
+    with manager_of(tier.disk) as manager:
+        log = manager.open_log(*PLACE)
+        append(log, b"1", b"2", b"3")
+        log.roll()
+        append(log, b"active")
+        log.delete_records(2)
+    tier.copy()
+    (key,) = [each for each in tier.objects() if each.endswith(".log")]
+    assert key.rpartition("/")[2].startswith(f"{1:020d}-")
+    assert tier.rows() == [(1, b"1"), (2, b"2"), (3, b"3")]
+    opened = open_tier("/tier", store=tier.store)
+    files = TieredFiles(tier_address("/tier"), opened)
+    with LogManager.open("", filesystem=files) as alone, alone.open_reader(*PLACE) as reader:
+        assert not verify_log(reader.context).findings

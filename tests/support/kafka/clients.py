@@ -133,6 +133,14 @@ def dump_log(files: Iterable[Path], *flags: str, check: bool = True) -> DumpOutp
     return DumpOutput(dumps)
 
 
+def console_consume(bootstrap: str, topic: str, group: str, count: int) -> list[bytes]:
+    """The values of the next records for a group of Kafka's console consumer, which commits behind the last of them."""
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning"]
+    limits = ["--max-messages", str(count), "--timeout-ms", "60000"]
+    shown = kafka_jvm.run_main("org.apache.kafka.tools.consumer.ConsoleConsumer", [*arguments, *limits])
+    return [line.encode() for line in shown.split()]
+
+
 def java_produce(
     bootstrap: str,
     topic: str,
