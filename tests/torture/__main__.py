@@ -60,6 +60,7 @@ MODULES = {
     "table-kills": "tests.torture.kills.tables",
     "table-schedules": "tests.torture.table_schedules",
     "table-streams": "tests.torture.table_streams",
+    "tiers": "tests.torture.tiers.suite",
     "zookeeper-groups": "tests.torture.clients.zookeeper_groups",
 }
 TELL_EVERY_S = 60  # where no terminal shows a bar

@@ -22,6 +22,7 @@ SHORT: dict[str, int] = {
     "model": 100,
     "processes": 1,
     "set-back": 4,
+    "tiers": 20,
 }
 # More of them, and those that take longer; gateway-hostile needs a machine of its own.
 LONGER: dict[str, int] = {
@@ -49,6 +50,7 @@ LONGER: dict[str, int] = {
     "mirror-kills": 500,
     "model": 1000,
     "set-back": 20,
+    "tiers": 150,
     "zookeeper-groups": 8,
 }
 SEED = 1
