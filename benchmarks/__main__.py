@@ -27,6 +27,7 @@ PARTS = (
     "bucket_writing",
     "bucket_reading",
     "bucket_opening",
+    "tier_reading",
     "gateway_writing",
     "gateway_reading",
     "gateway_coordinating",

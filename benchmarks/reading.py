@@ -165,10 +165,11 @@ def prepared(setting: Setting) -> Iterator[Prepared]:
         yield topic
 
 
-def write_topic(directory: Path, rows: int) -> None:
+def write_topic(directory: Path, rows: int, configs: Mapping[str, str] | None = None) -> None:
+    """Write the topic, with more ``configs``, in batches of 16 KiB."""
     each = rows // PARTITIONS
     with LogManager.open(str(directory), create=True) as manager:
-        manager.create_topic(TOPIC, partitions=PARTITIONS, configs=CONFIGS)
+        manager.create_topic(TOPIC, partitions=PARTITIONS, configs={**CONFIGS, **(configs or {})})
         for number in range(PARTITIONS):
             numbers = np.arange(each, dtype=np.int64)
             manager.open_log(TOPIC, number).append_records(records(numbers, FIRST_MS, seed=number), sync=False)
