@@ -53,7 +53,7 @@ class ProducerLoader:
 
     def _producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         listing = self.context.filesystem.list(self.context.directory)
-        self._snapshots = file_names.by_suffix(file_names.segment_files(listing))[file_names.SNAPSHOT]
+        self._snapshots = _snapshots_in(listing)
         return self._state_at(end_offset, segments)
 
     def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
@@ -62,7 +62,7 @@ class ProducerLoader:
         Begins with the oldest snapshot, because newer ones lack producers that expired later than ``now_ms``.
         """
         listing = self.context.filesystem.list(self.context.directory)
-        self._snapshots = file_names.by_suffix(file_names.segment_files(listing))[file_names.SNAPSHOT]
+        self._snapshots = _snapshots_in(listing)
         return self._replayed(self._from_snapshot(end_offset, now_ms, segments, newest=False), end_offset, segments)
 
     def _state_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
@@ -206,3 +206,9 @@ def snapshots_outside(snapshot_offsets: Iterable[int], log_start_offset: int, lo
     These are the snapshots outside its new range.
     """
     return sorted(offset for offset in snapshot_offsets if not log_start_offset < offset <= log_end_offset)
+
+
+def _snapshots_in(listing: Iterable[str]) -> set[int]:
+    """Returns the offsets of the snapshots in a directory."""
+    names = [name for name in listing if name.endswith(file_names.SNAPSHOT)]
+    return file_names.by_suffix(file_names.segment_files(names))[file_names.SNAPSHOT]

@@ -19,11 +19,12 @@ from ..format.files import file_names
 from ..format.tables import BatchHeaders, Int64s, Records
 from .joining import NEVER_COMPACTED, Holes, size_at_start
 from .time_index import RecordTimes, TimestampOffset, largest_of, later, times_of_records
-from .walk import PROBE_BYTES, LastSeen, SegmentWalk, Window
+from .walk import PROBE_BYTES, SegmentWalk, Window
 
 logger = logging.getLogger(__name__)
 
 TIMED_BYTES = 1024 * 1024  # after the batch with the largest time, to see that none is younger
+_OPENED = frozenset({"_file", "offset_index", "time_index", "txn_index"})  # attributes of a segment
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -88,11 +89,10 @@ class SegmentReader(SegmentWalk):
 
     def close(self) -> None:
         """Close the files; changes nothing on disk. The next use opens them again."""
-        for name in ("_file", "offset_index", "time_index", "txn_index"):
-            opened = self.__dict__.pop(name, None)
-            if opened is not None:
-                opened.close()
-        self._is_time_index_checked, self._last_seen = False, LastSeen()
+        for name in _OPENED & self.__dict__.keys():  # of ten thousand segments, few are
+            self.__dict__.pop(name).close()
+        self.__dict__.pop("_last_seen", None)
+        self._is_time_index_checked = False
 
     def release(self) -> None:
         """Close a segment to which nobody appends, and forget everything that was read from it.
