@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from ..storage import GroupLags, LogManager, TopicPartition
+from ..storage import GroupLags, LogManager, LogWatcher, Marks, TopicPartition
+
+Look = Callable[[TopicPartition], AbstractContextManager[LogWatcher]]
 
 AT_ONCE = 4  # pages that read at the same time; others wait
 
@@ -19,6 +21,11 @@ class OpenLog:
         self.lags = GroupLags(self.manager)
         self.looks = self.lags.looks
         self.opened = set[TopicPartition]()  # of which ``looks`` knows what pages read before
+
+    def looking(self) -> Look:
+        """Returns what opens a log as it is now; the checkpoints of all logs are read once, by this call."""
+        marks = self.manager.all_marks()
+        return lambda each: self.looks.look(each, marks.get(each, Marks()))
 
 
 class Logs:

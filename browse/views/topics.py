@@ -23,7 +23,7 @@ from ...storage import (
 )
 from ..browser import Browser, number_in
 from ..drawing import line, rates
-from ..logs import OpenLog
+from ..logs import Look, OpenLog
 
 PAGE_TOPICS = 100
 PLOT_WIDTH, PLOT_HEIGHT = 96, 18
@@ -151,21 +151,21 @@ def _figured(log: OpenLog, partitions: Iterable[TopicPartition]) -> dict[TopicPa
 
     Opening a log takes longer than reading what was appended to it since, so each request knows more.
     """
-    spent_s, found = 0.0, dict[TopicPartition, Figured]()
+    spent_s, found, look = 0.0, dict[TopicPartition, Figured](), log.looking()
     for each in partitions:
         is_new, begin = each not in log.opened, time.monotonic()
         if is_new and spent_s > SECONDS_MAX:
             found[each] = Figured(each)
             continue
-        found[each] = _figures(log, each)
+        found[each] = _figures(look, each)
         log.opened.add(each)
         spent_s += time.monotonic() - begin if is_new else 0
     return found
 
 
-def _figures(log: OpenLog, partition: TopicPartition) -> Figured:
+def _figures(look: Look, partition: TopicPartition) -> Figured:
     try:
-        with log.looks.look(partition) as opened:
+        with look(partition) as opened:
             figures = log_figures(partition, opened)
             return Figured(partition, figures, opened.describe_segments())
     except LogStoreError as error:

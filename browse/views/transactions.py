@@ -31,7 +31,7 @@ def _read(browser: Browser) -> tuple[list[OpenTransaction], list[str]]:
     found, failures = list[OpenTransaction](), list[LogStoreError]()
     try:
         with browser.logs.open() as log:
-            found = open_transactions(log.manager, failures=failures)
+            found = open_transactions(log.manager, failures=failures, look=log.looking())
             states = TransactionStates(log.manager)
             failures += states.unreadable()
             missing = [each for each in (states.missing(), GroupOffsets(log.manager).missing()) if each is not None]

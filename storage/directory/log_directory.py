@@ -261,17 +261,24 @@ class LogDirectory:
 
     def marks(self, partition: TopicPartition) -> Marks:
         """Returns the entries of a partition in the checkpoints; defaults if it has none."""
-        return self.all_marks().get(partition, Marks())
+        recovery_point = self.offsets(names.RECOVERY_POINT_CHECKPOINT).get(partition)
+        log_start = self.offsets(names.LOG_START_OFFSET_CHECKPOINT).get(partition)
+        if recovery_point is None and log_start is None:
+            return Marks()
+        return Marks(recovery_point, log_start or 0, self._was_closed_cleanly())
 
     def all_marks(self) -> dict[TopicPartition, Marks]:
         """Returns the entries in the checkpoints of every partition that they list."""
         recovery_points = self.offsets(names.RECOVERY_POINT_CHECKPOINT)
         log_starts = self.offsets(names.LOG_START_OFFSET_CHECKPOINT)
-        was_closed_cleanly = self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
+        was_closed_cleanly = self._was_closed_cleanly()
         return {
             partition: Marks(recovery_points.get(partition), log_starts.get(partition, 0), was_closed_cleanly)
             for partition in recovery_points.keys() | log_starts.keys()
         }
+
+    def _was_closed_cleanly(self) -> bool:
+        return self.filesystem.status(self.path(names.CLEAN_SHUTDOWN_FILE)) is not None
 
     def write_marks(self, marks: Mapping[TopicPartition, Marks]) -> None:
         """Replaces the entries of some partitions in the checkpoints; durable on return. Keeps other entries."""

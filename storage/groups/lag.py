@@ -16,6 +16,7 @@ from ..errors import LogStoreError, kept_in
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..reading.aborted import Isolation
+from ..reading.marks import Marks
 from ..reading.reader import LogReader
 from ..reading.watcher import LogWatcher
 from ..topic_rules import SINK_PREFIX
@@ -98,16 +99,17 @@ class LogLooks:
         return there
 
     @contextmanager
-    def look(self, topic_partition: TopicPartition) -> Iterator[LogWatcher]:
+    def look(self, topic_partition: TopicPartition, marks: Marks | None = None) -> Iterator[LogWatcher]:
         """Yields the log of a partition as it is now, for reading within the ``with`` block.
 
+        ``marks``: its entries in the checkpoints, if the caller has just read them, for many logs at once.
         Raises UnknownTopicOrPartitionError, CorruptionError, and StorageError if the log vanishes during the access.
         """
         log = self._watchers.pop(topic_partition, None)
         if log is None:
             log = self._manager.open_watcher(*topic_partition)
         else:
-            log.catch_up()
+            log.catch_up(marks)
         try:
             yield log
         finally:

@@ -7,8 +7,8 @@ batch write holds no lock. A decided transaction is completed, no matter which p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -19,10 +19,13 @@ from ..errors import LogDirLockedError, LogStoreError, ProducerFencedError, kept
 from ..format.constants import NO_TIMESTAMP
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import TransactionLogValue, TransactionState
+from ..reading.reader import LogReader
 from ..writing.checked_appends import Producer
 from .ending import Ending, open_logs, write_marker
 from .states import PREPARED, UNFINISHED, TransactionStates, state_text
 from .transactional_id import TransactionalIdLock
+
+Look = Callable[[TopicPartition], AbstractContextManager[LogReader]]
 
 TRANSACTIONAL_ID_EXPIRATION_MS = 604_800_000  # transactional.id.expiration.ms: seven days
 
@@ -85,18 +88,22 @@ class _Seen(NamedTuple):
 
 
 def open_transactions(
-    manager: LogManager, *, now_ms: int | None = None, failures: list[LogStoreError] | None = None
+    manager: LogManager,
+    *,
+    now_ms: int | None = None,
+    failures: list[LogStoreError] | None = None,
+    look: Look | None = None,
 ) -> list[OpenTransaction]:
     """Returns all transactions that have not ended, oldest first. Takes no lock, and opens every partition.
 
     The directory may be a broker's. ``now_ms``, from which ages are counted, defaults to the manager's clock. Skips
     partitions of internal topics that are missing from the directory: ``TransactionStates.missing`` lists them. Raises
     LogStoreError if another partition cannot be read; with ``failures``, adds the error to that list instead and reads
-    the other partitions.
+    the other partitions. ``look`` opens the log of a partition, for a caller that keeps them; None: the manager does.
     """
     now_ms = manager.clock.now_ms() if now_ms is None else now_ms
     states = {value.producer_id: (name, value) for name, value in _states(manager, failures)}
-    seen = _seen_in_partitions(manager, failures)
+    seen = _seen_in_partitions(manager, look or (lambda each: manager.open_reader(*each)), failures)
     found = []
     for producer_id in seen.keys() | states.keys():
         name, value = states.get(producer_id, (None, None))
@@ -122,12 +129,14 @@ def _states(manager: LogManager, failures: list[LogStoreError] | None) -> Iterab
     ]
 
 
-def _seen_in_partitions(manager: LogManager, failures: list[LogStoreError] | None) -> dict[int, list[_Seen]]:
+def _seen_in_partitions(
+    manager: LogManager, look: Look, failures: list[LogStoreError] | None
+) -> dict[int, list[_Seen]]:
     found: dict[int, list[_Seen]] = {}
     for partition in _partitions(manager):
         with kept_in(failures):
             try:
-                for producer_id, seen in _seen_in(manager, partition):
+                for producer_id, seen in _seen_in(look, partition):
                     found.setdefault(producer_id, []).append(seen)
             except LogStoreError:
                 if manager.find_topic(partition.topic) is not None:  # else it was deleted since it was listed
@@ -142,8 +151,8 @@ def _partitions(manager: LogManager) -> Iterator[TopicPartition]:
                 yield each
 
 
-def _seen_in(manager: LogManager, partition: TopicPartition) -> Iterator[tuple[int, _Seen]]:
-    with manager.open_reader(*partition) as log:
+def _seen_in(look: Look, partition: TopicPartition) -> Iterator[tuple[int, _Seen]]:
+    with look(partition) as log:
         for first_offset, producer_id in log.producers.ongoing.items():
             producer = log.producers.last_entry(producer_id)
             assert producer is not None  # since it has an open transaction
