@@ -25,6 +25,7 @@ from ..format.compaction_view import NO_HORIZON, Keyed
 from ..format.files import file_names
 from ..format.files.index_entries import AbortedTxn
 from ..format.tables import BatchHeaders, Bytes, Int64s
+from ..key_filters.files import FilterFiles
 from ..prefetch import in_order
 from ..reading.reader import LogReader
 from ..segment.swap import swap_in
@@ -75,6 +76,7 @@ def erase(log: Log, finder: RecordFinder, holder: str) -> LogErasure:
         end, open_from = log.log_end_offset, _open_from(log)
         closed = [segment for segment in log.segments if segment.base_offset < end]
         done = [found for segment in closed if (found := _erase_segment(log, segment, finder)) is not None]
+        FilterFiles(log.context).drop_old()  # those of the old segments tell which keys they had
         return LogErasure(end, open_from, done, _remove_deleted(log))
 
 

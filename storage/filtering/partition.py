@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from ..bucket import BucketFileSystem
 from ..directory.log_directory import check_copied
 from ..errors import CorruptionError
-from ..format.files import file_names
-from ..key_filters.filter_file import KeyFilter
-from ..key_filters.making import make_filter
-from ..key_filters.reading import believed_filter, filter_path
+from ..key_filters.files import FILE_BYTES, FilterFiles
+from ..key_filters.filter_file import FilterFile, KeyFilter, encode
+from ..key_filters.making import make_filter, segment_id
 from ..maintenance.locking import maintenance_lock
 from ..maintenance.outcome import Changes, PartitionOutcome, outcome_of
 from ..maintenance.run import MaintenanceRun, Partition
+from ..prefetch import in_order
 from ..reading.reader import LogReader
 from ..segment.writer import LogSegment
 from ..text import counted
+from .packing import Packed, Source, packed_in_files, write_files
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class FilterReport:
     made: int = 0  # segments
     bytes: int = 0  # of the filters that were made; 0 in a dry run
     kept: int = 0
-    removed: int = 0
+    removed: int = 0  # files from which no filter was kept
     without: int = 0  # segments with too many keys, or no object of their own on an object store
 
     def __str__(self) -> str:
@@ -40,7 +43,7 @@ class FilterReport:
         if not (self.is_enabled or self.removed):
             return f"{self.name}: no key filters: keyfilter.enable = false"
         parts = [f"{would} filters of {counted(self.made, 'segment')}, {self.bytes:,} bytes", f"{self.kept:,} kept"]
-        parts += [f"{self.removed:,} removed"] if self.removed else []
+        parts += [f"{counted(self.removed, 'file')} removed"] if self.removed else []
         parts += [f"{counted(self.without, 'segment')} without"] if self.without else []
         return f"{self.name}: {', '.join(parts)}"
 
@@ -62,81 +65,107 @@ def filter_partition(run: MaintenanceRun, partition: Partition) -> PartitionOutc
 
 def _filter(run: MaintenanceRun, partition: Partition) -> FilterReport:
     report = FilterReport(str(partition), run.dry_run, partition.config.keyfilter_enable)
-    check_copied(run.filesystem, partition.context(run).directory)
-    if not (report.is_enabled or _names(run, partition)):
+    context = partition.context(run)
+    check_copied(run.filesystem, context.directory)
+    files = FilterFiles(context)
+    if not (report.is_enabled or files.names or files.unfinished):
         return report
     with ExitStack() as locks:
         if not run.dry_run and run.bucket is None:
             locks.enter_context(run.manager()).check_writable()
-            locks.enter_context(maintenance_lock(partition.context(run), run.holder, wait=run.wait))
+            locks.enter_context(maintenance_lock(context, run.holder, wait=run.wait))
         reader = locks.enter_context(partition.open_reader(run))
-        report = replace(report, removed=_remove_others(run, partition, reader))
-        if report.is_enabled:
-            report = _make_all(run, reader, report)
-    return report
+        return _Filtering(run, reader, report).run()
 
 
-def _names(run: MaintenanceRun, partition: Partition) -> list[str]:
-    """Returns the names of the filters in a directory, also of unfinished ones."""
-    suffixes = file_names.KEY_FILTER, file_names.KEY_FILTER + file_names.TMP
-    listing = run.filesystem.list(partition.context(run).directory)
-    return [name for name in listing if name.endswith(suffixes) and file_names.base_offset_of(name) is not None]
+class _Filtering:
+    """What is done to the filters of one log, by the holder of its maintenance lock."""
+
+    def __init__(self, run: MaintenanceRun, reader: LogReader, report: FilterReport) -> None:
+        self._run, self._reader, self._report = run, reader, report
+        self._files = FilterFiles(reader.context)
+        self._sources = set[str]()  # the files from which filters were kept
+        self._damage: CorruptionError | None = None
+
+    def run(self) -> FilterReport:
+        """Returns the report. Raises CorruptionError for the first damaged segment, once the others are done."""
+        names = set[str]()
+        if self._report.is_enabled and self._run.dry_run:
+            for _, packed in self._known():
+                self._count(packed)
+        elif self._report.is_enabled:
+            names = self._write_all()
+        gone = [*self._files.unfinished, *(name for name in self._files.names if name not in self._sources)]
+        if not self._run.dry_run:
+            self._files.remove([*self._files.unfinished, *(name for name in self._files.names if name not in names)])
+        if self._damage is not None:
+            raise self._damage
+        return replace(self._report, removed=len(gone))
+
+    def _write_all(self) -> set[str]:
+        """Writes what is missing; returns the names of the files that the log has then."""
+        files = self._run.filesystem
+        if not isinstance(files, BucketFileSystem):
+            return {*write_files(packed_in_files(self._filters(), FILE_BYTES), self._files.write)}
+        write_files(packed_in_files(self._filters(), 0), partial(self._put, files))
+        return set()
+
+    def _put(self, files: BucketFileSystem, name: str, filters: list[KeyFilter]) -> None:
+        """Puts the filter of a segment; one without an object of its own has no place for it."""
+        if not files.put_key_filter(self._files.path(name), encode(filters)):
+            made, size = self._report.made - 1, self._report.bytes - filters[0].size
+            self._report = replace(self._report, made=made, bytes=size, without=self._report.without + 1)
+
+    def _filters(self) -> Iterator[Packed]:
+        """Yields the filters that the log should have, in the order of segments."""
+        with closing(in_order(_made, self._known())) as found:
+            for packed in found:
+                if isinstance(packed, CorruptionError):
+                    self._damage = self._damage or packed
+                elif packed is None:
+                    self._report = replace(self._report, without=self._report.without + 1)
+                else:
+                    self._count(packed)
+                    yield packed
+
+    def _count(self, packed: Packed | None) -> None:
+        if packed is None or packed.source is None:
+            size = 0 if packed is None else packed.filter.size
+            self._report = replace(self._report, made=self._report.made + 1, bytes=self._report.bytes + size)
+        else:
+            self._sources.add(packed.source.name)
+            self._report = replace(self._report, kept=self._report.kept + 1)
+
+    def _known(self) -> Iterator[tuple[LogSegment, Packed | None]]:
+        """Yields the closed segments with the filters that they have, and that may be believed."""
+        closed = [segment for segment in self._reader.segments if segment is not self._reader.segments.active]
+        for name, segments in groupby(closed, lambda segment: self._files.name_of(segment.base_offset)):
+            with ExitStack() as stack:
+                file = None
+                with suppress(CorruptionError, OSError):  # then they are made again
+                    file = stack.enter_context(self._files.opened(name))
+                for segment in segments:
+                    yield segment, None if file is None or name is None else _believed(file, name, segment)
 
 
-def _closed(reader: LogReader) -> Iterator[LogSegment]:
-    return (segment for segment in reader.segments if segment is not reader.segments.active)
+def _believed(file: FilterFile, name: str, segment: LogSegment) -> Packed | None:
+    """Returns the filter of a segment as it is now; None if there is none, or it is damaged or of another segment."""
+    row = file.row_of(segment.base_offset)
+    with suppress(CorruptionError, OSError):
+        if row is not None and file.segment(row) == segment_id(segment):
+            return Packed(file.filter(row), Source(name, len(file), file.size))
+    return None
 
 
-def _remove_others(run: MaintenanceRun, partition: Partition, reader: LogReader) -> int:
-    """Removes filters whose segment is not there, and all if they are not wanted; returns how many."""
-    segments = list(_closed(reader)) if partition.config.keyfilter_enable else []
-    wanted = {file_names.segment_file(each.base_offset, file_names.KEY_FILTER) for each in segments}
-    others = [name for name in _names(run, partition) if name not in wanted]
-    if others and not run.dry_run:
-        for name in others:
-            run.filesystem.remove(file_names.join(reader.context.directory, name))
-        run.filesystem.sync_directory(reader.context.directory)
-    return len(others)
-
-
-def _make_all(run: MaintenanceRun, reader: LogReader, report: FilterReport) -> FilterReport:
-    damage: CorruptionError | None = None
-    for segment in _closed(reader):
-        try:
-            report = _make(run, segment, report)
-        except CorruptionError as error:
-            damage = damage or error
+def _made(known: tuple[LogSegment, Packed | None]) -> Packed | CorruptionError | None:
+    """Returns the filter of a segment, made if it has none; None if it can have none, the error if it is damaged."""
+    segment, packed = known
+    if packed is not None:
+        return packed
+    try:
+        found = make_filter(segment)
+    except CorruptionError as error:
+        return error
+    finally:
         segment.release()
-    if damage is not None:
-        raise damage
-    return report
-
-
-def _make(run: MaintenanceRun, segment: LogSegment, report: FilterReport) -> FilterReport:
-    if believed_filter(segment) is not None:
-        return replace(report, kept=report.kept + 1)
-    if run.dry_run:
-        return replace(report, made=report.made + 1)
-    found = make_filter(segment)
-    size = 0 if found is None else _write(run, segment, found)
-    if not size:
-        return replace(report, without=report.without + 1)
-    return replace(report, made=report.made + 1, bytes=report.bytes + size)
-
-
-def _write(run: MaintenanceRun, segment: LogSegment, found: KeyFilter) -> int:
-    """Writes a filter; returns its bytes, 0 if the segment has no object of its own to put it beside.
-
-    Waits for no sync, which would take longer than reading the segment. After a power cut, a filter may be torn: its
-    checksum shows that, so it is not believed, and the next run makes it again.
-    """
-    data, path, files = found.encode(), filter_path(segment), run.filesystem
-    if isinstance(files, BucketFileSystem):
-        return len(data) if files.put_key_filter(path, data) else 0
-    temporary = path + file_names.TMP
-    with files.open(temporary, "create") as file:
-        file.truncate(0)
-        file.write(0, data)
-        file.begin_sync()
-    files.rename(temporary, path)
-    return len(data)
+    return None if found is None else Packed(found, None)

@@ -64,7 +64,7 @@ class KeyChoice:
     def _without(self, reader: LogReader, start: int, end: int) -> Iterator[range]:
         if not (reader.context.config.keyfilter_enable and len(reader.segments)):
             return
-        lookup, active = KeyLookup(reader.context, self.keys), reader.segments.active.base_offset
+        lookup, active = KeyLookup(reader.context, self.keys, reader.key_filters), reader.segments.active.base_offset
         for base_offset, offsets in by_segment(reader, start, end).items():
             if base_offset != active and lookup.lacks(base_offset, offsets.stop):
                 yield offsets

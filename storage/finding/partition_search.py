@@ -63,7 +63,7 @@ class PartitionSearch:
         self._times, self._choice = bounds.times, TimedCondition(condition, bounds.times)
         self._isolation, self._report, self._newest_first = isolation, report, newest_first
         uses_filters = condition.key is not None and reader.context.config.keyfilter_enable
-        self._filters = KeyLookup(reader.context, [condition.key or b""]) if uses_filters else None
+        self._filters = KeyLookup(reader.context, [condition.key or b""], reader.key_filters) if uses_filters else None
         self._reported: set[tuple[str | None, int | str | None]] = set()
         self._known_start = reader.log_start_offset
         with reader.despite_damage():

@@ -66,7 +66,7 @@ def _filled(parts: list[Part], columns: tuple[str, ...], key_bytes: int, value_b
 
     Legacy messages must not take more.
     """
-    rows = sum(_rows_at_most(part) for part in parts) + 1  # a record that fails to decode may have begun its row
+    rows = sum(rows_at_most(part) for part in parts) + 1  # a record that fails to decode may have begun its row
     state = np.zeros(kernel.STATE_CELLS, dtype=np.int64)
     bits = {"key": kernel.WANT_KEYS, "value": kernel.WANT_VALUES, "headers": kernel.WANT_HEADERS}
     state[kernel.WANTED] = sum(bits[column] for column in columns)
@@ -130,7 +130,7 @@ def _string_bytes(parts: list[Part]) -> tuple[int, int]:
     return keys, values
 
 
-def _rows_at_most(part: Part) -> int:
+def rows_at_most(part: Part) -> int:
     """Returns the most records that a part can hold, by its bytes: the count in a header may be wrong."""
     if part.is_legacy:
         return len(part.table)

@@ -1,5 +1,5 @@
 """Key filters: Bloom filters that say whether a closed segment may have a record with a key.
 
-A filter lies beside the files of its segment, as ``.keyfilter``, which Kafka ignores. ``filter_file`` is its format,
-``making`` makes one, ``reading`` reads it, and says whether it is of the segment as it is now.
+``filter_file`` is the format of a file of them, ``files`` knows which file has the filter of a segment, ``making``
+makes a filter, and ``reading`` asks those that are of the segments as they are now.
 """

@@ -151,6 +151,7 @@ class LogView:
         self.remote = self._find_remote()
         self.truncated_bytes = loaded.truncated_bytes
         self.lost = loaded.lost
+        self.key_filters = loaded.key_filters
 
     def lost_start(self) -> MissingSegmentError | None:
         """Returns the error of a log whose files show that its first segments were lost; None for other logs.

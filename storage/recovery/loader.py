@@ -125,13 +125,13 @@ class LogLoader(LogViewer):
         return status is not None and is_waiting(status.modified_ms, self.context.clock.now_ms(), delay_ms)
 
     def _remove_orphans(self, plan: SwapPlan) -> None:
-        """Remove indexes and key filters without a ``.log``: a crash interrupted the removal of their segment.
+        """Remove indexes without a ``.log``: a crash interrupted the removal of their segment.
 
         Keeps those below the first segment if they are the only trace of its predecessors.
         """
         known = plan.segment_suffixes().keys()
         kept_below = 0 if self._lost is None else self._lost.stop
-        for kind in (*FILE_KINDS[1:], file_names.KEY_FILTER):
+        for kind in FILE_KINDS[1:]:
             for base in sorted(each for each in plan.kept_by_suffix[kind] - known if each >= kept_below):
                 path = self._path(file_names.segment_file(base, kind))
                 logger.warning("%s: removed this file, because its .log does not exist", path)

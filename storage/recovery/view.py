@@ -6,7 +6,7 @@ A reader sees the log that a writer would load with :class:`~.loader.LogLoader`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -47,6 +47,7 @@ class LoadedLog:
     truncated_bytes: int = 0  # that recovery cut off the end
     damage: CorruptionError | None = None  # at the log end: the log continues there, but cannot be read
     lost: range | None = None  # offsets below the first segment that were lost, or deleted without a checkpoint
+    key_filters: Sequence[str] | None = None  # the names of files of key filters, ascending; None: not looked for
 
 
 class LogViewer(ProducerLoader):
@@ -92,7 +93,10 @@ class LogViewer(ProducerLoader):
         entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= end.offset]
         epochs = LeaderEpochCache(entries)
         return LoadedLog(
-            *(segments, None, epochs, log_start_offset, end.offset, self.recovery_point), damage=end.damage, lost=lost
+            *(segments, None, epochs, log_start_offset, end.offset, self.recovery_point),
+            damage=end.damage,
+            lost=lost,
+            key_filters=[name for name in listing if file_names.KEY_FILTER in name],
         )
 
     def _settled_end(self, segments: LogSegments) -> LogEnd:

@@ -99,7 +99,6 @@ class LogSegment(SegmentReader):
         self.close()
         for kind in FILE_KINDS:
             mark_deleted(self.context, self.path(kind))
-        self._remove_key_filter()
         self.suffix += file_names.DELETED
 
     def remove_files(self) -> None:
@@ -107,13 +106,6 @@ class LogSegment(SegmentReader):
         self.close()
         for kind in FILE_KINDS:
             self.context.filesystem.remove(self.path(kind))
-        self._remove_key_filter()
-
-    def _remove_key_filter(self) -> None:
-        """Remove the filter, if there is one. One that a crash leaves is believed beside no other segment."""
-        path = self.path(file_names.KEY_FILTER)
-        if self.context.filesystem.status(path) is not None:
-            self.context.filesystem.remove(path)
 
     def is_padded_from(self, position: int) -> bool:
         """Whether preallocated zeros begin at ``position``: no batch begins with twelve zeros."""

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import NamedTuple
+
 from ..errors import CorruptionError
-from ..key_filters.filter_file import KeyFilter
-from ..key_filters.making import key_hashes
-from ..key_filters.reading import filter_path, read_filter, segment_id
+from ..key_filters.files import FilterFiles
+from ..key_filters.filter_file import FilterFile, KeyFilter
+from ..key_filters.making import key_hashes, segment_id
 from ..segment.reader import SegmentReader
 from ..segment.walk import LogContext
 from .findings import Findings, Kind
 
 
-def check_key_filter(context: LogContext, base_offset: int, findings: Findings) -> None:
+class FilterPlace(NamedTuple):
+    """The file that has the filter of a segment, if there is one."""
+
+    name: str
+    is_first: bool  # of the segments with this file: what is wrong with the whole file is found with it
+
+
+def check_key_filter(context: LogContext, base_offset: int, place: FilterPlace, findings: Findings) -> None:
     """Adds what is wrong with the filter of a sound, closed segment, if it has one; reads the segment once more."""
-    segment = SegmentReader(context, base_offset)
-    path = filter_path(segment)
+    files = FilterFiles(context, [place.name])
     try:
-        found = read_filter(segment)
-        if found is not None and found.segment != segment_id(segment):
-            findings.add(Kind.OLD_KEY_FILTER, path, "the filter is of another segment, or of this one as it was")
-        elif found is not None:
-            _compare(found, segment, findings)
+        with files.opened(place.name) as file, closing(SegmentReader(context, base_offset)) as segment:
+            row = None if file is None else file.row_of(base_offset)
+            if file is not None and row is not None:
+                _check(file, row, segment, findings)
     except CorruptionError as error:
-        findings.add(Kind.BAD_KEY_FILTER, path, error.reason)
-    finally:
-        segment.close()
+        if place.is_first:
+            findings.add(Kind.BAD_KEY_FILTER, files.path(place.name), error.reason)
 
 
-def _compare(found: KeyFilter, segment: SegmentReader, findings: Findings) -> None:
-    next_offset, path = segment.base_offset, filter_path(segment)
+def _check(file: FilterFile, row: int, segment: SegmentReader, findings: Findings) -> None:
+    offset = segment.base_offset
+    if file.segment(row) != segment_id(segment):
+        what = "the filter is of another segment, or of this one as it was"
+        findings.add(Kind.OLD_KEY_FILTER, file.path, what, offset=offset)
+        return
+    try:
+        reason = _fault(file.filter(row), segment)
+    except CorruptionError as error:
+        reason = error.reason
+    if reason is not None:
+        findings.add(Kind.BAD_KEY_FILTER, file.path, reason, offset=offset)
+
+
+def _fault(found: KeyFilter, segment: SegmentReader) -> str | None:
+    next_offset = segment.base_offset
     for hashes, next_offset in key_hashes(segment):  # noqa: B007  the last one counts
-        if not found.may_hold(hashes).all():
-            findings.add(Kind.BAD_KEY_FILTER, path, "the filter lacks a key of the segment: searches miss records")
-            return
+        if not found.holds_all(hashes):
+            return "the filter lacks a key of the segment: searches miss records"
     if found.next_offset != next_offset:
-        reason = f"the filter says that the segment ends before offset {found.next_offset}, but it is {next_offset}"
-        findings.add(Kind.BAD_KEY_FILTER, path, reason)
+        return f"the filter says that the segment ends before offset {found.next_offset}, but it is {next_offset}"
+    return None

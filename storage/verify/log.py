@@ -12,11 +12,13 @@ from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names
 from ..format.files.checkpoints import EpochEntry
 from ..format.files.file_names import TopicPartition
+from ..key_filters.files import FilterFiles
 from ..recovery.leader_epochs import LeaderEpochCache
 from ..recovery.lost_start import find_lost_start, lost_start_text
 from ..segment.swap import SwapPlan, swap_plan
 from ..segment.walk import FILE_KINDS, LogContext
 from .findings import Finding, Findings, Kind, Severity
+from .key_filters import FilterPlace
 from .producer_state import add_missing_abort
 from .segment import SegmentFindings, SegmentToVerify, verify_segment
 
@@ -71,14 +73,11 @@ def plan_verification(
         findings.add(Kind.LOST_START, context.directory, what, offset=lost.start, lost=bounds)
     for name in plan.kept:
         base = file_names.base_offset_of(name) or 0
-        if (
-            name.endswith((*FILE_KINDS[1:], file_names.KEY_FILTER))
-            and base not in suffixes
-            and (lost is None or base >= lost.stop)
-        ):
+        if name.endswith(FILE_KINDS[1:]) and base not in suffixes and (lost is None or base >= lost.stop):
             findings.add(Kind.ORPHAN_INDEX, file_names.join(context.directory, name), "its .log file is missing")
     snapshots = sorted(plan.kept_by_suffix[file_names.SNAPSHOT])
     bases = sorted(suffixes)
+    filter_places = _filter_places(context, listing, bases)
     segments = [
         SegmentToVerify(
             base,
@@ -90,11 +89,17 @@ def plan_verification(
             has_time_indexes=has_time_indexes,
             recovery_point=checkpointed.recovery_point or 0,
             is_compacted=context.config.compact or checkpointed.cleaner_offset is not None,
+            filters=filters,
         )
-        for base, following in pairwise([*bases, None])
-        if base is not None
+        for base, following, filters in zip(bases, [*bases[1:], None], filter_places, strict=False)  # may be none
     ]
     return segments, list(findings.all())
+
+
+def _filter_places(context: LogContext, listing: Sequence[str], bases: Iterable[int]) -> list[FilterPlace | None]:
+    """Returns for each segment where the filter of its keys is; None if it has none."""
+    names = [None, *map(FilterFiles(context, listing).name_of, bases)]
+    return [None if name is None else FilterPlace(name, name != before) for before, name in pairwise(names)]
 
 
 def verify_log(

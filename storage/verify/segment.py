@@ -22,7 +22,7 @@ from ..segment.walk import LogContext, Window
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
-from .key_filters import check_key_filter
+from .key_filters import FilterPlace, check_key_filter
 from .producer_state import ProducerCheck, Snapshot, read_snapshot
 from .resync import Damage, Tail, Walk
 from .state_records import StateChecks, topic_of
@@ -40,6 +40,7 @@ class SegmentToVerify:
     is_compacted: bool = False  # according to config, checkpoint or earlier segments: offsets may then be missing
     has_time_indexes: bool = True  # some segment of the partition has one
     swapped: tuple[str, ...] = ()  # suffixes of its files that still have the additional suffix .swap
+    filters: FilterPlace | None = None  # where the filter of its keys is, if it has one
 
     def path(self, directory: str, kind: str) -> str:
         """Returns the path of the segment's file with a suffix such as ``.log``."""
@@ -155,10 +156,9 @@ class _SegmentCheck:
         if end:
             self._add_missing(offset_file, time_file)
         self._finish(txn_file)
-        if self._records is not None and not (
-            self._is_damaged or self.segment.following is None or self.segment.swapped
-        ):
-            check_key_filter(self.context, base_offset, self.findings)
+        is_closed = self.segment.following is not None and not self.segment.swapped
+        if self._records is not None and self.segment.filters is not None and is_closed and not self._is_damaged:
+            check_key_filter(self.context, base_offset, self.segment.filters, self.findings)
         return self._result()
 
     def _index(self, kind: str, fault: Kind, entry_bytes: int) -> IndexFile:

@@ -34,11 +34,14 @@ from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.kafka_0_7.directory import PositionLogDirectory
 from pyspark_commitlog.storage.kafka_0_7.entries import encode_set
 from pyspark_commitlog.storage.kafka_0_7.settings import PositionLogSettings
+from pyspark_commitlog.storage.key_filters.files import FILE_BYTES
+from pyspark_commitlog.storage.key_filters.filter_file import encode
 from pyspark_commitlog.storage.recovery.producer_state import Origin
 from tests.storage.compaction.test_rounds_legacy import CODECS, message_set
 from tests.storage.finding.scanning import Row, all_rows, are_newest_first, conditions_from, found, is_wanted, rows_of
 from tests.support.clock import ManualClock
 from tests.support.logs.building import NOW_MS, end_transaction, write_transactional
+from tests.support.logs.key_filters import filters_in
 from tests.support.stores.memory_store import MemoryStore
 from tests.torture.suite import Case, Run, Suite, quiet
 
@@ -61,6 +64,7 @@ def run(run: Run) -> None:
 def in_directory(run: Run, case: Case, path: Path) -> None:
     with made(case.chance, path) as manager:
         spoil([*path.glob("t-*/*.keyfilter")], case.chance)
+        restore_some([*path.glob("t-*/*.log")], case.chance)
         compare(run, case.chance, manager)
 
 
@@ -131,10 +135,11 @@ def made(chance: Random, path: Path) -> LogManager:
         if magic < 2 and batch == 40 and chance.random() < 0.5:
             magic = 2  # as on a broker that was upgraded
         append(manager, chance, batch, magic=magic, compacts=compacts)
-    maintain(manager, filter_partitions)
-    maintain(manager, compact_partitions)
-    if chance.random() < 0.7:
+    with patch("pyspark_commitlog.storage.filtering.partition.FILE_BYTES", chance.choice([100, 300, FILE_BYTES])):
         maintain(manager, filter_partitions)
+        maintain(manager, compact_partitions)
+        if chance.random() < 0.7:
+            maintain(manager, filter_partitions)
     return manager
 
 
@@ -173,11 +178,15 @@ def spoil(filters: Sequence[Path], chance: Random) -> None:
         path.unlink()
         if new is not None:
             path.write_bytes(new)
-        if chance.random() < 0.1:  # the segment is another file now, of the same content
-            segment = path.with_suffix(".log")
-            content = segment.read_bytes()
-            segment.unlink()
-            segment.write_bytes(content)
+
+
+def restore_some(segments: Sequence[Path], chance: Random) -> None:
+    """Makes some segments other files, of the same content."""
+    for path in segments:
+        if chance.random() < 0.1:
+            content = path.read_bytes()
+            path.unlink()
+            path.write_bytes(content)
 
 
 def spoiled(data: bytes, others: Sequence[bytes], chance: Random) -> bytes | None:
@@ -191,8 +200,21 @@ def spoiled(data: bytes, others: Sequence[bytes], chance: Random) -> bytes | Non
             return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
         case 3:
             return chance.choice(others)
+        case 4:  # sound, but each filter is of another segment than it says
+            return exchanged(data, chance)
         case _:
             return data
+
+
+def exchanged(data: bytes, chance: Random) -> bytes:
+    """Returns a sound file in which each filter may be of another segment than it should be."""
+    filters = filters_in(data)
+    others = chance.sample(filters, len(filters))
+    ids = [
+        other.segment._replace(base_offset=each.segment.base_offset)
+        for each, other in zip(filters, others, strict=True)
+    ]
+    return encode([other._replace(segment=id_) for other, id_ in zip(others, ids, strict=True)])
 
 
 # Searching it

@@ -33,7 +33,7 @@ TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 EPOCHS = ".leader_epoch_checkpoint"  # beside a segment in an object store, as Kafka's tiered storage names it (KIP-405)
-KEY_FILTER = ".keyfilter"  # ours: beside a closed segment; Kafka ignores it
+KEY_FILTER = ".keyfilter"  # ours: filters of the keys in this segment and later ones; Kafka ignores it
 
 DELETED = ".deleted"
 CLEANED = ".cleaned"

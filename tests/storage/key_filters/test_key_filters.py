@@ -1,103 +1,58 @@
-"""Key filters: what they say of keys, when they are believed, and what verification and a crash make of them."""
+"""Key filters of a log: when they are believed, and what verification, damage and a crash make of them."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 from pyspark_commitlog.storage import (
     Condition,
     KeyChoice,
     LogManager,
     MaintenanceRun,
-    PartitionOutcome,
     Records,
     Search,
     alter_configs,
-    filter_partitions,
     in_this_process,
     retain,
     select_partitions,
     verify_partitions,
 )
-from pyspark_commitlog.storage.errors import CorruptionError
-from pyspark_commitlog.storage.format.tables import BinaryColumn
-from pyspark_commitlog.storage.kernels.finding import key_filter as kernel
-from pyspark_commitlog.storage.key_filters.filter_file import HEADER, LAYOUT, KeyFilter, SegmentId, decode
+from pyspark_commitlog.storage.clock import SystemClock
+from pyspark_commitlog.storage.config import LogConfig
+from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
+from pyspark_commitlog.storage.key_filters.files import FilterFiles
+from pyspark_commitlog.storage.key_filters.filter_file import encode
+from pyspark_commitlog.storage.segment.walk import LogContext
 from tests.storage.finding.scanning import Row, found
 from tests.support.logs.building import now_ms
+from tests.support.logs.key_filters import (
+    RECORDS,
+    SEGMENTS,
+    changed,
+    filter_files,
+    filters_in,
+    flipped,
+    made_log,
+    rewritten,
+    run_filters,
+)
 
-ID = SegmentId(5, 1000, 1_700_000_000_000, 77)
-
-
-def filter_of(keys: list[bytes]) -> KeyFilter:
-    return KeyFilter.of(ID, np.unique(kernel.hashes_of(BinaryColumn.from_list([*keys]))), 9)
-
-
-@given(st.lists(st.binary(max_size=30), max_size=300))
-def test_a_filter_holds_every_key_that_it_was_made_of(keys: list[bytes]) -> None:
-    found = decode(filter_of(keys).encode(), "f")
-    assert (found.segment, found.next_offset) == (ID, 9)
-    assert found.keys == len({*keys})
-    assert found.may_hold(kernel.hashes_of(BinaryColumn.from_list([*keys]))).all()
-    assert [kernel.hash_of(key) for key in keys] == kernel.hashes_of(BinaryColumn.from_list([*keys])).tolist()
-
-
-def test_the_page_on_the_format_has_the_layout_of_the_file() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "format.md").read_text().partition("## A key filter")[2]
-    rows = [(int(position), int(size)) for position, size in re.findall(r"^\| (\d+) \| (\d+) \|", page, re.MULTILINE)]
-    fields = [LAYOUT.fields[name] for name in LAYOUT.names or ()]
-    assert rows == [(field[1], field[0].itemsize) for field in fields]
-    assert HEADER.size == LAYOUT.itemsize
-
-
-def test_a_null_key_has_no_hash() -> None:
-    assert len(kernel.hashes_of(BinaryColumn.from_list([None, b"", None]))) == 1
-
-
-def test_few_absent_keys_seem_to_be_there_with_12_bits_a_key() -> None:
-    keys = [b"key %d" % number for number in range(20_000)]
-    data = filter_of(keys).encode()
-    assert 8 * len(data) <= 12 * len(keys)
-    absent = kernel.hashes_of(BinaryColumn.from_list([b"absent %d" % number for number in range(20_000)]))
-    assert decode(data, "f").may_hold(absent).mean() < 0.01
-
-
-def test_every_damaged_byte_of_a_filter_is_noticed() -> None:
-    data, chance = filter_of([b"a", b"b", b"c"]).encode(), Random(0)
-    for position in range(len(data)):
-        spoiled = bytearray(data)
-        spoiled[position] ^= 1 << chance.randrange(8)
-        with pytest.raises(CorruptionError):
-            decode(bytes(spoiled), "f")
-    for size in range(len(data)):
-        with pytest.raises(CorruptionError):
-            decode(data[:size], "f")
-
-
-# --- beside segments
+ALL = [number * RECORDS for number in range(SEGMENTS)]  # the base offsets of closed segments
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Topic t, of one partition with 12 segments; key n is in segments n, n + 4 and n + 8. It has its filters."""
     path = tmp_path_factory.mktemp("filters") / "log"
-    with LogManager.open(str(path), create=True) as manager:
-        manager.create_topic("t", partitions=1, configs={"keyfilter.enable": "true", "segment.bytes": "50000"})
-        for batch in range(12):
-            keys: list[bytes | None] = [b"key %d" % (batch % 4), *(b"%d of %d" % (n, batch) for n in range(200)), None]
-            manager.open_log("t", 0).append_records(Records.to_append(keys, [b"v" * 60] * len(keys), now_ms()))
-            manager.open_log("t", 0).roll()
-    assert [str(each) for each in run_filters(path)] == ["t-0: made filters of 12 segments, 3,612 bytes, 0 kept"]
+    made_log(path)
     return path
 
 
@@ -107,13 +62,6 @@ def directory(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made, tmp_path / "log")
     run_filters(tmp_path / "log")
     return tmp_path / "log"
-
-
-def run_filters(path: Path, **options: bool) -> list[PartitionOutcome]:
-    run = MaintenanceRun(str(path), **options)  # type: ignore[arg-type]
-    with run.manager() as manager:
-        selection = select_partitions(manager, (), run.overrides)
-    return list(filter_partitions(run, selection, in_this_process))
 
 
 def findings(path: Path) -> list[str]:
@@ -130,8 +78,20 @@ def searched(path: Path, key: bytes, *, newest_first: bool = False) -> list[Row]
         return found(manager, "t", Condition(key=key), newest_first=newest_first)
 
 
-def filters(path: Path) -> list[Path]:
-    return sorted(path.glob("t-0/*.keyfilter"))
+def logs(path: Path) -> list[Path]:
+    """The closed segments."""
+    return [path / "t-0" / f"{offset:020}.log" for offset in ALL]
+
+
+def the_file(path: Path) -> Path:
+    """The one file with all filters."""
+    [found] = filter_files(path)
+    return found
+
+
+def have_filters(path: Path) -> list[int]:
+    """The base offsets of the segments that have a filter."""
+    return [each.segment.base_offset for file in filter_files(path) for each in filters_in(file.read_bytes())]
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
@@ -151,65 +111,77 @@ def test_a_search_by_key_passes_over_segments_without_it(directory: Path, newest
     assert again == rows
 
 
-def rewritten(path: Path) -> None:
-    """Another file of the same content, as a restored one."""
-    data = path.read_bytes()
-    path.unlink()
-    path.write_bytes(data)
+def exchanged(path: Path) -> None:
+    """Each filter is of another file than its segment's."""
+    filters = filters_in(path.read_bytes())
+    others = [*filters[1:], filters[0]]
+    path.write_bytes(
+        encode(
+            [
+                other._replace(segment=other.segment._replace(base_offset=each.segment.base_offset))
+                for each, other in zip(filters, others, strict=True)
+            ]
+        )
+    )
 
 
-def flipped(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+def of_the_first_layout(path: Path) -> None:
+    """As files were that had the filter of one segment each."""
+    for log in path.parent.glob("*.log"):
+        log.with_suffix(".keyfilter").write_bytes(b"KEYFLTR2" + bytes(200))
 
 
-def swapped(path: Path) -> None:
-    """The filter of the next segment, under this one's name."""
-    following = path.parent / f"{int(path.name[:20]) + 202:020}.keyfilter"
-    if following.exists():
-        shutil.copyfile(following, path)
+def restored(path: Path) -> None:
+    for log in path.parent.glob("*.log"):
+        rewritten(log)
 
 
 SPOILED: dict[str, Callable[[Path], None]] = {
     "missing": lambda path: path.unlink(),
-    "damaged": flipped,
+    "damaged table": lambda path: flipped(path, 0.1),
+    "damaged bits": lambda path: flipped(path, 0.5),
     "empty": lambda path: path.write_bytes(b""),
     "shorter": lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    "of another segment": swapped,
-    "of another file": lambda path: rewritten(path.with_suffix(".log")),
+    "of other segments": exchanged,
+    "of the first layout": of_the_first_layout,
+    "of other files": restored,
 }
 
 
 @pytest.mark.parametrize("spoil", SPOILED)
-def test_a_filter_that_is_not_right_is_not_believed(directory: Path, spoil: str) -> None:
+def test_filters_that_are_not_right_are_not_believed_and_made_again(directory: Path, spoil: str) -> None:
     expected = searched(directory, b"key 3")
     assert len(expected) == 3
-    for path in filters(directory):
-        SPOILED[spoil](path)
+    SPOILED[spoil](the_file(directory))
     assert searched(directory, b"key 3") == expected
     assert searched(directory, b"absent") == []
+    run_filters(directory)
+    assert the_file(directory).stem == f"{0:020}"
+    assert have_filters(directory) == ALL
+    assert findings(directory) == []
 
 
 def test_verification_checks_filters(directory: Path) -> None:
     assert findings(directory) == []
-    first, second, third, *_ = filters(directory)
-    flipped(first)
-    rewritten(second.with_suffix(".log"))
-    whole = decode(third.read_bytes(), "f")
-    third.write_bytes(whole._replace(bits=np.zeros_like(whole.bits)).encode())
-    (directory / "t-0" / f"{9999:020}.keyfilter").write_bytes(first.read_bytes())
-    assert sorted(findings(directory)) == ["bad-key-filter", "bad-key-filter", "old-key-filter", "orphan-index"]
+    file = the_file(directory)
+    changed(file, lambda each: each._replace(bits=np.zeros_like(each.bits)), 2)
+    rewritten(logs(directory)[4])
+    flipped(file, 0.99)
+    assert sorted(findings(directory)) == ["bad-key-filter", "bad-key-filter", "old-key-filter"]
     run_filters(directory)
     assert findings(directory) == ["bad-key-filter"]  # the one that is whole: only a check of all keys shows it
+    flipped(file, 0.1)
+    assert findings(directory) == ["bad-key-filter"]  # all filters of the file
+    run_filters(directory)
+    assert findings(directory) == []
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_a_missing_segment_is_named_although_the_one_before_it_is_passed_over(
     directory: Path, newest_first: bool
 ) -> None:
-    missing = filters(directory)[5]
-    for kind in (".log", ".index", ".timeindex", ".keyfilter"):
+    missing = logs(directory)[5]
+    for kind in (".log", ".index", ".timeindex"):
         missing.with_suffix(kind).unlink()
     first = int(missing.stem)
     with LogManager.open(str(directory)) as manager:
@@ -222,72 +194,122 @@ def test_a_missing_segment_is_named_although_the_one_before_it_is_passed_over(
 
 
 def test_verification_notices_a_filter_that_names_another_end(directory: Path) -> None:
-    path = filters(directory)[2]
-    path.write_bytes(decode(path.read_bytes(), "f")._replace(next_offset=10**6).encode())
+    changed(the_file(directory), lambda each: each._replace(next_offset=10**6), 2)
     assert findings(directory) == ["bad-key-filter"]
 
 
 def test_filters_are_made_again_only_where_they_are_not_right(directory: Path) -> None:
+    before = the_file(directory).stat()
     assert [str(each) for each in run_filters(directory)] == ["t-0: made filters of 0 segments, 0 bytes, 12 kept"]
-    filters(directory)[3].unlink()
-    assert "would make filters of 1 segment" in str(run_filters(directory, dry_run=True)[0])
-    assert len(filters(directory)) == 11
+    assert the_file(directory).stat() == before
+    rewritten(logs(directory)[3])
+    assert "would make filters of 1 segment, 0 bytes, 11 kept" in str(run_filters(directory, dry_run=True)[0])
+    assert the_file(directory).stat() == before
     assert [each.facts["made"] for each in run_filters(directory)] == [1]
-    assert len(filters(directory)) == 12
+    assert have_filters(directory) == ALL
 
 
-def test_filters_go_with_their_segments(directory: Path) -> None:
+def test_filters_of_new_segments_join_those_that_are_there(directory: Path) -> None:
+    with LogManager.open(str(directory)) as manager:
+        log = manager.open_log("t", 0)
+        log.append_records(Records.to_append([b"key 3"], [b"v"], now_ms()))
+        log.roll()
+    assert [each.facts["made"] for each in run_filters(directory)] == [1]
+    assert the_file(directory).stem == f"{0:020}"
+    assert have_filters(directory) == [*ALL, SEGMENTS * RECORDS]
+    assert len(searched(directory, b"key 3")) == 4
+
+
+def test_a_large_log_has_several_files(directory: Path) -> None:
+    the_file(directory).unlink()
+    with patch("pyspark_commitlog.storage.filtering.partition.FILE_BYTES", 1200):
+        run_filters(directory)
+        assert [int(path.stem) for path in filter_files(directory)] == ALL[::4]
+        assert have_filters(directory) == ALL
+        assert [row.offset for row in searched(directory, b"key 1")] == [ALL[1], ALL[5], ALL[9]]
+        filter_files(directory)[1].unlink()
+        assert [row.offset for row in searched(directory, b"key 1", newest_first=True)] == [ALL[9], ALL[5], ALL[1]]
+        assert [(each.facts["made"], each.facts["kept"]) for each in run_filters(directory)] == [(4, 8)]
+        assert have_filters(directory) == ALL
+    assert findings(directory) == []
+
+
+def test_filters_go_after_their_segments(directory: Path) -> None:
     with LogManager.open(str(directory)) as manager:
         log = manager.open_log("t", 0)
         log.delete_records(404)
         retain(log)
-    assert [int(path.stem) for path in filters(directory)] == list(range(404, 12 * 202, 202))
+    assert len(searched(directory, b"key 2")) == 3
     assert findings(directory) == []
+    assert "0 segments, 0 bytes, 10 kept" in str(run_filters(directory)[0])
+    assert the_file(directory).stem == f"{404:020}"
+    assert have_filters(directory) == ALL[2:]
 
 
 def test_filters_go_with_the_setting(directory: Path) -> None:
     with LogManager.open(str(directory)) as manager:
         alter_configs(manager, "t", {"keyfilter.enable": "false"})
     assert len(searched(directory, b"key 2")) == 3
-    assert "12 removed" in str(run_filters(directory)[0])
-    assert filters(directory) == []
+    assert "1 file removed" in str(run_filters(directory)[0])
+    assert filter_files(directory) == []
     assert str(run_filters(directory)[0]) == "t-0: no key filters: keyfilter.enable = false"
 
 
 def test_no_filter_is_written_where_a_broker_runs(directory: Path) -> None:
-    for path in filters(directory):
-        path.unlink()
+    the_file(directory).unlink()
     with open(directory / ".lock", "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)  # as a broker does
         [outcome] = run_filters(directory)
     assert outcome.status.value == "failed"
-    assert filters(directory) == []
+    assert filter_files(directory) == []
 
 
 def test_a_damaged_segment_gets_no_filter_and_is_reported(directory: Path) -> None:
-    log = filters(directory)[2].with_suffix(".log")
+    log = logs(directory)[2]
     flipped(log)
+    rewritten(log)
     [outcome] = run_filters(directory)
     assert outcome.status.value == "damaged"
     assert str(log) in str(outcome)
+    assert have_filters(directory) == [offset for offset in ALL if offset != int(log.stem)]
 
 
-def test_an_orphan_is_removed_when_the_log_is_opened_for_writing(directory: Path) -> None:
-    orphan = directory / "t-0" / f"{7:020}.keyfilter"
-    orphan.write_bytes(b"")
-    with LogManager.open(str(directory)) as manager:
-        manager.open_log("t", 0)
-    assert not orphan.exists()
+def test_what_a_crash_left_is_removed(directory: Path) -> None:
+    """The new file was written but has no name, or the old one still has its own."""
+    file = the_file(directory)
+    file.with_suffix(".keyfilter.tmp").write_bytes(file.read_bytes()[:100])
+    file.with_name(f"{ALL[1]:020}.keyfilter").write_bytes(encode(filters_in(file.read_bytes())[1:]))
+    assert len(searched(directory, b"key 1")) == 3
+    run_filters(directory)
+    assert the_file(directory) == file
+    assert have_filters(directory) == ALL
+    assert list(directory.glob("t-0/*.tmp")) == []
+
+
+def test_old_filters_can_be_dropped_at_once(directory: Path) -> None:
+    files = context_files(directory)
+    files.drop_old()
+    assert have_filters(directory) == ALL
+    rewritten(logs(directory)[3])
+    changed(the_file(directory), lambda each: each._replace(segment=each.segment._replace(base_offset=10**6)), 11)
+    files.drop_old()
+    assert have_filters(directory) == [offset for offset in ALL[:11] if offset != ALL[3]]
+    for path in logs(directory):
+        rewritten(path)
+    files.drop_old()
+    assert filter_files(directory) == []
+
+
+def context_files(directory: Path) -> FilterFiles:
+    return FilterFiles(LogContext(str(directory / "t-0"), LogConfig(), SystemClock(), LocalFileSystem()))
 
 
 @pytest.mark.only_all
 def test_ten_thousand_damaged_filters_lose_no_record(directory: Path) -> None:
-    chance, all_filters = Random(1), filters(directory)
-    whole = [path.read_bytes() for path in all_filters]
-    expected = searched(directory, b"key 1")
-    for _ in range(10_000 // len(all_filters) + 1):
-        for path, data in zip(all_filters, whole, strict=True):
-            path.write_bytes(spoiled(bytearray(data), chance))
+    chance, file = Random(1), the_file(directory)
+    whole, expected = file.read_bytes(), searched(directory, b"key 1")
+    for _ in range(10_000 // SEGMENTS + 1):
+        file.write_bytes(spoiled(bytearray(whole), chance))
         assert searched(directory, b"key 1") == expected
 
 
@@ -297,6 +319,6 @@ def spoiled(data: bytearray, chance: Random) -> bytes:
         return bytes(data[: chance.randrange(len(data))])
     if kind == 1:
         return bytes(chance.randbytes(len(data)))
-    for _ in range(chance.randint(1, 8)):
-        data[chance.randrange(len(data))] = chance.randrange(256) if kind == 2 else 0
+    for _ in range(chance.randint(1, 40)):  # most of them behind the table, so that other filters are believed
+        data[chance.randrange(chance.choice([0, 16 + 48 * SEGMENTS]), len(data))] = chance.randrange(256) * (kind == 2)
     return bytes(data)

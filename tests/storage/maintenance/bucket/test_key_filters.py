@@ -57,7 +57,9 @@ def test_a_damaged_filter_and_one_of_another_segment_are_not_believed() -> None:
     assert offsets(run, b"b") == list(range(5, 10))
     assert offsets(run, b"c") == list(range(10, 15))
     kinds = [each["kind"] for each in carry_out(verify_partitions, run)[0].facts["findings"]]
-    assert kinds == ["old-key-filter", "old-key-filter", "bad-key-filter"]
+    assert kinds == ["bad-key-filter"]
+    assert [each.facts["made"] for each in carry_out(filter_partitions, run)] == [3]
+    assert carry_out(verify_partitions, run)[0].facts["findings"] == []
 
 
 def test_a_filter_is_deleted_with_its_segment() -> None:
