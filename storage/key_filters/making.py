@@ -15,7 +15,7 @@ from ..segment.reader import SegmentReader
 from ..segment.walk import Window
 from .filter_file import KEYS_MAX, KeyFilter, SegmentId
 
-MERGED_AT = 1 << 20  # hashes that are collected before those that occur twice are dropped
+MERGED_AT = 1 << 22  # hashes that are collected, at least, before those that occur twice are dropped
 
 
 def make_filter(segment: SegmentReader) -> KeyFilter | None:
@@ -30,7 +30,7 @@ def make_filter(segment: SegmentReader) -> KeyFilter | None:
     for hashes, next_offset in key_hashes(segment):  # noqa: B007  the last one counts
         fresh.append(hashes)
         count += len(hashes)
-        if count >= MERGED_AT:
+        if count >= max(MERGED_AT, len(known) // 2):
             known, fresh, count = _distinct([known, *fresh]), [], 0
             if len(known) > KEYS_MAX:
                 return None
