@@ -12,15 +12,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark_commitlog.pipeline.job.command_line import Parser
+from pyspark_commitlog.pipeline.job.command_line import Parser, exit_code
 from pyspark_commitlog.pipeline.job.settings_files import settings_file
-from pyspark_commitlog.storage import needs_extra
+from pyspark_commitlog.pipeline.job.stderr import errors_apart
+from pyspark_commitlog.storage import LogStoreError, needs_extra
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     options = _parser(prog).parse_args(arguments)
-    with needs_extra("ingest"):
-        return _ingest(options)
+    with errors_apart(), needs_extra("ingest"):
+        from pyspark.errors import PySparkException  # noqa: PLC0415  --help goes without Spark
+
+        from pyspark_commitlog.pipeline.job.frames import cause  # noqa: PLC0415
+
+        try:
+            return _ingest(options)
+        except (LogStoreError, PySparkException) as error:
+            print(f"ingest: {cause(error)}", file=sys.stderr)
+            return exit_code(error)
 
 
 def _ingest(options: argparse.Namespace) -> int:

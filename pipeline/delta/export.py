@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -50,7 +49,6 @@ from .value_serde import serde_of as _serde
 logger = logging.getLogger(__name__)
 
 _TOPIC_FIELD = "{topic}"
-_OWN_ERROR = re.compile(r"^pyspark_commitlog\.[\w.]+Error: (.+)$", re.MULTILINE)
 _NOT_RELOADED = Reloaded({}, {}, replaced=False)
 # Options that only a streaming query has, with their defaults.
 _OF_QUERIES = {
@@ -297,12 +295,6 @@ def _to_topic(spark: SparkSession, options: argparse.Namespace, serde: Serde | N
     given = _given(startingVersion=options.starting_version, maxFilesPerTrigger=options.max_files_per_trigger)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true").options(**given)
     return Query(reader.load(table_location(options.table)), write)
-
-
-def cause(error: Exception) -> str:
-    """Returns our own error in a line, where Spark's has it among the frames of a worker and the query's plan."""
-    own = _OWN_ERROR.findall(str(error))
-    return own[-1] if own else str(error)
 
 
 def advice(options: argparse.Namespace, error: Exception) -> str:

@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 from ...storage import EXIT_DAMAGED, LogStoreError, TopicPartition
 from ..job.command_line import exit_code
 from ..job.delta_jars import check_delta
+from ..job.frames import cause
 from ..job.run_query import Run, run_together
 from ..job.session import job_session
 from ..rows.offsets import offsets_from_json
 from ..rows.read_mode import ReadMode
 from .command.words import DELTA
-from .export import Query, advice, cause, each_topic, is_load, load, query, upkeep_of
+from .export import Query, advice, each_topic, is_load, load, query, upkeep_of
 from .loads.skipped_damage import SkippedDamage
 from .points import Points
 from .table_and_tail.upkeep import Upkeep

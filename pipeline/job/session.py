@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from ...storage import InvalidConfigError
 from .delta_jars import DELTA_SETTINGS, delta_jars
+from .frames import hide_frames
 from .pythons import run_this_python, warn_of_another_python
 from .spark_defaults import spark_defaults
 from .stderr import is_submitted
@@ -68,6 +69,7 @@ def job_session(name: str, *, delta: bool = False) -> SparkSession:
     Where no folder of Spark's settings is named, the session of a command takes that of the package, whose log has
     neither progress bars nor the frames of each failed attempt.
     """
+    hide_frames()
     if is_submitted():
         return SparkSession.builder.appName(name).getOrCreate()
     if not environ.keys() & {"SPARK_CONF_DIR", "SPARK_HOME"}:

@@ -53,6 +53,7 @@ def test_each_topic_has_its_table_and_one_that_fails_stops_no_other(log_dir: str
     assert done.returncode == 1, done.stderr
     assert "export: weather-b: " in done.stderr
     assert "--bad-records PATH" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if line.startswith(("\tat ", "Traceback"))]
     assert "flights: micro-batch 0 written" in done.stdout
     found = {topic: values(tmp_path / topic) for topic in TOPICS}
     assert found == {"flights": [1, 2], "weather-a": [3], "weather-b": [], "other": []}

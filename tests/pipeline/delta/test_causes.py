@@ -6,7 +6,8 @@ from argparse import Namespace
 
 import pytest
 
-from pyspark_commitlog.pipeline.delta.export import advice, cause
+from pyspark_commitlog.pipeline.delta.export import advice
+from pyspark_commitlog.pipeline.job.frames import cause
 
 WRAPPED = """[STREAM_FAILED] Query [id = 5d95] terminated with exception: Traceback (most recent call last):
   File "border.py", line 54, in called
