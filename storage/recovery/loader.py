@@ -24,7 +24,7 @@ from ..segment.walk import FILE_KINDS, PROBE_BYTES
 from ..segment.writer import LogSegment
 from .leader_epochs import LeaderEpochCache
 from .log_end import find_end
-from .lost_start import find_lost_start, lost_start_text
+from .lost_start import find_lost_start, lost_by_epochs, lost_start_text
 from .producer_snapshots import stray_snapshots
 from .producer_state_manager import ProducerStateManager
 from .segment_recovery import LogState, Recovery, assign_epochs, cut, recover
@@ -108,6 +108,9 @@ class LogLoader(LogViewer):
             log_end_offset = self._start_empty(segments, epochs)
         segments.active.txn_index.truncate_to(log_end_offset)  # an entry precedes its marker, which a crash may remove
         log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        lost = self._lost or lost_by_epochs(
+            self.context, segments.first.base_offset, epochs.entries, self.log_start_offset
+        )
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(self.log_start_offset)  # as in LogLoader: records in a tier are below the segments
         producers = self._producers_to_write(producers, segments, log_start_offset, log_end_offset)
@@ -115,7 +118,7 @@ class LogLoader(LogViewer):
         segments.active.resize_indexes()
         return LoadedLog(
             *(segments, producers, epochs, log_start_offset, log_end_offset, log_end_offset, self.truncated_bytes),
-            lost=self._lost,
+            lost=lost,
         )
 
     def _is_waiting(self, name: str) -> bool:

@@ -2,15 +2,18 @@
 
 Deleting a segment removes its ``.log`` first, so a crash may leave such an index too. Then the ``.log`` is there with
 the suffix ``.deleted``, or the checkpoint has a log start above: only an index that neither explains is a trace.
+If the indexes are lost too, the leader epochs are one, a weaker one: for verification, and for writers to keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..errors import MissingSegmentError
 from ..filesystem.operations import holds_from_log_start, is_zero
+from ..filesystem.port import MadeFileSystem
 from ..format.files import file_names
+from ..format.files.checkpoints import EpochEntry
 from ..segment.swap import SwapPlan
 from ..segment.walk import FILE_KINDS, LogContext
 
@@ -34,6 +37,22 @@ def find_lost_start(context: LogContext, listing: Iterable[str], plan: SwapPlan,
     )
     found = next((base for base in traces if _has_entries(context, base)), None)
     return None if found is None else range(max(found, log_start_offset), first)
+
+
+def lost_by_epochs(
+    context: LogContext, first: int, epochs: Sequence[EpochEntry], log_start_offset: int
+) -> range | None:
+    """Returns the offsets below the first segment, at ``first``, that leader epochs know: deleting raises these, too.
+
+    None if there are none, if files there wait for their removal, as retention was here just now, or if this is no
+    directory. A broker's tier may have these records.
+    """
+    start = max(min((entry.start_offset for entry in epochs), default=first), log_start_offset)
+    if start >= first or isinstance(context.filesystem, MadeFileSystem):  # a tier has the epochs of some time
+        return None
+    names = context.filesystem.list(context.directory)
+    deleted = [name for name in names if name.endswith(file_names.LOG + file_names.DELETED)]
+    return None if any(file_names.offset_in(name) < first for name in deleted) else range(start, first)
 
 
 def lost_start_text(context: LogContext, lost: range) -> str:

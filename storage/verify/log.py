@@ -14,7 +14,7 @@ from ..format.files.checkpoints import EpochEntry
 from ..format.files.file_names import TopicPartition
 from ..key_filters.files import FilterFiles
 from ..recovery.leader_epochs import LeaderEpochCache
-from ..recovery.lost_start import find_lost_start, lost_start_text
+from ..recovery.lost_start import find_lost_start, lost_by_epochs, lost_start_text
 from ..segment.swap import SwapPlan, swap_plan
 from ..segment.walk import FILE_KINDS, LogContext
 from .findings import Finding, Findings, Kind, Severity
@@ -139,7 +139,9 @@ def join(
     log_end_offset = results[-1].next_offset if results else 0
     _check_checkpoints(context, checkpointed, results, findings)
     _check_newest_snapshot(context, results, findings)
-    _check_epochs(context, results, log_end_offset, findings)
+    epochs = _check_epochs(context, results, log_end_offset, findings)
+    if checkpointed.log_start_offset is None:  # else a broker's tier may have the records below the first segment
+        _check_start(context, results, epochs, [*of_names], findings)
     _check_metadata(context, findings)
     found = [*of_names, *(each for result in results for each in result.findings), *findings.all()]
     return LogFindings(
@@ -257,8 +259,30 @@ def _check_checkpoints(
             findings.add(Kind.BAD_CHECKPOINT, context.directory, what, offset=offset)
 
 
-def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings) -> None:
-    """Checks that ``leader-epoch-checkpoint`` is readable and ascends, up to the log end, and matches the batches."""
+def _check_start(
+    context: LogContext,
+    results: Sequence[SegmentFindings],
+    epochs: Sequence[EpochEntry],
+    of_names: Iterable[Finding],
+    findings: Findings,
+) -> None:
+    """Adds a finding if the first leader epoch begins below the first segment: deleting records raises it, too."""
+    lost = lost_by_epochs(context, results[0].segment.base_offset, epochs, 0) if results else None
+    if lost is not None and not any(finding.kind is Kind.LOST_START for finding in of_names):
+        what = (
+            f"records {lost.start} to {lost.stop - 1} are in no segment, but leader epoch {epochs[0].epoch} begins at "
+            f"offset {lost.start}: damage, or retention without its checkpoint"
+        )
+        findings.add(Kind.LOST_START, context.directory, what, offset=lost.start, lost=(lost.start, lost.stop - 1))
+
+
+def _check_epochs(
+    context: LogContext, results: Sequence[SegmentFindings], end: int, findings: Findings
+) -> Sequence[EpochEntry]:
+    """Checks that ``leader-epoch-checkpoint`` is readable and ascends, up to the log end, and matches the batches.
+
+    Returns its entries; none if it is missing or unreadable.
+    """
     path = file_names.join(context.directory, file_names.LEADER_EPOCH_CHECKPOINT)
     in_log = _epochs_in_log(results)
     try:
@@ -266,10 +290,10 @@ def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: 
     except FileNotFoundError:
         if in_log:
             findings.add(Kind.BAD_EPOCHS, path, "the file is missing, although batches have leader epochs")
-        return
+        return ()
     except CorruptionError as error:
         findings.add(Kind.BAD_EPOCHS, path, error.reason, position=error.position)
-        return
+        return ()
     if len(LeaderEpochCache(entries).entries) != len(entries):
         findings.add(Kind.BAD_EPOCHS, path, "epochs and their offsets do not both increase")
     for entry in entries:
@@ -284,6 +308,7 @@ def _check_epochs(context: LogContext, results: Sequence[SegmentFindings], end: 
                 "begins there"
             )
             findings.add(Kind.BAD_EPOCHS, path, what, offset=entry.start_offset)
+    return entries
 
 
 def _epochs_in_log(results: Iterable[SegmentFindings]) -> list[EpochEntry]:

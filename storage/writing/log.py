@@ -303,7 +303,7 @@ class Log(CheckedAppends):
             self.start_without_records(offset)  # raises if records may not be deleted
             tiered = self.in_tier
             if tiered is not None and offset > tiered.start:
-                self.remote = range(offset, tiered.stop) if offset < tiered.stop else None
+                self.remote, self.lost = range(offset, tiered.stop) if offset < tiered.stop else None, None
                 with self._changing():
                     self._write_marks()
 

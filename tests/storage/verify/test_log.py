@@ -545,6 +545,45 @@ def test_an_empty_directory_holds_no_log_and_nothing_wrong(tmp_path: Path) -> No
     assert kinds(lost) == {Kind.MISSING_SEGMENT}
 
 
+def without_its_start(directory: Path, *, delete: bool = False) -> KeptInMemory:
+    """A log that begins at offset 2 of 6: its first segment and the indexes are gone, or are being deleted."""
+    marks = KeptInMemory()
+    with open_log(directory, marks) as log:
+        for n in range(6):
+            append(log, b"%d" % n)
+            if n % 2:
+                log.roll()
+        log.checkpoint()
+    for path in directory.glob(f"{0:020}.*"):
+        if delete:
+            path.rename(f"{path}{file_names.DELETED}")
+        else:
+            path.unlink()
+    return marks
+
+
+def test_first_segments_that_are_gone_with_their_indexes_are_missed_by_the_leader_epochs(tmp_path: Path) -> None:
+    marks = without_its_start(tmp_path)
+    checkpointed = CheckpointedOffsets(recovery_point=6)
+    for _ in range(2):
+        (found,) = verify_log(look(tmp_path), checkpointed).findings
+        assert (found.kind, found.severity, found.lost) == (Kind.LOST_START, Severity.DAMAGE, (0, 1))
+        assert "records 0 to 1 are in no segment, but leader epoch 0 begins at offset 0" in str(found)
+        with open_log(tmp_path, marks) as log:  # which keeps the trace
+            append(log, b"later")
+            log.checkpoint()
+    with open_log(tmp_path, marks) as log:
+        log.delete_records(2)
+    assert verify_log(look(tmp_path), checkpointed).findings == ()
+
+
+def test_first_segments_that_are_being_deleted_or_may_be_in_a_tier_are_not_lost(tmp_path: Path) -> None:
+    without_its_start(tmp_path / "deleting", delete=True)
+    assert verify_log(look(tmp_path / "deleting"), CheckpointedOffsets(recovery_point=6)).findings == ()
+    marks = without_its_start(tmp_path / "tiered")
+    assert verify_log(look(tmp_path / "tiered"), told(marks)).findings == ()  # a broker notes 0 if there is a tier
+
+
 def test_checkpoints_beyond_the_log_are_reported(tmp_path: Path) -> None:
     marks = small_log(tmp_path)
     end = verify_log(look(tmp_path), told(marks)).log_end_offset
