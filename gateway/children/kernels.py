@@ -9,15 +9,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 from ...storage import ProduceTables, load_kernels, load_kernels_beside
 from ..threads.kept import KeptThread
-from .lifetime import end_with_parent, start_child
+from .lifetime import deaf, end_with_parent, start_child
 
 _TURNS = "turns"  # an argument of the child
 DESCRIPTORS = 32  # for a child's pipes, and for files that importing opens
@@ -65,7 +65,7 @@ def _check_descriptors() -> None:
 
 def _compile_in_child(*arguments: str) -> None:
     try:
-        with start_child(["-m", __name__, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        with compiler(*arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
             code = child.wait()
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
@@ -76,9 +76,13 @@ def _compile_in_child(*arguments: str) -> None:
             logger.warning("kernels are compiled in this process, which slows it down: a child ended with %s", code)
 
 
+def compiler(*arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Starts the child. A signal to it and the gateway does not end it: else the gateway would compile, as it ends."""
+    with deaf():
+        return start_child(["-m", __name__, *arguments], **streams)
+
+
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C and systemd send them to all processes: the gateway answers
-        signal.signal(number, signal.SIG_IGN)
     end_with_parent()
     os.nice(5)  # clients of the gateway come first
     if _TURNS in sys.argv:

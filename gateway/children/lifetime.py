@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..threads.kept import KeptThread
@@ -17,6 +19,19 @@ def start_child(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[by
     The child calls :func:`end_with_parent`. Raises OSError.
     """
     return subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, **streams)
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Children that are started in the block, by this thread, get neither Ctrl-C nor SIGTERM, from their first moment.
+
+    Both are sent to all processes of a terminal or a service: the parent answers, and its children end with it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end_with_parent() -> None:
