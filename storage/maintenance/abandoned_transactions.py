@@ -6,6 +6,8 @@ Also deletes transactional ids that were not used for seven days, which would ot
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Iterator
 
 from ..directory.manager import LogManager
 from ..directory.topics_file import Known
@@ -17,23 +19,23 @@ from ..transactions.abandoned import (
     expire_transactional_ids,
     resolve_dead_transactions,
 )
-from .outcome import PartitionOutcome, of_directory
+from .outcome import Ended, PartitionOutcome, of_directory, of_transactions
 from .run import MaintenanceRun
 
 logger = logging.getLogger(__name__)
 
 
-def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None:
-    """Ends the directory's abandoned transactions, deletes idle transactional ids, and logs each.
+def resolve(run: MaintenanceRun, manager: LogManager) -> Iterator[PartitionOutcome]:
+    """Ends the directory's abandoned transactions, deletes idle transactional ids, and logs what stays open.
 
-    Returns None, or a failed outcome: of an error that ended this, or of the first partition that could not be read;
-    such partitions are skipped.
+    Yields the outcome of those that were ended, or would be, and a failed one: of an error that ended this, or of the
+    first partition that could not be read; such partitions are skipped.
 
     Does nothing in a directory without __transaction_state, where the right end of a transaction is unknown; retention
     then reports the offset from which a transaction is open.
     """
     if manager.find_topic(TRANSACTION_STATE_TOPIC) is None:
-        return None
+        return
     failures: list[LogStoreError] = []
     try:
         found = resolve_dead_transactions(manager, now_ms=run.now_ms(), dry_run=run.dry_run, failures=failures)
@@ -41,12 +43,19 @@ def resolve(run: MaintenanceRun, manager: LogManager) -> PartitionOutcome | None
         may_forget = is_ours and not run.dry_run
         forgotten = expire_transactional_ids(manager, now_ms=run.now_ms(), failures=failures) if may_forget else []
     except (LogStoreError, OSError) as error:
-        return of_directory("open transactions", error)
+        yield of_directory("open transactions", error)
+        return
+    counts = Counter(each.resolution for each in found)
     for each in found:
-        logger.warning("%s", _described(each, dry_run=run.dry_run))
+        if each.resolution is Resolution.KEPT:
+            logger.warning("%s", _described(each, dry_run=run.dry_run))
+    if ended := [each for each in found if each.resolution is not Resolution.KEPT]:
+        done = Ended(run.dry_run, counts[Resolution.ABORTED], counts[Resolution.COMMITTED])
+        yield of_transactions([_described(each, dry_run=run.dry_run) for each in ended], done)
     for transactional_id in forgotten:
         logger.info("deleted transactional id %r, which was not used for seven days", transactional_id)
-    return of_directory("open transactions", failures[0]) if failures else None
+    if failures:
+        yield of_directory("open transactions", failures[0])
 
 
 def _described(found: ResolvedTransaction, *, dry_run: bool) -> str:

@@ -53,6 +53,20 @@ class Changes(NamedTuple):
         return bool(self.segments or self.bytes)
 
 
+class Ended(NamedTuple):
+    """How many abandoned transactions were ended, or would be in a dry run."""
+
+    is_dry_run: bool
+    aborted: int = 0
+    committed: int = 0
+
+    def __str__(self) -> str:
+        """``aborted 1 transaction``, or ``would abort 2 transactions, would commit 1 transaction``."""
+        verbs = ("would abort", "would commit") if self.is_dry_run else ("aborted", "committed")
+        counts = zip(verbs, (self.aborted, self.committed), strict=True)
+        return ", ".join(f"{verb} {counted(count, 'transaction')}" for verb, count in counts if count)
+
+
 @runtime_checkable
 class ChangeReport(Report, Protocol):
     """A report of an operation that leaves most partitions as they are."""
@@ -70,6 +84,7 @@ class PartitionOutcome:
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     changes: Changes | None = None
+    ended: Ended | None = None
 
     @property
     def is_quiet(self) -> bool:
@@ -99,12 +114,16 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[OutcomeStatus] = Counter()
         self._changes: list[tuple[str, Changes]] = []  # by topic
+        self._ended: list[Ended] = []
 
     def add(self, outcome: PartitionOutcome) -> None:
         """Counts one more outcome."""
-        self._counts[outcome.status] += 1
+        if outcome.topic or outcome.status is not OutcomeStatus.DONE:  # else of no partition
+            self._counts[outcome.status] += 1
         if outcome.changes is not None:
             self._changes.append((outcome.topic, outcome.changes))
+        if outcome.ended is not None:
+            self._ended.append(outcome.ended)
 
     @property
     def exit_code(self) -> int:
@@ -115,7 +134,8 @@ class Tally:
         """``3 partitions: 2 done, 1 failed; deleted 6 segments, 16,615 bytes of 2 topics``."""
         partitions = counted(self._counts.total(), "partition")
         kinds = ", ".join(f"{self._counts[each]:,} {each.value}" for each in OutcomeStatus if self._counts[each])
-        return f"{partitions}: {kinds}{self._changed()}" if kinds else f"{partitions}, nothing to do"
+        head = f"{partitions}: {kinds}{self._changed()}" if kinds else f"{partitions}, nothing to do"
+        return "; ".join([head, *map(str, self._ended)])
 
     def _changed(self) -> str:
         if not self._changes:
@@ -162,6 +182,12 @@ def of_directory(what: str, error: LogStoreError | OSError) -> PartitionOutcome:
     """Returns the outcome of a problem with the directory itself, not with a partition."""
     status, reason = _judged(error)
     return PartitionOutcome("", -1, status, f"{what}: {status.value}: {reason}", {"error": reason})
+
+
+def of_transactions(lines: Sequence[str], ended: Ended) -> PartitionOutcome:
+    """Returns the outcome of ending abandoned transactions, with a line about each."""
+    facts = {"dry_run": ended.is_dry_run, "aborted": ended.aborted, "committed": ended.committed}
+    return PartitionOutcome("", -1, OutcomeStatus.DONE, "\n".join(lines), facts, ended=ended)
 
 
 def damaged(partition: Partition, damage: Sequence[CorruptionError]) -> PartitionOutcome:

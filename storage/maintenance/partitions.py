@@ -83,10 +83,9 @@ def retain_partitions(
         yield from in_bucket.retain_partitions(run, selection.partitions, readers, policy)
         return
     with run.manager() as manager:
-        failure = abandoned_transactions.resolve(run, manager)
+        ended = list(abandoned_transactions.resolve(run, manager))
         readers = retain.ReadersKept.read(manager, kept_for, keep_for_tables)
-    if failure is not None:
-        yield failure
+    yield from ended
     task = partial(retain.retain_partition, run, readers=readers, policy=policy)
     yield from _judge_deleted(run, runner("logs", task, selection.partitions))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +12,9 @@ from ...clock import instant
 from ...directory.log_directory import check_copied
 from ...errors import LogStoreError, StorageError
 from ...retention.policies import RetentionPolicy
+from ...text import counted
 from .. import compact as choosing
-from ..outcome import OutcomeStatus, PartitionOutcome, Report, of_directory, outcome_of
+from ..outcome import Ended, OutcomeStatus, PartitionOutcome, Report, of_directory, of_transactions, outcome_of
 from ..retain import ReadersKept, Retained, retention_options
 from ..run import MaintenanceRun, Partition, Runner
 from .compact import compact
@@ -22,8 +22,6 @@ from .consolidate import Consolidation, consolidate
 from .rebuild import Rebuilt, rebuild
 from .retain import retain
 from .scratch import Place
-
-logger = logging.getLogger(__name__)
 
 
 def retain_partitions(
@@ -33,23 +31,22 @@ def retain_partitions(
 
     Only commits are read and written, so this process does it all.
     """
-    failure = _abort_overdue(run)
-    if failure is not None:
-        yield failure
+    yield from _abort_overdue(run)
     for partition in _in_log(run, partitions):
         yield outcome_of(partition, partial(_retain, run, partition, readers, policy))
     yield _collect(run)
 
 
-def _abort_overdue(run: MaintenanceRun) -> PartitionOutcome | None:
+def _abort_overdue(run: MaintenanceRun) -> Iterator[PartitionOutcome]:
     try:
         found = abort_overdue(_log(run), dry_run=run.dry_run)
     except (LogStoreError, OSError) as error:
-        return of_directory("open transactions", error)
-    for each in found:
-        done = "would be aborted" if run.dry_run else "aborted"
-        logger.warning("open transaction of %r, producer %d: %s: it is late", each.name, each.producer_id, done)
-    return None
+        yield of_directory("open transactions", error)
+        return
+    done = "would be aborted" if run.dry_run else "aborted"
+    lines = [f"open transaction of {each.name!r}, producer {each.producer_id}: {done}: it is late" for each in found]
+    if lines:
+        yield of_transactions(lines, Ended(run.dry_run, aborted=len(lines)))
 
 
 def _retain(run: MaintenanceRun, partition: Partition, readers: ReadersKept, policy: RetentionPolicy | None) -> Report:
@@ -158,7 +155,8 @@ class Consolidated:
         head = f"{self.partition}, as of {instant(self.now_ms)}{', a dry run' if self.is_dry_run else ''}"
         if not done.runs:
             return f"{head}: nothing to consolidate: no segment is full or older than segment.ms"
-        text = f"{head}: {done.slices:,} slices with {done.size:,} bytes become {len(done.runs):,} segments"
+        made = counted(len(done.runs), "segment")
+        text = f"{head}: {counted(done.slices, 'slice')} with {done.size:,} bytes become {made}"
         return f"{text}; {done.others:,} were dropped, because another run was faster" if done.others else text
 
     def facts(self) -> Mapping[str, Any]:

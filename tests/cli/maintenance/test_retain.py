@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, TransactionalWriter, TransactionCoordinator
 from tests.cli import kafka_said
 from tests.cli.in_process import commitlog
 from tests.support.delta_log import exported
 from tests.support.logs.building import records
+from tests.support.logs.transactions import encoded
 
 POLICY = """
 from pyspark_commitlog.storage import RetentionVerdict
@@ -119,6 +120,24 @@ def test_without_topics_only_changes_are_shown_and_the_last_line_has_the_sums(tm
         assert [line.split(",")[0] for line in shown if line[0] != " "] == (
             [] if verb.startswith("nothing") else ["t-0"]
         )
+
+
+def test_the_last_line_counts_the_abandoned_transactions_that_are_ended(tmp_path: Path) -> None:
+    directory = make(tmp_path / "log", {"retention.ms": "-1"})
+    with LogManager.open(str(directory)) as manager:
+        coordinator = TransactionCoordinator.open(manager, "dead", holder="a query", timeout_ms=1)
+        transaction = coordinator.begin([("t", 0)])
+        writer = TransactionalWriter(manager, transaction)
+        writer.append("t", 0, encoded(b"lost"))
+        writer.sync()
+        coordinator.close()
+    flags = ("--log-dir", directory, "-t", "t")
+    planned, done = commitlog("retain", *flags, "--dry-run"), commitlog("retain", *flags)
+    for report, said in ((planned, "would be aborted"), (done, "aborted")):
+        assert "open transaction of 'dead', producer " in report.stdout
+        assert f"epoch 0, state Ongoing: {said}: older than its timeout; t-0 from offset" in report.stdout
+    assert planned.stdout.endswith("1 partition: 1 done; nothing to delete; would abort 1 transaction\n")
+    assert done.stdout.endswith("1 partition: 1 done; nothing to delete; aborted 1 transaction\n")
 
 
 def test_a_topic_that_is_asked_for_is_shown_though_nothing_happens_to_it(tmp_path: Path) -> None:

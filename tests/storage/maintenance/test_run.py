@@ -443,11 +443,12 @@ def test_the_transaction_of_a_dead_query_holds_nothing_back_once_its_timeout_is_
     assert held.facts["segments"][0]["rule"] == "open transaction"
     assert "state Ongoing: left: its transaction.timeout.ms of 900000 has not passed; t-0 from offset 0" in caplog.text
     clock.advance(15 * MINUTE_MS)
-    (planned,) = outcomes_of(run, retain_partitions, "t")
-    assert "state Ongoing: would be aborted: older than its timeout; t-0 from offset 0 (held back)" in caplog.text
+    ended, planned = outcomes_of(run, retain_partitions, "t")
+    assert "state Ongoing: would be aborted: older than its timeout; t-0 from offset 0 (held back)" in str(ended)
     assert planned.facts["segments"][0]["rule"] == "open transaction"
-    (done,) = outcomes_of(replace(run, dry_run=False), retain_partitions, "t")
-    assert "state Ongoing: aborted: older than its timeout" in caplog.text
+    ended, done = outcomes_of(replace(run, dry_run=False), retain_partitions, "t")
+    assert "state Ongoing: aborted: older than its timeout" in str(ended)
+    assert ended.facts == {"dry_run": False, "aborted": 1, "committed": 0}
     assert (done.facts["log_start_offset"], done.facts["log_end_offset"]) == (1, 2)  # the marker is new
     assert {"dead"} == transactional_ids(log_dir)
     clock.advance(7 * 24 * 60 * MINUTE_MS)
