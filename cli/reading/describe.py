@@ -113,11 +113,10 @@ def _show(found: storage.PartitionDescription, *, as_json: bool) -> None:
 def _head(found: storage.PartitionDescription) -> Iterator[str]:
     plan = found.retention.plan
     facts = plan.facts
-    segments = "1 segment" if len(facts.segments) == 1 else f"{len(facts.segments):,} segments"
     stable = "" if facts.last_stable_offset == facts.log_end_offset else f" (stable up to {facts.last_stable_offset})"
     yield (
         f"{found.topic}-{found.partition}: offsets {facts.log_start_offset} to {facts.log_end_offset}{stable}, "
-        f"{segments}, {facts.size:,} bytes"
+        f"{storage.counted(len(facts.segments), 'segment')}, {facts.size:,} bytes"
     )
     if found.remote is not None:
         yield f"  {storage.remote_text(found.remote)}"
@@ -129,7 +128,8 @@ def _head(found: storage.PartitionDescription) -> Iterator[str]:
         yield f"  {found.compaction_text}"
     waiting = found.retention.files_waiting + found.retention.files_removed
     if waiting:
-        yield f"  {len(waiting):,} .deleted files with {sum(file.size for file in waiting):,} bytes are still on disk"
+        size = sum(file.size for file in waiting)
+        yield f"  still on disk: {storage.counted(len(waiting), '.deleted file')} with {size:,} bytes"
 
 
 def _row(found: storage.PartitionDescription, fate: storage.SegmentFate) -> tuple[object, ...]:
@@ -142,7 +142,7 @@ def _row(found: storage.PartitionDescription, fate: storage.SegmentFate) -> tupl
         _time(segment.largest_timestamp_ms),
         found.compaction_of(fate),
         "deletable" if fate.goes else None if fate.until_ms is None else storage.instant(fate.until_ms),
-        f"{'active; ' if segment.is_active else ''}{fate.rule}: {fate.reason}",
+        f"{'active; ' if segment.is_active else ''}{fate.why}",
     )
 
 

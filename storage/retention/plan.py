@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..config import CHECK_INTERVAL_MS, LogConfig
 from ..errors import InvalidConfigError
 from ..text import counted
-from .policies import RetentionPolicy, RetentionVerdict, Situation, kafka_policies, local_policies
+from .policies import LogStartRetention, RetentionPolicy, RetentionVerdict, Situation, kafka_policies, local_policies
 from .survey import LogFacts, SegmentFacts
 
 
@@ -36,6 +36,12 @@ class SegmentFate:
     reason: str
     until_ms: int | None = None  # if kept: the last moment at which time keeps it; None if time does not decide
     removed_by_ms: int | None = None  # its bytes are off the disk by then at the latest, if retention runs on time
+
+    @property
+    def why(self) -> str:
+        """The rule with its reason; only the reason, if the segment is kept because no rule deletes it."""
+        is_unlimited = not self.goes and self.rule == LogStartRetention.name
+        return self.reason if is_unlimited else f"{self.rule}: {self.reason}"
 
     @property
     def lifetime_ms(self) -> int | None:

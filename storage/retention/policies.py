@@ -11,6 +11,10 @@ from .survey import SegmentFacts
 from .wording import duration
 
 _AS_ALL = -2  # of local.retention.*
+_NO_LIMIT = (
+    "no limit of age or size is set or known (retention.ms, retention.bytes), so it is kept until delete-records "
+    "raises the log start offset above it"
+)
 
 
 class Situation(NamedTuple):
@@ -154,4 +158,4 @@ def kafka_policies(config: LogConfig) -> tuple[RetentionPolicy, ...]:
         limits.append(SizeRetention(config.retention_bytes))
     if config.retention_ms >= 0:
         limits.append(TimeRetention(config.retention_ms))
-    return (LogStartRetention("" if limits else "neither retention.bytes nor retention.ms sets a limit"), *limits)
+    return (LogStartRetention("" if limits else _NO_LIMIT), *limits)

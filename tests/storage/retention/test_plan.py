@@ -203,7 +203,7 @@ def test_a_second_run_at_once_finds_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("settings", "rule", "reason"),
     [
-        pytest.param({}, "log start offset", "neither retention.bytes nor retention.ms sets a limit", id="no limits"),
+        pytest.param({}, "log start offset", "no limit of age or size is set or known (ret", id="no limits"),
         pytest.param({"cleanup_policy": "compact"}, "log start offset", "cleanup.policy has no delete", id="compact"),
         pytest.param({"retention_bytes": 9999}, "retention.bytes", "retention.bytes = 9,999", id="by size"),
         pytest.param({"retention_ms": 9 * MINUTE_MS}, "retention.ms", "retention.ms = 540,000", id="by time"),
