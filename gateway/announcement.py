@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from ..storage import is_loopback
+from ..storage import counted, is_loopback
 from .config import GatewayConfig
 from .context import Context
 from .listeners import Listener
@@ -30,8 +30,7 @@ def _clients(listener: Listener, config: GatewayConfig, security: Security) -> s
     if listener.has_sasl:
         users = "everybody with a token"
         if security.users is not None:
-            count = len(security.users.read())
-            users = f"{'1 user' if count == 1 else f'{count} users'} of {security.users.path}"
+            users = f"{counted(len(security.users.read()), 'user')} of {security.users.path}"
         return f"{users}, by {', '.join(security.mechanisms)}"
     if listener.has_tls and config.ssl_client_auth == "required":
         return f"everybody with a certificate of an authority in {config.ssl_truststore_location}"

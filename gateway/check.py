@@ -18,7 +18,7 @@ from typing import Any
 from ..protocol.apis import ApiKey
 from ..protocol.bodies import ErrorCode, read_answer, write_request
 from ..protocol.headers import answer_header_bytes, request_header
-from ..storage import Address
+from ..storage import Address, counted
 from .config import GatewayConfig
 from .listeners import EVERYWHERE, Listener
 from .security.scram import HASHES
@@ -105,7 +105,7 @@ def check_gateway(config: GatewayConfig, user: str | None = None, password: str 
         metadata = client.ask(ApiKey.METADATA, 9, topics=None)
         for node in metadata.brokers:
             yield _reached(Address(node.host, node.port))
-        yield f"{len(metadata.topics)} topics are shown"
+        yield f"shows {counted(len(metadata.topics), 'topic')}"
         yield from _read(client, metadata.topics)
         yield _coordinated(client)
 

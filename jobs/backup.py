@@ -21,6 +21,7 @@ from pyspark_commitlog.storage import (
     KeepRule,
     LogManager,
     LogStoreError,
+    counted,
     log_to_stderr,
     open_backup,
     prune_backup,
@@ -65,7 +66,8 @@ def _take(place: BackupPlace, options: argparse.Namespace, keep: KeepRule | None
         print(f"backup {taken.cut.name}: {taken.cut.size:,} bytes, of which {taken.stored_bytes:,} were stored")
         if keep is not None:
             pruned = prune_backup(place, keep)
-            print(f"deleted {pruned.cuts:,} backups, and {pruned.objects:,} pieces with {pruned.bytes:,} bytes")
+            pieces = counted(pruned.objects, "piece")
+            print(f"deleted {counted(pruned.cuts, 'backup')}, and {pieces} with {pruned.bytes:,} bytes")
 
 
 def _verify(place: BackupPlace) -> int:

@@ -114,8 +114,9 @@ def masked(text: str) -> str:
 
 
 def counted(amount: int, noun: str) -> str:
-    """Returns a number with its noun: ``1 segment``, ``2 segments``."""
-    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")
+    """Returns a number with its noun: ``1 segment``, ``2 segments``, ``2 batches``."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{amount:,} {noun}" + ("" if amount == 1 else plural)
 
 
 class Address(NamedTuple):

@@ -209,13 +209,15 @@ def _describe_internal(manager: storage.LogManager, name: str, partitions: int |
         raise typer.BadParameter(f"{name} exists; give the number of its partitions on the broker with --partitions")
     here = len(manager.partitions_found(name))
     if is_dry:
-        typer.echo(f"would record that topic {name} has {partitions} partitions, of which {here} are here")
+        typer.echo(
+            f"would record that topic {name} has {storage.counted(partitions, 'partition')}, {here} of them here"
+        )
         return
     coordinated: storage.GroupOffsets | storage.TransactionStates = storage.GroupOffsets(manager)
     if name == storage.TRANSACTION_STATE_TOPIC:
         coordinated = storage.TransactionStates(manager)
     coordinated.describe_partitions(partitions)
-    typer.echo(f"Recorded that topic {name} has {partitions} partitions, of which {here} are here.")
+    typer.echo(f"Recorded that topic {name} has {storage.counted(partitions, 'partition')}, {here} of them here.")
 
 
 def _alter(
@@ -225,10 +227,11 @@ def _alter(
         raise typer.BadParameter("--alter needs --partitions; to alter configs, use commitlog configs")
     for topic in found:
         storage.add_partitions(manager, topic.name, partitions, dry_run=is_dry)
+        many = storage.counted(partitions, "partition")
         if is_dry:
-            typer.echo(f"would enlarge topic {topic.name} to {partitions} partitions; it has {len(topic.partitions)}")
+            typer.echo(f"would enlarge topic {topic.name} to {many}; it has {len(topic.partitions):,}")
         else:
-            typer.echo(f"topic {topic.name} has {partitions} partitions")
+            typer.echo(f"topic {topic.name} has {many}")
 
 
 def _delete(
@@ -243,4 +246,5 @@ def _delete(
             print_json([{"topic": topic.name, "bytes": size, "deleted": not is_dry}])
         else:
             did = "would delete" if is_dry else "deleted"
-            typer.echo(f"{did} topic {topic.name}: {len(topic.partitions)} partitions, {size:,} bytes")
+            many = storage.counted(len(topic.partitions), "partition")
+            typer.echo(f"{did} topic {topic.name}: {many}, {size:,} bytes")

@@ -86,11 +86,15 @@ def _take(place: storage.BackupPlace, log_dir: str, keep: str | None, staging: s
         print_json([row | ({} if pruned is None else {"deleted": pruned._asdict()})])
         return
     typer.echo(
-        f"backup {cut.name}: {len(cut.partitions):,} partitions of {cut.source}, {len(cut.files):,} files with "
-        f"{cut.size:,} bytes; stored {taken.stored_bytes:,} bytes that no earlier backup has"
+        f"backup {cut.name}: {storage.counted(len(cut.partitions), 'partition')} of {cut.source}, "
+        f"{storage.counted(len(cut.files), 'file')} with {cut.size:,} bytes; stored {taken.stored_bytes:,} bytes that "
+        "no earlier backup has"
     )
     if pruned is not None:
-        typer.echo(f"deleted {pruned.cuts:,} backups, and {pruned.objects:,} pieces with {pruned.bytes:,} bytes")
+        typer.echo(
+            f"deleted {storage.counted(pruned.cuts, 'backup')}, and {storage.counted(pruned.objects, 'piece')} with "
+            f"{pruned.bytes:,} bytes"
+        )
 
 
 def to_json(cut: storage.Cut) -> dict[str, Any]:
@@ -139,7 +143,7 @@ def _verify(place: storage.BackupPlace, as_json: bool) -> None:
             continue
         files = f"; {', '.join(each.files)}" if each.files else ""
         typer.echo(f"damaged: {each.what}: needed by {', '.join(each.cuts)}{files}")
-    summary = f"backup --verify: {len(cuts):,} backups, {read:,} bytes read: "
+    summary = f"backup --verify: {storage.counted(len(cuts), 'backup')}, {read:,} bytes read: "
     typer.echo(summary + (f"{problems:,} damaged" if problems else "sound"), err=as_json)
     if problems:
         raise typer.Exit(storage.EXIT_DAMAGED)

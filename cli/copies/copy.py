@@ -72,7 +72,7 @@ class Progress:
                     continue
                 typer.echo(
                     f"{each.topic}-{each.partition}: offsets {each.log_start_offset} to {each.log_end_offset}, "
-                    f"{each.segments:,} segments with {each.size:,} bytes"
+                    f"{storage.counted(each.segments, 'segment')} with {each.size:,} bytes"
                 )
 
     def note_damage(self, partition: storage.TopicPartition, error: storage.CorruptionError) -> None:

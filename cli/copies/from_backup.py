@@ -68,7 +68,8 @@ def from_backup(place: storage.BackupPlace, log_dir: str, wanted: Wanted, *, dry
         return
     did = "would restore" if dry_run else "restored"
     listed = [each if new_names.of(each) == each else f"{each} as {new_names.of(each)}" for each in names or ()]
-    what = f"topics {', '.join(listed)}" if names else f"{len(cut.partitions):,} partitions, {len(cut.files):,} files"
+    all_of_it = f"{storage.counted(len(cut.partitions), 'partition')}, {storage.counted(len(cut.files), 'file')}"
+    what = f"topics {', '.join(listed)}" if names else all_of_it
     added = f", with {wanted.prefix} before their names" if wanted.prefix and not names else ""
     typer.echo(f"{did} {what}{added}, as they were in {cut.source} at {storage.instant(cut.taken_at_ms)}")
 

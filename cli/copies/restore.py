@@ -91,7 +91,7 @@ def restore(
     size = taken.bytes_of(linked=True) + taken.bytes_of(linked=False)
     did = "would restore" if dry_run else "restored"
     typer.echo(
-        f"{did} {len(taken.partitions):,} partitions, {len(taken.files):,} files "
+        f"{did} {storage.counted(len(taken.partitions), 'partition')}, {storage.counted(len(taken.files), 'file')} "
         f"with {size:,} bytes, as they were in {taken.source} at {storage.instant(taken.taken_at_ms)}"
     )
     for each in writers:

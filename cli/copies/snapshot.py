@@ -29,8 +29,8 @@ def snapshot(*, log_dir: LogDir, to: To, as_json: AsJson = False) -> None:
         return
     linked, copied = taken.bytes_of(linked=True), taken.bytes_of(linked=False)
     typer.echo(
-        f"snapshot {to}: {len(taken.partitions):,} partitions of {log_dir}, {len(taken.files):,} files: "
-        f"{linked:,} bytes linked, {copied:,} copied"
+        f"snapshot {to}: {storage.counted(len(taken.partitions), 'partition')} of {log_dir}, "
+        f"{storage.counted(len(taken.files), 'file')}: {linked:,} bytes linked, {copied:,} copied"
     )
 
 

@@ -164,7 +164,7 @@ def _publish(
                     continue
                 typer.echo(
                     f"{each.partition}: offsets {each.log_start_offset} to {each.log_end_offset} in "
-                    f"{each.segments:,} segments, {each.written:,} of them new to the brokers"
+                    f"{storage.counted(each.segments, 'segment')}, {each.written:,} of them new to the brokers"
                 )
     typer.echo(_STOP, err=as_json)
 
@@ -186,7 +186,7 @@ def _prepare(directory: str, topics: Sequence[str], *, dry_run: bool, as_json: b
                 continue
             did = "was ready" if each.was_ready else "would be prepared" if dry_run else "prepared"
             typer.echo(
-                f"{each.partition}: {did}: {each.segments:,} segments in the tier from {each.log_start_offset} on; "
-                f"the broker appends at {each.tier_end_offset}"
+                f"{each.partition}: {did}: {storage.counted(each.segments, 'segment')} in the tier from "
+                f"{each.log_start_offset} on; the broker appends at {each.tier_end_offset}"
             )
     typer.echo("next: start the broker", err=as_json)

@@ -279,7 +279,7 @@ class _Tail:
         if found is None or self._span.isolation is storage.Isolation.READ_UNCOMMITTED or self._bound is not None:
             return None
         waiting = self._log.log_end_offset - found.first_offset
-        return f"{found}: {waiting:,} offsets wait for its end; see commitlog transactions"
+        return f"{found}: {storage.counted(waiting, 'offset')} waiting for its end; see commitlog transactions"
 
     def catch_up(self, marks: Mapping[storage.TopicPartition, storage.Marks]) -> str:
         """Updates the log start and log end; ``marks`` are the current checkpoints.

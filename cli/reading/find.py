@@ -220,10 +220,12 @@ def _print(search: storage.Search, lines: Lines, max_records: int | None) -> Non
             output.write(line)
             printed += 1
         output.flush()
-        if remaining is not None:
+        if max_records is not None and remaining is not None:
             remaining -= printed
             if not remaining:
-                typer.echo(f"commitlog: stopped after {max_records:,} records, as --max asks", err=True)
+                typer.echo(
+                    f"commitlog: stopped after {storage.counted(max_records, 'record')}, as --max asks", err=True
+                )
                 return
 
 

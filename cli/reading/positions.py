@@ -157,8 +157,8 @@ def _show(topics: storage.PositionTopics, topic: str, partition: int, *, as_json
         own = {"topic": topic, "partition": partition, "start": reader.start, "end": reader.end}
         print_json([{**own, "files": [dict(zip(names, each, strict=True)) for each in files]}])
         return
-    many = "1 file" if len(files) == 1 else f"{len(files):,} files"
     size = sum(each[2] for each in files)
+    many = storage.counted(len(files), "file")
     typer.echo(f"{topic}-{partition}: positions {reader.start} to {reader.end}, {many}, {size:,} bytes")
     print_table(COLUMNS, [(*each[:3], storage.instant(each[3])) for each in files])
     typer.echo("")

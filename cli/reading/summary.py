@@ -38,7 +38,8 @@ def show(log_dir: str, *, as_json: bool) -> None:
     else:
         print_table(COLUMNS, map(_row, found))
         if names:
-            typer.echo(f"\ninternal topics: {', '.join(names)}: {partitions} partitions, {size:,} bytes")
+            many = storage.counted(partitions, "partition")
+            typer.echo(f"\ninternal topics: {', '.join(names)}: {many}, {size:,} bytes")
     failures.end()
 
 

@@ -78,7 +78,7 @@ def publish_topic(
         found = _checked(cluster, admin.topic(topic), len(planned))
         if found is None:
             settings = ", ".join(f"{key}={value}" for key, value in sorted(wanted.items()))
-            tell(f"create topic {topic} with {len(planned)} partitions at {cluster}: {settings}")
+            tell(f"create topic {topic} with {counted(len(planned), 'partition')} at {cluster}: {settings}")
             if not dry_run:
                 admin.create(topic, len(planned), wanted)
                 found = admin.topic(topic)

@@ -22,7 +22,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ...storage import LogStoreError
+from ...storage import LogStoreError, counted
 from ..write.answers import Written
 from ..write.exactly_once.checkpoint import check_readable
 
@@ -151,7 +151,7 @@ class ProgressLines:
 
     def __call__(self, batch_id: int, written: list[Written]) -> None:
         seconds, self._since_s = time.monotonic() - self._since_s, time.monotonic()
-        outcome = f"{sum(each.records for each in written):,} records" if written else "already written"
+        outcome = counted(sum(each.records for each in written), "record") if written else "already written"
         print(f"  file {batch_id + 1}: {outcome}, {seconds:.1f} s", flush=True)
 
 

@@ -21,6 +21,7 @@ from ...storage import (
     TopicDescription,
     check_takes_records,
     check_whole,
+    counted,
     find_refused,
     partitions_of,
     target_compression,
@@ -111,7 +112,8 @@ class Producer:
                 number += len(portion)
         except (LogStoreError, OSError) as error:
             if appended:
-                error.add_note(f"{sum(each.records for each in appended.values()):,} rows before this were appended")
+                count = sum(each.records for each in appended.values())
+                error.add_note(f"appended before this: {counted(count, 'row')}")
             raise
         return [appended[partition] for partition in sorted(appended)]
 

@@ -27,6 +27,7 @@ from functools import partial
 from typing import NamedTuple, Self, TypeVar
 
 from ..errors import InvalidConfigError, ObjectMissingError
+from ..text import counted
 from .clients.transactions import give_up
 from .commit_log import CommitLog
 from .commits.commit import ClientTransaction, VoidChange, commit_key
@@ -82,8 +83,9 @@ class Collected(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.objects:,} objects with {self.bytes:,} bytes, of {self.uncommitted:,} writes and segments that "
-            f"nobody committed and {self.dropped:,} that the log no longer has; {self.checkpoints:,} old checkpoints; "
+            f"{counted(self.objects, 'object')} with {self.bytes:,} bytes, of {self.uncommitted:,} writes and segments "
+            f"that nobody committed and {self.dropped:,} that the log no longer has; "
+            f"{counted(self.checkpoints, 'old checkpoint')}; "
             f"{self.waiting:,} bytes wait"
         )
 

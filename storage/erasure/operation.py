@@ -271,4 +271,4 @@ def _searched(content: LogContent) -> str:
     facts = content.to_json()
     some, none = content.sought.says
     found = f"{content.found:,} {some}: erase again" if content.found else none
-    return f"read again: {facts['records']:,} records in {facts['bytes']:,} bytes; {found}"
+    return f"read again: {counted(facts['records'], 'record')} in {facts['bytes']:,} bytes; {found}"

@@ -20,9 +20,15 @@ from ..directory.protected_topics import COORDINATOR_TOPICS, POLICY_KEY
 from ..filesystem.operations import write_atomically
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
+from ..text import counted
 from ..writing.log import Log
 from .outcome import Changes, PartitionOutcome, Report, attempt, outcome_of, patiently
 from .run import Chosen, MaintenanceRun, Partition
+
+_UNKNOWN_POLICY = (
+    f"the {POLICY_KEY} of this topic, which a broker created, is unknown: pass --config {POLICY_KEY}=compact, or "
+    "--topic-configs FILE with the output of kafka-configs --describe --all"
+)
 
 
 class Choice(NamedTuple):
@@ -57,10 +63,7 @@ def _spared(partition: Partition) -> str | None:
     if partition.spared is not None and not (partition.is_ours and partition.chosen is Chosen.WITH_ALL):
         return partition.spared
     if partition.config.compact and POLICY_KEY in partition.ungiven and partition.topic not in COORDINATOR_TOPICS:
-        return (
-            f"the {POLICY_KEY} of this topic, which a broker created, is unknown: pass --config "
-            f"{POLICY_KEY}=compact, or --topic-configs FILE with the output of kafka-configs --describe --all"
-        )
+        return _UNKNOWN_POLICY
     return None
 
 
@@ -181,9 +184,9 @@ class Compacted:
     def _done(self) -> str:
         facts = self._counts()
         return (
-            f"{facts['records_after']:,} of {facts['records_before']:,} records kept, {facts['bytes_after']:,} of "
-            f"{facts['bytes_before']:,} bytes, in {facts['segments_after']:,} instead of {facts['segments_before']:,} "
-            f"segments; clean up to offset {facts['first_dirty_offset']}"
+            f"{facts['records_after']:,} of {counted(facts['records_before'], 'record')} kept, "
+            f"{facts['bytes_after']:,} of {facts['bytes_before']:,} bytes, in {facts['segments_after']:,} instead of "
+            f"{counted(facts['segments_before'], 'segment')}; clean up to offset {facts['first_dirty_offset']}"
         )
 
     @property
@@ -194,7 +197,7 @@ class Compacted:
             return f"the offset map is full at offset {reached}: more rounds would follow; these are the figures of one"
         keyless = sum(each.counts.records_without_key for each in self.rounds)
         return (
-            f"warning: {keyless:,} records without a key are lost, because a compacted topic cannot hold them"
+            f"warning: lost {counted(keyless, 'record')} without a key, because a compacted topic cannot hold them"
             if keyless
             else ""
         )
@@ -208,6 +211,8 @@ class Compacted:
         if spared is not None:
             return spared
         if self.what is None:
+            if POLICY_KEY in self.partition.ungiven:
+                return _UNKNOWN_POLICY
             return f"cleanup.policy = {','.join(sorted(self.partition.config.cleanup_policy))} has no compact"
         return _reason(self.what, self.partition)
 

@@ -18,6 +18,7 @@ from ..index_rebuild.log import producer_changes, rebuild_active, remove_tempora
 from ..index_rebuild.segment import SegmentSurvey, carry_out, rebuild_segment, survey_segment
 from ..segment.reader import SegmentReader
 from ..segment.swap import swap_plan
+from ..text import counted
 from .outcome import PartitionOutcome, Report, attempt, damaged, outcome_of
 from .run import MaintenanceRun, Partition
 
@@ -133,8 +134,10 @@ class Rebuilt:
 
     def __str__(self) -> str:
         what = "would be rebuilt" if self.is_dry_run else "rebuilt"
-        count = f"{len(self.changes):,} files {what}" if self.changes else "every index and snapshot matches its log"
-        return "\n  ".join([f"{self.partition}, {self.segments:,} segments: {count}", *map(": ".join, self.changes)])
+        files = counted(len(self.changes), "file")
+        count = f"{files} {what}" if self.changes else "every index and snapshot matches its log"
+        head = f"{self.partition}, {counted(self.segments, 'segment')}: {count}"
+        return "\n  ".join([head, *map(": ".join, self.changes)])
 
     def facts(self) -> Mapping[str, Any]:
         return {

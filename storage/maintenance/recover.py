@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..format.files.file_names import TopicPartition
+from ..text import counted
 from .outcome import PartitionOutcome, outcome_of
 from .run import MaintenanceRun, Partition
 from .verify import Verified
@@ -55,7 +56,9 @@ class Recovered:
 
     def __str__(self) -> str:
         cut = (
-            f"cut off an incomplete end of {self.truncated_bytes:,} bytes" if self.truncated_bytes else "nothing to cut"
+            f"cut off an incomplete end of {counted(self.truncated_bytes, 'byte')}"
+            if self.truncated_bytes
+            else "nothing to cut"
         )
         return f"{self.partition}: offsets {self.log_start_offset} to {self.log_end_offset}, {cut}"
 

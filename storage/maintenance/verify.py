@@ -104,8 +104,9 @@ class Verified:
     def __str__(self) -> str:
         found = self.found
         return self.with_findings(
-            f"{self.partition}: {self.result}; {found.segments:,} segments, {found.batches:,} batches "
-            f"and {found.records:,} records in {found.sound_bytes:,} sound bytes, up to offset {found.log_end_offset}"
+            f"{self.partition}: {self.result}; {counted(found.segments, 'segment')}, {counted(found.batches, 'batch')} "
+            f"and {counted(found.records, 'record')} in {counted(found.sound_bytes, 'sound byte')}, up to offset "
+            f"{found.log_end_offset}"
         )
 
     def facts(self) -> Mapping[str, Any]:

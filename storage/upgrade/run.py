@@ -18,6 +18,7 @@ from ..kafka_0_7.directory import position_partitions
 from ..kafka_0_7.reader import PositionLogReader
 from ..maintenance.outcome import OutcomeStatus, PartitionOutcome
 from ..maintenance.run import Runner
+from ..text import counted
 from .partition import Copied, PartitionCopy
 
 LOCK_FILE = ".lock"
@@ -112,8 +113,8 @@ def _outcome(run: UpgradeRun, item: tuple[TopicPartition, str]) -> PartitionOutc
 
 def _done(partition: TopicPartition, copied: Copied) -> PartitionOutcome:
     text = (
-        f"{partition}: positions {copied.first_position} to {copied.end_position}, {copied.appended:,} records "
-        f"appended, log end offset {copied.end_offset}"
+        f"{partition}: positions {copied.first_position} to {copied.end_position}, "
+        f"{counted(copied.appended, 'record')} appended, log end offset {copied.end_offset}"
     )
     return PartitionOutcome(*partition, OutcomeStatus.DONE, text, copied._asdict())
 

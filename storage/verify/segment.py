@@ -19,6 +19,7 @@ from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY, Ab
 from ..format.internal.state_records import STATE_TOPICS
 from ..segment.joining import first_offset
 from ..segment.walk import LogContext, Window
+from ..text import counted
 from .batches import BatchFindings, BatchOrder, RecordChecks, check_headers
 from .findings import Finding, Findings, Kind
 from .indexes import IndexFile, OffsetIndexCheck, TimeIndexCheck, read_index
@@ -243,7 +244,7 @@ class _SegmentCheck:
 
     def _add_bounded(self, damage: Damage, following: Window) -> None:
         """Adds a finding for damage before a window of sound batches, whose first offset shows what is lost."""
-        rest = f"; {damage.end - damage.position} bytes up to the next sound batch are lost"
+        rest = f"; lost: {counted(damage.end - damage.position, 'byte')} up to the next sound batch"
         self._add_damage(damage.kind, damage, damage.what + rest, first_offset(following.headers))
 
     def _add_damage(self, kind: Kind, damage: Damage, what: str, end: int | None = None) -> None:
@@ -261,13 +262,14 @@ class _SegmentCheck:
         if self.context.config.preallocate and is_active and is_zero(log, damage.position, damage.end):
             return
         if is_active and self._order.next_offset >= self.segment.recovery_point:
-            what = f"{damage.end - damage.position} bytes after the last whole batch: {damage.what}"
+            what = f"{counted(damage.end - damage.position, 'byte')} after the last whole batch: {damage.what}"
             self._add_damage(Kind.UNSYNCED_TAIL, damage, what)
             return
         self._take_damage(damage)
         self._has_damaged_end = True
         kind = Kind.TORN_TAIL if damage.kind is Kind.BAD_BATCH else damage.kind
-        what = f"{damage.what}; no sound batch follows in the {damage.end - damage.position} bytes up to the end"
+        rest = counted(damage.end - damage.position, "byte")
+        what = f"{damage.what}; no sound batch follows in the {rest} up to the end"
         self._add_damage(kind, damage, what, self.segment.recovery_point if is_active else self.segment.following)
 
     def _finish(self, txn_file: IndexFile) -> None:

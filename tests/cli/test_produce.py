@@ -93,7 +93,7 @@ def test_a_refused_line_is_reported_with_the_number_appended_before(directory: s
     done = commitlog("produce", "--log-dir", directory, "-t", "small", stdin=b"fine\n" + b"x" * 300 + b"\n")
     assert (done.code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "record 1 alone makes a batch of" in done.stderr
-    assert "0 records before this were appended" in done.stderr
+    assert "appended before this: 0 records" in done.stderr
     assert records(directory, "%s", topic="small") == []
 
 

@@ -18,7 +18,7 @@ def test_a_backup_is_taken_checked_and_pruned(tmp_path: Path, capsys: pytest.Cap
     assert main(options) == 0
     printed = capsys.readouterr().out
     assert printed.count("backup --verify: sound") == 2
-    assert "deleted 1 backups" in printed
+    assert "deleted 1 backup," in printed
     place = open_backup(str(tmp_path / "backup"))
     assert len(list_cuts(place)) == 1
     restore_backup(place, find_cut(place), str(tmp_path / "again"))

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pyspark_commitlog.storage.errors import InvalidConfigError
-from pyspark_commitlog.storage.text import masked, parse_duration_ms, parse_instant, parse_names, parse_pairs
+from pyspark_commitlog.storage.text import counted, masked, parse_duration_ms, parse_instant, parse_names, parse_pairs
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -97,3 +102,27 @@ def test_durations_are_those_of_sparks_triggers(text: str, expected_ms: int) -> 
 def test_other_texts_are_no_durations(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration|longer than 0"):
         parse_duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "noun", "text"),
+    [
+        (1, "segment", "1 segment"),
+        (0, "segment", "0 segments"),
+        (1234, "sound byte", "1,234 sound bytes"),
+        (1, "batch", "1 batch"),
+        (2, "damaged batch", "2 damaged batches"),
+    ],
+)
+def test_amounts_agree_with_their_nouns(amount: int, noun: str, text: str) -> None:
+    assert counted(amount, noun) == text
+
+
+def test_reports_count_with_nouns_that_agree() -> None:
+    """Looks at the text of commands and of the reports that they print."""
+    nouns = "segment|file|partition|record|row|batche|topic|backup|piece|object|transaction|group"
+    wrong = re.compile(rf"{{(?![A-Z_]+:)[^{{}}]+:,}} (?:{nouns})s\b")
+    rooms = ("cli", "jobs", "storage/maintenance", "storage/retention", "storage/erasure", "storage/tiering")
+    files = [path for room in rooms for path in (ROOT / room).rglob("*.py")]
+    assert files
+    assert [f"{path}: {found}" for path in files for found in wrong.findall(path.read_text())] == []

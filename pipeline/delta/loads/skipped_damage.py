@@ -51,7 +51,7 @@ class SkippedDamage:
         """Returns such as ``1 damaged batch, 1,079 bytes, 13 offsets: 463 to 475 of plain-0``."""
         parts = self._parts.values()
         batches, size = sum(each.size > 0 for each in parts), sum(each.size for each in parts)
-        total = f"{batches:,} damaged batch{'es' * (batches != 1)}, {size:,} bytes"
+        total = f"{counted(batches, 'damaged batch')}, {size:,} bytes"
         missing = [(partition, each) for (partition, _, _), each in self._parts.items() if each.offsets]
         offsets = sum(len(each.offsets) for _, each in missing)
         listed = [f"{each.offsets[0]} to {each.offsets[-1]} of {partition}" for partition, each in missing]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ....storage import InvalidConfigError, LogStoreError, needs_extra
+from ....storage import InvalidConfigError, LogStoreError, counted, needs_extra
 from ..upserts import deleted_keys
 
 with needs_extra("Upkeep of tables without Spark"):
@@ -53,7 +53,7 @@ def _each(path: str, run: Callable[[DeltaTable, str], str]) -> str:
 def _optimize(table: DeltaTable, _: str) -> str:
     metrics = table.optimize.compact()
     before, after = metrics["numFilesRemoved"], metrics["numFilesAdded"]
-    return f"{before} files became {after}" if before else "nothing to compact"
+    return f"{counted(before, 'file')} became {after}" if before else "nothing to compact"
 
 
 def _vacuum(table: DeltaTable, path: str) -> str:
@@ -62,4 +62,4 @@ def _vacuum(table: DeltaTable, path: str) -> str:
             f"table {path} has deletion vectors, which VACUUM without Spark would remove: use "
             "commitlog export --vacuum-every"
         )
-    return f"{len(table.vacuum(dry_run=False))} files removed"
+    return f"{counted(len(table.vacuum(dry_run=False)), 'file')} removed"

@@ -215,7 +215,7 @@ def test_the_number_of_partitions_of_a_brokers_internal_topic_is_recorded(topic:
     (tmp_path / "topics.json").unlink()
     shutil.rmtree(tmp_path / f"{topic}-1")
     create = ("topics", "--log-dir", tmp_path, "--create", "--topic", topic)
-    said = f"that topic {topic} has 8 partitions, of which 2 are here"
+    said = f"that topic {topic} has 8 partitions, 2 of them here"
     assert said in commitlog(*create, "--partitions", 8, "--dry-run").stdout
     assert not (tmp_path / "topics.json").exists()
     done = commitlog(*create, "--partitions", 2)

@@ -176,7 +176,7 @@ def test_cat_and_describe_name_the_transaction_that_readers_wait_for(hanging: st
     assert printed.stdout == "before\n"
     assert printed.stderr.splitlines() == [
         "% Reached end of topic t [0] at offset 1",
-        f"% t [0]: {name}: 2 offsets wait for its end; see commitlog transactions",
+        f"% t [0]: {name}: 2 offsets waiting for its end; see commitlog transactions",
     ]
     uncommitted = commitlog("cat", "--log-dir", hanging, "-t", "t", "-e", "--isolation-level", "read_uncommitted")
     assert "open transaction" not in uncommitted.stderr

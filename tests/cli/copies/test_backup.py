@@ -159,7 +159,7 @@ def test_a_dry_run_restores_nothing(directory: Path) -> None:
 
 def test_damage_is_found_and_ends_with_3(directory: Path) -> None:
     backup("--log-dir", directory)
-    assert "1 backups" in backup("--verify").stdout
+    assert "1 backup," in backup("--verify").stdout
     damaged = max(Path("backup/objects").glob("*/*"), key=lambda path: path.stat().st_size)
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     done = backup("--verify")

@@ -173,7 +173,7 @@ def test_a_producer_on_a_full_disk_states_what_it_appended_and_can_go_on(source:
     appended = READ_BYTES // LINE_BYTES  # of the first read; the second one's batch is torn
     assert (stopped.code, stopped.stdout) == (1, "")
     assert "No space left on device" in stopped.stderr
-    assert stopped.stderr.endswith(f"; {appended:,} records before this were appended\n")
+    assert stopped.stderr.endswith(f"; appended before this: {appended:,} records\n")
     assert cat(log.directory) == Done(0, lines([*range(before), *produced[:appended]]), "")
     verified = commitlog("verify", "--log-dir", log.directory)
     assert (verified.code, last_line(verified.stdout)) == (0, "verify: 2 partitions: 2 done")

@@ -97,7 +97,7 @@ def test_missing_and_wrong_indexes_are_rebuilt(directory: Path) -> None:
     assert [file["path"] for file in dry["orders"]["files"]] == [str(log.with_suffix(".timeindex"))]
     assert not log.with_suffix(".timeindex").exists()
     done = commitlog("rebuild-index", "--log-dir", directory)
-    assert (done.code, "1 files rebuilt" in done.stdout) == (0, True)
+    assert (done.code, "1 file rebuilt" in done.stdout) == (0, True)
     assert {path: path.read_bytes() for path in (directory / "orders-0").glob("0*index")} == expected
     assert reports(directory, "rebuild-index", "--dry-run")["orders"]["files"] == []
 

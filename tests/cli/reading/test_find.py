@@ -35,7 +35,7 @@ def test_a_key_is_found_and_the_partition_that_is_searched_is_named(directory: s
     assert done.code == 0
     assert done.stdout == "orders-0\t0\t2023-11-14 22:13:20.000 UTC\tann\ttea\\n0\n"
     assert "searching partition 0 of 2" in done.stderr
-    assert "stopped after 1 records, as --max asks" in done.stderr
+    assert "stopped after 1 record, as --max asks" in done.stderr
 
 
 def test_json_has_what_cat_prints(directory: str) -> None:

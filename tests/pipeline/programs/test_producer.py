@@ -162,7 +162,7 @@ def test_rows_that_the_topic_refuses_are_named_by_their_place_in_the_call(
     monkeypatch.setattr(module, "PORTION_ROWS", 4)
     with pytest.raises(RecordValidationError, match="row 5 ") as caught:
         append(log_dir, "t", rows)
-    assert caught.value.__notes__ == ["4 rows before this were appended"]
+    assert caught.value.__notes__ == ["appended before this: 4 rows"]
     assert len(rows_of(log_dir)) == 4
 
 
