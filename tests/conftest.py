@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -23,6 +24,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run what only `make test-all` runs")
     parser.addoption("--matrix", action="store_true", help="also run what only `make test-matrix` runs")
+
+
+def pytest_collection_finish() -> None:
+    """Lets no later garbage collection look at what collecting the tests has made, millions of objects that stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
