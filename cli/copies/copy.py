@@ -81,7 +81,7 @@ class Progress:
         typer.echo(f"commitlog: {partition.topic}-{partition.partition}: damaged, not copied: {reason}", err=True)
 
     def note_complete(self, topic: str) -> None:
-        typer.echo(f"commitlog: {topic}: passed over: an earlier copy has completed it", err=True)
+        typer.echo(f"commitlog: {topic}: passed over: an earlier run has completed it", err=True)
 
     def end(self) -> None:
         """Exits with 3 if partitions were damaged."""

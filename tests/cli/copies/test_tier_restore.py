@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog import storage
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager, TopicPartition
 from tests.cli.in_process import Done, commitlog
 from tests.support.logs.building import append, rows
@@ -60,10 +61,32 @@ def test_topics_settings_and_groups_come_back(lost: Path) -> None:
         assert manager.topic("orders").configs == CONFIGS
         with manager.open_reader("orders", 0) as reader:
             assert rows(reader) == [(0, b"1"), (1, b"2")]
-        groups = GroupOffsets(manager).groups()
-    assert {name: each[TopicPartition("orders", 0)].offset for name, each in groups.items()} == {"slow": 1, "fast": 2}
-    again = restore(lost)
-    assert (again.code, "orders" in again.stderr) == (1, True)
+    assert groups(lost / "new") == {"slow": 1, "fast": 2}
+
+
+def groups(directory: Path) -> dict[str, int]:
+    with LogManager.open(str(directory)) as manager:
+        found = GroupOffsets(manager).groups()
+    return {name: each[TopicPartition("orders", 0)].offset for name, each in found.items()}
+
+
+def test_groups_come_back_in_a_second_run_if_the_first_was_killed_before(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as until_then:
+        until_then.setattr(storage, "restore_groups", killed)
+        with pytest.raises(KilledError):
+            restore(lost)
+    assert groups(lost / "new") == {}
+    done = restore(lost)
+    assert (done.code, done.stderr) == (0, "commitlog: orders: passed over: an earlier run has completed it\n")
+    assert groups(lost / "new") == {"slow": 1, "fast": 2}
 
 
 @pytest.mark.parametrize(
