@@ -31,11 +31,10 @@ from ..tiers import Tier, TierAddress, TieredFiles, open_tier, tier_address
 from ..tiers.files.filesystem import TOPICS_FILE
 from ..tiers.local_storage import FOLDER, LocalStorageTier
 from ..topic_rules import SINK_PREFIX
-from ..transfer.choosing import SAME_NAMES, OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
+from ..transfer.choosing import OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from ..transfer.groups import Groups, commit_groups
 from ..transfer.pieces import CopiedPartition
 from ..transfer.to_directory import copy_to_directory
-from ..transfer.unfinished import is_complete
 from ..writing.checked_appends import Producer
 from ..writing.log import Log
 
@@ -124,12 +123,14 @@ def restore_to_directory(
     Open transactions are aborted. Run again, it goes on as :func:`copy_to_directory` does, and raises as that does, but
     for topics that are all complete: what follows them, such as groups, may not be.
     """
-    there = source.topics()
-    done = {name for name, each in there.items() if is_complete(target, *SAME_NAMES.described(source, each))}
-    for name in sorted(done):
-        on_complete(name)
-    left = sorted(there.keys() - done)
-    yield from copy_to_directory(source, target, left, on_damage, complete=_abort_open_transactions)
+    yield from copy_to_directory(
+        source,
+        target,
+        on_damage=on_damage,
+        on_complete=on_complete,
+        complete=_abort_open_transactions,
+        may_be_done=True,
+    )
 
 
 def restore_groups(known: LogManager, target: LogManager, topics: Collection[str]) -> tuple[Groups, list[AheadGroup]]:

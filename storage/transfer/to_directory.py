@@ -35,20 +35,23 @@ def copy_to_directory(
     new_names: NewNames = SAME_NAMES,
     on_complete: OnComplete = note_nothing,
     complete: Complete = add_nothing,
+    *,
+    may_be_done: bool = False,
 ) -> Iterator[CopiedPartition]:
     """Copies topics, by default :func:`topics_to_copy`, and yields each partition when it is complete and synced.
 
     ``complete`` gets each log when all of it is copied, and before others see it.
     Passes damage in a partition of the source to ``on_damage``, and then goes on with the next one. Partitions that an
     earlier copy has completed are passed over, and so are whole topics, passed to ``on_complete``, if something else is
-    left to copy. Raises UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that
-    ``target`` has from elsewhere or if nothing is left to copy, ObjectStoreError, and OSError.
+    left to copy, or with ``may_be_done``: the caller goes on with what follows the topics. Raises
+    UnknownTopicOrPartitionError for a topic that is missing, TopicExistsError for one that ``target`` has from
+    elsewhere or if nothing is left to copy, ObjectStoreError, and OSError.
     """
     wanted = [source.topic(name) for name in (topics_to_copy(source) if topics is None else topics)]
     described = {each.name: new_names.described(source, each) for each in wanted}
     done = {name for name, each in described.items() if is_complete(target, *each)}
     for topic in wanted:
-        if topic.name in done and len(done) < len(wanted):
+        if topic.name in done and (may_be_done or len(done) < len(wanted)):
             on_complete(topic.name)
             continue
         begin(target, *described[topic.name])
