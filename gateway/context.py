@@ -186,11 +186,11 @@ class Context:
 
     def is_limited(self, request: Request, key: str) -> bool:
         """Whether the client of a request has a quota."""
-        return self.throttle.is_limited(key, *_payer(request))
+        return self.throttle.is_limited(key, *request.payer)
 
     def throttled_ms(self, request: Request, key: str, size: int) -> int:
         """Counts bytes of a client for its quotas; one that has exceeded them is not served for the time returned."""
-        delay_s = max(self.throttle.delay_s(key, *_payer(request), size), request.charged_s())
+        delay_s = max(self.throttle.delay_s(key, *request.payer, size), request.charged_s())
         if delay_s > 0:
             request.mute(delay_s)
         return math.ceil(delay_s * 1000)
@@ -238,17 +238,12 @@ class Mutations:
 
     def record(self, partitions: int) -> None:
         """Counts partitions, before they are changed. Raises RequestError if that is refused."""
-        payer = _payer(self._request)
+        payer = self._request.payer
         owed_s = self._throttle.owed_s(CONTROLLER_MUTATION_RATE, *payer)
         if self._is_strict and owed_s > 0:
             self._request.throttle(owed_s)
             raise RequestError(ErrorCode.throttling_quota_exceeded, "The throttling quota has been exceeded.")
         self._request.throttle(self._throttle.delay_s(CONTROLLER_MUTATION_RATE, *payer, partitions))
-
-
-def _payer(request: Request) -> tuple[str, str]:
-    """Returns the user and the client id that a request counts for."""
-    return request.principal.removeprefix("User:"), request.client_id or ""
 
 
 Handler = Callable[[Request, Context], Mapping[str, Any] | None]

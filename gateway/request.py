@@ -113,6 +113,11 @@ class Request:
         return self.session.client
 
     @property
+    def payer(self) -> tuple[str, str]:
+        """The user and the client id that the request counts for, where quotas limit them."""
+        return self.principal.removeprefix("User:"), self.client_id or ""
+
+    @property
     def client_host(self) -> str:
         """The address of the client."""
         return self.exchange.connection.client_host

@@ -332,8 +332,7 @@ class Gateway:
         """Counts the time of a request for the quota of its client; returns for how long that is to wait."""
         if request.session.stage is not Stage.DONE:
             return 0.0
-        user, client_id = request.principal.removeprefix("User:"), request.client_id or ""
-        return self.context.throttle.delay_s(REQUEST_PERCENTAGE, user, client_id, spent_s * 100)
+        return self.context.throttle.delay_s(REQUEST_PERCENTAGE, *request.payer, spent_s * 100)
 
     def _begin_session(self, exchange: Exchange) -> None:
         connection = exchange.connection
