@@ -275,7 +275,7 @@ class Appender:
         else:
             self._faults.worked()
             call_all(calls, None)
-            led.wake()  # last: a client that reads what it wrote waits for its answer first
+            led.wake_if_moved()  # last: a client that reads what it wrote waits for its answer first
 
 
 def _changed(led: FilePartition, jobs: Sequence[Job]) -> list[Call]:

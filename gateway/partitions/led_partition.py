@@ -24,6 +24,7 @@ from ...storage import (
 from ..network.file_slice import Part
 
 T = TypeVar("T")
+_Offsets = tuple[tuple[int, ...], int]  # the ends, and the log start offset
 
 
 class Slice(NamedTuple):
@@ -51,7 +52,7 @@ class LedPartition(ABC):
         self.topic, self.partition = topic, partition
         self.is_gone = False
         self._waiting = Lock()
-        self._waiters: set[Callable[[], None]] = set()
+        self._waiters: dict[Callable[[], None], _Offsets] = {}  # and the offsets that each has seen
         self.passed_over: dict[int, int] = {}  # offsets up to which others are known to have no record for old clients
 
     @property
@@ -179,16 +180,17 @@ class LedPartition(ABC):
         Returns False if they are not ``seen`` any more.
         """
         with self._waiting:
-            self._waiters.add(waiter)  # first: who moves the ends looks for waiters afterwards
+            # First: who moves the ends looks for waiters afterwards.
+            self._waiters[waiter] = seen, self.log_start_offset
             if self.is_gone or self.ends != seen:
-                self._waiters.discard(waiter)
+                del self._waiters[waiter]
                 return False
             return True
 
     def unwait(self, waiter: Callable[[], None]) -> None:
         """Cancels :meth:`wait` for ``waiter``."""
         with self._waiting:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
     @property
     def has_waiters(self) -> bool:
@@ -200,7 +202,19 @@ class LedPartition(ABC):
         if not self._waiters:
             return
         with self._waiting:
-            waiters, self._waiters = self._waiters, set()
+            waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            waiter()
+
+    def wake_if_moved(self) -> None:
+        """Calls the waiters that have not seen :attr:`ends` and the log start as they are now."""
+        if not self._waiters:
+            return
+        now = self.ends, self.log_start_offset
+        with self._waiting:
+            waiters = [waiter for waiter, seen in self._waiters.items() if seen != now]
+            for waiter in waiters:
+                del self._waiters[waiter]
         for waiter in waiters:
             waiter()
 

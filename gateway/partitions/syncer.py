@@ -117,7 +117,8 @@ class Syncer:
             waiting = self._inbox.calls  # before the answers: clients that get them send more
             self._pace.note(time.monotonic(), took_s, _requests(calls), waiting, alone=len(by_partition) == 1)
             _answer(calls, failure)
-            led.wake()  # last: a client that reads what it wrote waits for its answer first
+            wake = led.wake_if_moved if failure is None else led.wake
+            wake()  # last: a client that reads what it wrote waits for its answer first
         return None not in groups
 
     def _synced(self, led: FilePartition) -> Exception | None:

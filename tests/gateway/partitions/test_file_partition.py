@@ -123,6 +123,21 @@ def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
     assert woken == ["one"]
 
 
+def test_those_who_wait_sleep_on_through_a_change_that_moves_nothing() -> None:
+    led = opened(MemoryFileSystem())
+    append(led, b"one")
+    led.sync()
+    woken: list[str] = []
+    assert led.wait((1,), lambda: woken.append("waiter"))
+    led.change([lambda log: None])
+    led.sync()
+    led.wake_if_moved()
+    assert not woken
+    led.change([lambda log: log.delete_records(1)])  # moves the log start alone
+    led.wake_if_moved()
+    assert woken == ["waiter"]
+
+
 def test_what_was_appended_before_the_partition_was_left_is_acknowledged() -> None:
     led = opened(MemoryFileSystem())
     append(led, b"one")

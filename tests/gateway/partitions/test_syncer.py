@@ -22,7 +22,7 @@ class Partition:
 
     def __init__(self, woken: Callable[[], None] = lambda: None) -> None:
         self.syncs = 0
-        self.wake = woken
+        self.wake = self.wake_if_moved = woken
         self.failure: Exception | None = None
         self.begun, self.free = Event(), Event()
         self.free.set()
