@@ -21,8 +21,8 @@ from benchmarks.floors import PARTITIONS
 from benchmarks.reading import ROWS, SINKS, TOPIC, TUNED, write_topic
 from benchmarks.sessions import closing_session, in_own_process
 from benchmarks.timing import Timing, alternate_told, time_second_call
-from pyspark_commitlog.clients.brokers.cluster import Cluster
-from pyspark_commitlog.clients.tiers.publishing import publish_topic
+from pyspark_commitlog.mirror.brokers.cluster import Cluster
+from pyspark_commitlog.mirror.tiers.publishing import publish_topic
 from pyspark_commitlog.storage import LogManager, open_objects, prepare_directory
 from tests.support.kafka import tiered
 from tests.support.stores.versity import VersityGateway

@@ -11,26 +11,6 @@ class ClientError(LogStoreError):
     """Base of the errors of ``clients``."""
 
 
-class MirrorError(ClientError):
-    """A topic cannot be mirrored; the message says what to do."""
-
-
-class OutsideLogError(MirrorError):
-    """The log of a partition in Kafka does not have the requested offset."""
-
-
-class RetriableError(MirrorError):
-    """Brokers did not answer, or refused a request for the moment; the same request may succeed later."""
-
-
-class FencedError(MirrorError):
-    """Another process uses the transactional id, or the transaction took too long."""
-
-
-class TopicThereError(MirrorError):
-    """A topic to create exists already."""
-
-
 class BrokerUnreachableError(ClientError):
     """A broker did not answer, or the connection broke. It is unknown whether the broker carried out the request."""
 

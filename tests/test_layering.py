@@ -17,6 +17,7 @@ RELATIVE = (
     "gateway",
     "registry",
     "clients",
+    "mirror",
     "protocol",
     "browse",
     "cli",
@@ -79,10 +80,22 @@ FLOORS = {
         errors
         """,
     "clients": """
-        producer mirror tiers
+        producer
         streams
-        consumer zookeeper_groups sources
-        brokers wire topic_filters named_settings
+        consumer zookeeper_groups
+        wire topic_filters named_settings
+        errors
+        """,
+    "mirror": """
+        run
+        session
+        stream same_log
+        settings arrivals
+        topics
+        targets tiers
+        progress
+        sources
+        brokers
         errors
         """,
     "protocol": """
@@ -121,20 +134,22 @@ HEIGHT = {
 # What a folder may import of the others: of storage only its face.
 ALLOWED = {
     "storage": {"storage"},
-    "pipeline": {"storage", "clients", "pipeline"},
+    "pipeline": {"storage", "clients", "mirror", "pipeline"},
     "jobs": {"storage", "pipeline", "jobs"},
     "registry": {"storage", "registry"},
     "protocol": {"storage", "protocol"},
     "gateway": {"storage", "registry", "protocol", "gateway"},
     "clients": {"storage", "registry", "protocol", "clients"},
+    "mirror": {"storage", "registry", "protocol", "clients", "mirror"},
     "browse": {"storage", "browse"},
     # Of these, storage alone outside of functions.
-    "cli": {"storage", "clients", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
+    "cli": {"storage", "clients", "mirror", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
     PACKAGE: {"storage", "pipeline", "gateway"},
 }
 
 LATE = (
     "clients",
+    "mirror",
     "pipeline",
     "gateway",
     "browse",

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+FOLDERS = "storage", "pipeline", "registry", "gateway", "clients", "mirror", "protocol", "browse", "cli", "jobs"
 ANY = "…"  # in a message: what differs from case to case
 WORDS_MAX = 2500  # of a page, unless a short one is before it
 SHORT_PAGE = {"crash_safety_evidence.md": "crash_safety.md"}  # of each longer page
@@ -71,7 +72,18 @@ def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
     told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - FROM_ELSEWHERE
     written = [
         text
-        for folder in ("storage", "pipeline", "registry", "gateway", "clients", "protocol", "browse", "cli", "jobs")
+        for folder in (
+            "storage",
+            "pipeline",
+            "registry",
+            "gateway",
+            "clients",
+            "mirror",
+            "protocol",
+            "browse",
+            "cli",
+            "jobs",
+        )
         for text in texts(ROOT / folder)
     ]
     assert len(told) > 70

@@ -77,8 +77,8 @@ def to_cluster(
     lost: Lost, cluster: tuple[str, dict[str, str]], configs: dict[str, str], *, dry_run: bool, as_json: bool
 ) -> None:
     """Publishes topics to a cluster, and commits the offsets of groups for them."""
-    from ...clients.brokers.cluster import Cluster  # noqa: PLC0415  with the extra kafka
-    from ...clients.tiers.restoring import restore_to_cluster, topic_ids  # noqa: PLC0415
+    from ...mirror.brokers.cluster import Cluster  # noqa: PLC0415  with the extra kafka
+    from ...mirror.tiers.restoring import restore_to_cluster, topic_ids  # noqa: PLC0415
 
     with settings_given():
         target = Cluster.parse(*cluster)

@@ -147,8 +147,8 @@ def _publish(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from ...clients.brokers.cluster import Cluster  # noqa: PLC0415  with the extra kafka
-    from ...clients.tiers.publishing import publish_topic  # noqa: PLC0415
+    from ...mirror.brokers.cluster import Cluster  # noqa: PLC0415  with the extra kafka
+    from ...mirror.tiers.publishing import publish_topic  # noqa: PLC0415
 
     store = storage.open_objects(url)
     with settings_given():

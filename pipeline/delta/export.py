@@ -90,7 +90,7 @@ def _topics(options: argparse.Namespace) -> list[str]:
     if options.direction == "to-topic":  # they may be new
         return names
     if options.log_dir is None:
-        from ...clients.sources.settings import sources_of  # noqa: PLC0415  needs the extra [kafka]
+        from ...mirror.sources.settings import sources_of  # noqa: PLC0415  needs the extra [kafka]
 
         with closing(sources_of(_settings(options)).open()) as source:
             return _matching(names, [each.name for each in source.topics()])

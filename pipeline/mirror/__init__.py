@@ -2,5 +2,5 @@
 
 With a log directory, each partition is a task; the caller passes what runs the tasks. Such a mirror keeps no state
 except logs and committed offsets: see the modules ``from_kafka`` and ``to_kafka``. Between clusters, threads do the
-work (``clients.mirror``); ``between_clusters`` is their command line.
+work (``mirror``); ``between_clusters`` is their command line.
 """

@@ -14,8 +14,8 @@ from ...storage import InvalidConfigError, parse_pairs
 from ..job.settings_files import properties
 
 if TYPE_CHECKING:
-    from ...clients.mirror.run import Mirror
-    from ...clients.mirror.topics import TopicChoice
+    from ...mirror.run import Mirror
+    from ...mirror.topics import TopicChoice
 
 BETWEEN_CLUSTERS = "between-clusters"
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -80,8 +80,8 @@ def run_between_clusters(options: argparse.Namespace) -> None:
 
 
 def _mirror(options: argparse.Namespace) -> Mirror:
-    from ...clients.mirror.run import Mirror  # noqa: PLC0415  needs the extra
-    from ...clients.mirror.settings import SourceSettings, TargetSettings  # noqa: PLC0415  needs the extra
+    from ...mirror.run import Mirror  # noqa: PLC0415  needs the extra
+    from ...mirror.settings import SourceSettings, TargetSettings  # noqa: PLC0415
 
     sources = [SourceSettings.parse(properties("--consumer.config", file)) for file in options.consumer_configs]
     target = TargetSettings.parse(properties("--producer.config", options.producer_config))
@@ -97,8 +97,8 @@ def _mirror(options: argparse.Namespace) -> Mirror:
 
 
 def _choice(options: argparse.Namespace) -> TopicChoice:
-    from ...clients.mirror.topics import TopicChoice  # noqa: PLC0415
     from ...clients.topic_filters import Blacklist, Whitelist  # noqa: PLC0415
+    from ...mirror.topics import TopicChoice  # noqa: PLC0415
 
     if (options.whitelist is None) == (options.blacklist is None):
         raise InvalidConfigError("exactly one of --whitelist and --blacklist says which topics are mirrored")

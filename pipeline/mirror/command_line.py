@@ -14,7 +14,7 @@ from .between_clusters import add_between_clusters
 from .mirrored import Mirrored
 
 if TYPE_CHECKING:
-    from ...clients.brokers.cluster import Cluster
+    from ...mirror.brokers.cluster import Cluster
 
 
 def parser(description: str | None, prog: str | None = None) -> argparse.ArgumentParser:
@@ -95,7 +95,7 @@ ROUNDS: dict[str, Round] = {"from-kafka": _follow, "to-kafka": _send}  # by comm
 
 
 def _cluster(options: argparse.Namespace) -> Cluster:
-    from ...clients.brokers.cluster import Cluster  # noqa: PLC0415  needs the extra
+    from ...mirror.brokers.cluster import Cluster  # noqa: PLC0415  needs the extra
 
     settings = properties("--client-config", options.client_config) | parse_pairs("--client", options.client)
     return Cluster.parse(options.bootstrap_servers, settings)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...clients.brokers.admin import Admin, KafkaTopic
-from ...clients.brokers.cluster import Cluster
-from ...clients.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
-from ...clients.errors import MirrorError, OutsideLogError
+from ...mirror.brokers.admin import Admin, KafkaTopic
+from ...mirror.brokers.cluster import Cluster
+from ...mirror.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
+from ...mirror.errors import MirrorError, OutsideLogError
 from ...storage import (
     Log,
     LogManager,

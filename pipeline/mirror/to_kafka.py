@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ...clients.brokers.admin import Admin
-from ...clients.brokers.cluster import Cluster
-from ...clients.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
-from ...clients.errors import MirrorError
+from ...mirror.brokers.admin import Admin
+from ...mirror.brokers.cluster import Cluster
+from ...mirror.brokers.leader import FETCH_BYTES, NO_EPOCH, PartitionLeader
+from ...mirror.errors import MirrorError
 from ...storage import (
     BatchFields,
     CommittedOffset,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import sys
 
-from pyspark_commitlog.clients.mirror.run import Mirror
-from pyspark_commitlog.clients.mirror.settings import SourceSettings, TargetSettings
-from pyspark_commitlog.clients.mirror.topics import TopicChoice
 from pyspark_commitlog.clients.topic_filters import Whitelist
+from pyspark_commitlog.mirror.run import Mirror
+from pyspark_commitlog.mirror.settings import SourceSettings, TargetSettings
+from pyspark_commitlog.mirror.topics import TopicChoice
 
 
 def main(text: str) -> None:

@@ -15,18 +15,12 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ....clients.brokers.connections import ListedTopic
-from ....clients.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
-from ....clients.errors import RetriableError
-from ....clients.sources.port import Source, Sources
-from ....clients.sources.settings import sources_of
-from ....storage import (
-    OffsetOutOfRangeError,
-    Records,
-    TopicPartition,
-    UnknownTopicOrPartitionError,
-    visible_records,
-)
+from ....mirror.brokers.connections import ListedTopic
+from ....mirror.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
+from ....mirror.errors import RetriableError
+from ....mirror.sources.port import Source, Sources
+from ....mirror.sources.settings import sources_of
+from ....storage import OffsetOutOfRangeError, Records, TopicPartition, UnknownTopicOrPartitionError, visible_records
 from ...rows.arrow import to_batch
 from ...rows.offsets import LATEST
 from ...rows.spark_schema import arrow_schema, read_schema

@@ -29,7 +29,7 @@ from pyspark_commitlog.storage import (
     UnknownTopicOrPartitionError,
     delete_topic,
 )
-from tests.clients.mirror.support import Place, delete_before, fill, numbered, place
+from tests.mirror.support import Place, delete_before, fill, numbered, place
 from tests.support.logs.building import batch
 
 

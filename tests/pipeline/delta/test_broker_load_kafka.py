@@ -13,7 +13,7 @@ from pyspark_commitlog.clients.wire.broker import Broker
 from pyspark_commitlog.clients.wire.connection import Address, Connection
 from pyspark_commitlog.storage import TopicPartition
 from pyspark_commitlog.storage.format.legacy import v0
-from tests.clients.mirror.support import Place
+from tests.mirror.support import Place
 from tests.pipeline.delta.test_broker_load import Load
 from tests.support.kafka.old_kafka import OldBroker
 from tests.support.kafka.zookeeper import ZooKeeper

@@ -10,12 +10,12 @@ from threading import Timer
 
 import pytest
 
-from pyspark_commitlog.clients.errors import MirrorError
-from pyspark_commitlog.clients.mirror.run import Mirror
+from pyspark_commitlog.mirror.errors import MirrorError
+from pyspark_commitlog.mirror.run import Mirror
 from pyspark_commitlog.pipeline.mirror.between_clusters import run_between_clusters
 from pyspark_commitlog.pipeline.mirror.command_line import parser
 from pyspark_commitlog.storage import InvalidConfigError
-from tests.clients.mirror.support import contents, fill, numbered, place
+from tests.mirror.support import contents, fill, numbered, place
 
 
 def file_of(path: Path, settings: Mapping[str, str]) -> str:

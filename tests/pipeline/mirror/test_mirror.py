@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pytest
 from kafka import KafkaAdminClient
 
-from pyspark_commitlog.clients.brokers.cluster import Cluster
-from pyspark_commitlog.clients.brokers.leader import PartitionLeader
-from pyspark_commitlog.clients.errors import MirrorError
+from pyspark_commitlog.mirror.brokers.cluster import Cluster
+from pyspark_commitlog.mirror.brokers.leader import PartitionLeader
+from pyspark_commitlog.mirror.errors import MirrorError
 from pyspark_commitlog.pipeline.mirror import command_line as arguments, from_kafka, to_kafka
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following, follow
 from pyspark_commitlog.pipeline.mirror.mirrored import Mirrored

@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.clients.brokers.admin import Admin
-from pyspark_commitlog.clients.brokers.cluster import Cluster
-from pyspark_commitlog.clients.brokers.leader import PartitionLeader
-from pyspark_commitlog.clients.errors import MirrorError
+from pyspark_commitlog.mirror.brokers.admin import Admin
+from pyspark_commitlog.mirror.brokers.cluster import Cluster
+from pyspark_commitlog.mirror.brokers.leader import PartitionLeader
+from pyspark_commitlog.mirror.errors import MirrorError
 from pyspark_commitlog.pipeline.delta.command import arguments as exporting
 from pyspark_commitlog.pipeline.mirror import command_line as mirroring
 from pyspark_commitlog.pipeline.mirror.from_kafka import Following
@@ -89,7 +89,7 @@ class TestMirror:
     def test_unreachable_broker_is_reported_without_secrets_in_any_log(
         self, use: object, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pyspark_commitlog.clients.brokers.leader.PATIENCE_S", 0.1)
+        monkeypatch.setattr("pyspark_commitlog.mirror.brokers.leader.PATIENCE_S", 0.1)
         quick = {"request.timeout.ms": 200, "bootstrap.timeout.ms": 200}
         settings = {**CLIENT, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         cluster = Cluster.parse("127.0.0.1:1", settings)

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from pyspark_commitlog.clients.tiers.publishing import _publish
+from pyspark_commitlog.mirror.tiers.publishing import _publish
 from pyspark_commitlog.storage import plan_publishing, prepare_directory
 from pyspark_commitlog.storage.bucket import Patience
 from pyspark_commitlog.storage.directory.manager import LogManager

@@ -1,0 +1,25 @@
+"""The errors of mirrors, and of what asks today's brokers."""
+
+from __future__ import annotations
+
+from ..storage import LogStoreError
+
+
+class MirrorError(LogStoreError):
+    """A topic cannot be mirrored; the message says what to do."""
+
+
+class OutsideLogError(MirrorError):
+    """The log of a partition in Kafka does not have the requested offset."""
+
+
+class RetriableError(MirrorError):
+    """Brokers did not answer, or refused a request for the moment; the same request may succeed later."""
+
+
+class FencedError(MirrorError):
+    """Another process uses the transactional id, or the transaction took too long."""
+
+
+class TopicThereError(MirrorError):
+    """A topic to create exists already."""
