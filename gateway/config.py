@@ -243,6 +243,10 @@ class GatewayConfig:
         Between(1), "Protocol consumer: the longest heartbeat interval that a group may be given of its own.")
     group_consumer_max_size: int = _key("group.consumer.max.size", INT, INT32_MAX, Between(1),
         "Protocol consumer: members that a group may have.")
+    group_consumer_migration_policy: str = _key("group.consumer.migration.policy", STRING, "bidirectional",
+        OneOf(("bidirectional", "downgrade", "disabled", "upgrade")),
+        "Whether groups with members change their protocol: upgrade, to consumer when a member joins with it; "
+        "downgrade, to classic when the last one with protocol consumer leaves; bidirectional; disabled.")
     group_consumer_assignors: str = _key("group.consumer.assignors", STRING, "uniform,range", ANYTHING,
         "Protocol consumer: how partitions are assigned, uniform or range; the first one where members ask for none.")
     offset_metadata_max_bytes: int = _key("offset.metadata.max.bytes", INT, 4_096, ANYTHING,

@@ -7,7 +7,7 @@ epoch; and what each member has now. A change is made in memory and noted, until
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -76,6 +76,22 @@ class ConsumerGroup:
                 group.found[key] = frozenset(each["topics"])
         return group
 
+    @classmethod
+    def founded(cls, name: str, epoch: int, members: Sequence[ConsumerMember], catalog: Catalog) -> ConsumerGroup:
+        """Returns a group whose members have what they are to have in an epoch, and notes all of it."""
+        group = cls(name, epoch, epoch)
+        for each in members:
+            group._hold(each)
+            group.put(Kind.CONSUMER_MEMBER, each.id, each.about())
+        group.hash = topics_hash(group._topics(catalog))
+        group.put(Kind.CONSUMER_GROUP, None, {"epoch": epoch, "metadataHash": group.hash})
+        for each in members:
+            group._aim(each.id, frozenset(each.assigned))
+        group.put(Kind.CONSUMER_TARGET, None, {"assignmentEpoch": epoch, "assignmentTimestamp": 0})
+        for each in members:
+            group.put(Kind.CONSUMER_MEMBER_CURRENT, each.id, each.current())
+        return group
+
     @property
     def key(self) -> GroupRecordKey:
         """The key of the record that has the group's epoch."""
@@ -115,7 +131,17 @@ class ConsumerGroup:
         """Whether any member reads a topic."""
         return any(topic in self.subscribed(each) for each in self.members.values())
 
+    def is_waiting(self, member: ConsumerMember) -> bool:
+        """Whether others still have partitions that a member is to get."""
+        wanted = self.targets.get(member.id, frozenset()) - member.assigned.keys()
+        return any(part in self.owners for part in wanted)
+
     # Records
+
+    def end(self) -> None:
+        """Notes that all records of the group are deleted, because it goes on as a classic group."""
+        for each in list(self._stored):
+            self.put(Kind(each.kind), each.name, None)
 
     def put(self, kind: Kind, name: str | None, fields: Mapping[str, Any] | None) -> None:
         """Notes a record; ``fields`` None: its tombstone. Does nothing if the log has the same one."""
@@ -172,9 +198,10 @@ class ConsumerGroup:
         self.keep(member)
         self.put(Kind.CONSUMER_MEMBER_CURRENT, member.id, member.current())
 
-    def remove(self, member_id: str, catalog: Catalog) -> None:
-        """Removes a member: its partitions are free, and the group gets another epoch."""
-        self._drop(member_id)
+    def remove(self, member_ids: Iterable[str], catalog: Catalog) -> None:
+        """Removes members: their partitions are free, and the group gets another epoch."""
+        for each in member_ids:
+            self._drop(each)
         self._forget_regexes()
         self._count(catalog)
 
@@ -188,11 +215,11 @@ class ConsumerGroup:
             self.put(kind, member_id, None)
 
     def replace_static(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """Gives the place of a static member that had left to a new id, which has joined with epoch 0."""
+        """Gives the place of a static member to a new id, which has joined with epoch 0."""
         old = self.members[self.static_ids[instance_id]]
         target = self.targets.get(old.id, frozenset())
         self._drop(old.id)
-        member = replace(old, id=member_id, epoch=0, previous_epoch=0, revoking={})
+        member = replace(old, id=member_id, epoch=0, previous_epoch=0)
         self.put(Kind.CONSUMER_MEMBER, member_id, member.about())
         self._aim(member_id, target)
         self._hold(member)

@@ -112,6 +112,26 @@ def beaten(group: ConsumerGroup, beat: Heartbeat, catalog: Catalog, *, assignor:
     if beat.instance_id is not None and beat.epoch == JOINING and beat.instance_id in group.static_ids:
         member = group.replace_static(beat.instance_id, beat.member_id)
     updated = _updated(member, beat)
+    return advanced(group, member, updated, beat.owned, catalog, assignor=assignor, now_ms=now_ms, found=found)
+
+
+def advanced(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    owned: frozenset[Part] | None,
+    catalog: Catalog,
+    *,
+    assignor: str,
+    now_ms: int,
+    found: frozenset[str] | None = None,
+    is_last_step: bool = False,
+) -> ConsumerMember:
+    """Returns ``updated``, in the place of ``member``, after its next step; the group notes what changes.
+
+    ``owned``: what its client says that it has; None: nothing new. ``found``: the topics that its regular expression
+    now matches; None: as before. ``is_last_step``: the group then becomes a classic one, and gets no new target.
+    """
     is_new = member.id not in group.members
     is_changed = (frozenset(member.topics), member.regex or "") != (frozenset(updated.topics), updated.regex or "")
     is_changed |= not is_new and updated.assignor != member.assignor
@@ -121,8 +141,10 @@ def beaten(group: ConsumerGroup, beat: Heartbeat, catalog: Catalog, *, assignor:
         fields = {"topics": sorted(found), "version": 0, "timestamp": now_ms}  # 0: another coordinator matches again
         group.put(Kind.CONSUMER_REGEX, updated.regex, fields)
     group.note_change(catalog, is_changed=is_changed)
+    if is_last_step and group.epoch > group.target_epoch:
+        return updated
     group.assign(catalog, assignor, now_ms)
-    after = group.reconcile(updated, beat.owned)
+    after = group.reconcile(updated, owned)
     if is_new:
         group.keep_current(after)
     return after
@@ -149,7 +171,7 @@ def _known(group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember:
 def _known_static(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
     who = f"Static member {beat.member_id} with instance id {beat.instance_id}"
     if beat.epoch == JOINING:
-        if member.epoch != STATIC_LEAVING:
+        if member.epoch != STATIC_LEAVING and not member.is_classic:
             text = f"{who} cannot join the group because the instance id is owned by {member.id} member."
             raise RequestError(ErrorCode.unreleased_instance_id, text)
         return member
@@ -199,6 +221,7 @@ def _updated(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
         topics=new(None if beat.topics is None else tuple(sorted(set(beat.topics))), member.topics),
         regex=new(beat.regex, member.regex),
         assignor=new(beat.assignor, member.assignor),
+        classic=None,  # it may have used the classic protocol before
     )
 
 

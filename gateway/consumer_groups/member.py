@@ -7,7 +7,7 @@ gives up what others are to get, and gets a partition once its former owner has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -42,7 +42,7 @@ class ConsumerMember:
     topics: tuple[str, ...] = ()  # that it subscribed to by name
     regex: str | None = ""  # or by a regular expression; empty or None: by none
     assignor: str | None = None
-    classic: Mapping[str, Any] | None = None  # of a member that Kafka kept on the classic protocol
+    classic: Mapping[str, Any] | None = None  # of a member on the classic protocol: its session and protocols
     epoch: int = NO_EPOCH
     previous_epoch: int = NO_EPOCH
     state: MemberState = MemberState.STABLE
@@ -58,7 +58,26 @@ class ConsumerMember:
         """Whether the member may commit offsets with an epoch: its own, or one in which it had all of ``parts``."""
         if epoch >= self.epoch:
             return epoch == self.epoch
-        return all(self.assigned.get(part, self.epoch) <= epoch for part in parts)
+        since = {**self.revoking, **self.assigned}
+        return all(since.get(part, self.epoch) <= epoch for part in parts)
+
+    # On the classic protocol
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return self.classic is not None
+
+    @property
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        """The protocols of a classic member with its metadata, in its order; none of another member."""
+        found = () if self.classic is None else self.classic["supportedProtocols"]
+        return tuple((each["name"], each["metadata"]) for each in found)
+
+    @property
+    def classic_session_ms(self) -> int:
+        """The session timeout that a classic member has asked for; 0 for another member."""
+        return 0 if self.classic is None else int(self.classic["sessionTimeoutMs"])
 
     # Records
 

@@ -1,13 +1,14 @@
 """Consumers: groups of Kafka 4, whose coordinator assigns: their heartbeats, timers and stored changes.
 
 A member is answered once all that its group has changed so far is durable, so that after a crash nobody has a partition
-that the log gives to another.
+that the log gives to another. A group may change its protocol with a member that comes or goes; then both its former
+records and its new ones change in one write.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ...protocol.bodies import ErrorCode
@@ -22,17 +23,21 @@ from ...storage import (
     GroupValue,
     InvalidRecordError,
 )
+from ..consumer_groups.classic import ClassicMember, assignment_of
+from ..consumer_groups.conversion import check_upgrade, downgraded, may_downgrade, upgraded
 from ..consumer_groups.group import ConsumerGroup
 from ..consumer_groups.heartbeat import Heartbeat, HeartbeatResult, beaten, check_heartbeat, check_instance, result_of
 from ..consumer_groups.member import STATIC_LEAVING, ConsumerMember, MemberState
-from ..threads.worker import Timer
-from .group import State
-from .rebalancing import Groups
-from .settings import GroupTimes
+from ..consumer_groups.settings import GroupTimes
+from ..consumer_groups.timers import Limit, MemberTimers
+from .group import Group, State
+from .member import Member
+from .rebalancing import Groups, Rebalancing
 from .store import run_later, stored_offset_code, tombstones_of
 
 READ_AGAIN_MS = 1000
 HeartbeatDone = Callable[[HeartbeatResult], None]
+Restore = Callable[[Mapping[GroupKey, GroupValue], Collection[int]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +45,12 @@ logger = logging.getLogger(__name__)
 class Consumers:
     """Answers members of groups of Kafka 4. Only for the coordinator's thread."""
 
-    def __init__(self, groups: Groups, times: GroupTimes) -> None:
-        self._groups, self._times = groups, times
-        self._silences: dict[tuple[str, str], Timer] = {}  # by group and member: rings when the session is over
-        self._revocations: dict[tuple[str, str], Timer] = {}  # rings when a member keeps what it must give up
-        self._reading: set[str] = set()  # groups that are read again, after a write failed
+    def __init__(self, groups: Groups, times: GroupTimes, rebalancing: Rebalancing, restore: Restore) -> None:
+        """``rebalancing``: of classic groups. ``restore`` takes over the groups of both kinds in records."""
+        self._groups, self._times, self._rebalancing = groups, times, rebalancing
+        self._restore_all = restore
+        self.timers = MemberTimers(partial(run_later, groups.home))
+        self._damaged: set[str] = set()  # groups with records that do not decode
 
     # Heartbeats
 
@@ -57,27 +63,61 @@ class Consumers:
         except RequestError as error:
             done(HeartbeatResult(error.code, message_of(error)))
             return
-        self._store(group, partial(self._answer, done, result))
+        self.store(group, partial(self._answer, done, result))
 
     def _check(self, beat: Heartbeat) -> None:
         check_heartbeat(beat, self._groups.config.consumer_assignors)
-        error = self._groups.check(beat.group)
-        if not error and beat.group in self._reading:
-            error = ErrorCode.coordinator_load_in_progress
+        error = self._groups.check(beat.group) or self.check(beat.group)
         if error:
             raise RequestError(error, "the coordinator cannot answer for the group now")
 
+    def check(self, name: str) -> ErrorCode:
+        """Returns the error for a group whose records do not decode."""
+        return ErrorCode.coordinator_load_in_progress if name in self._damaged else ErrorCode.none
+
     def _group_of(self, beat: Heartbeat) -> ConsumerGroup:
-        """Returns the group of a heartbeat; a member that joins makes it, in the place of an empty classic group."""
+        """Returns the group of a heartbeat.
+
+        A member that joins makes it, in the place of an empty classic group, or of one that it upgrades.
+        """
         name, group = beat.group, self._groups.consumers.get(beat.group)
         classic = self._groups.by_name.get(name)
-        if classic is not None and (classic.state is not State.EMPTY or classic.pending or beat.epoch != 0):
+        if classic is not None and classic.state is State.DEAD:  # is being deleted
+            raise RequestError(ErrorCode.coordinator_not_available, f"Group {name} is being deleted.")
+        if classic is not None and beat.epoch != 0:
             raise RequestError(ErrorCode.group_id_not_found, f"Group {name} is not a consumer group.")
         if group is None and beat.epoch != 0:
             raise RequestError(ErrorCode.unknown_member_id, f"Group {name} has no members here: join again.")
+        if classic is not None and classic.state is not State.EMPTY:
+            group = self._upgraded(classic)
         group = group or ConsumerGroup(name)
         self._check_room(group, beat)
         return group
+
+    def _upgraded(self, classic: Group) -> ConsumerGroup:
+        """Returns a classic group as one of Kafka 4; nothing is changed yet."""
+        check_upgrade(classic.name, classic.protocol_type, len(classic.members), self._groups.config)
+        if not self._groups.hold(classic):
+            raise RequestError(ErrorCode.coordinator_load_in_progress, "a command is changing the group")
+        members = [
+            ClassicMember(
+                *(each.id, each.instance_id, each.client_id, each.client_host),
+                *(each.rebalance_timeout_ms, each.session_timeout_ms, each.protocols, each.assignment),
+            )
+            for each in classic.members.values()
+        ]
+        group = upgraded(classic.name, classic.generation, classic.protocol, members, self._groups.catalog())
+        group.is_held = True
+        return group
+
+    def _replace(self, classic: Group, group: ConsumerGroup) -> None:
+        """Puts a group in the place of the classic one that it was; waiting members must join again."""
+        if classic.state is not State.EMPTY:
+            logger.info("group %r: goes on as a group of Kafka 4, epoch %d", group.name, group.epoch)
+            self._rebalancing.give_up(classic, ErrorCode.rebalance_in_progress)
+            classic.is_held = False  # the new one is
+            for each in group.members.values():
+                self.expect(group, each)
 
     def _check_room(self, group: ConsumerGroup, beat: Heartbeat) -> None:
         most = self._groups.config.group_consumer_max_size
@@ -95,12 +135,19 @@ class Consumers:
         except RequestError:
             self._let_go_if_empty(group)
             raise
-        self._groups.consumers[group.name] = group
-        if before is None:
-            logger.info("group %r: member %r joins, epoch %d", group.name, after.id, group.epoch)
-        self._expect(group, after)
+        self.admit(group, after, is_new=before is None)
         interval_ms = self._times.heartbeat_interval_ms(group.name)
         return result_of(beat, () if before is None else before.assigned, after, interval_ms)
+
+    def admit(self, group: ConsumerGroup, member: ConsumerMember, *, is_new: bool) -> None:
+        """Notes that a member was heard of, and that its group is in use."""
+        classic = self._groups.by_name.get(group.name)
+        if classic is not None:
+            self._replace(classic, group)
+        self._groups.consumers[group.name] = group
+        if is_new:
+            logger.info("group %r: member %r joins, epoch %d", group.name, member.id, group.epoch)
+        self.expect(group, member)
 
     def _left(self, group: ConsumerGroup, beat: Heartbeat) -> HeartbeatResult:
         member = self._leaving(group, beat)
@@ -108,7 +155,7 @@ class Consumers:
             group.leave_for_now(member)
         else:
             logger.info("group %r: member %r leaves", group.name, member.id)
-            self._remove(group, member)
+            self.remove(group, [member])
         return HeartbeatResult(ErrorCode.none, None, beat.member_id, beat.epoch)
 
     def _leaving(self, group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember:
@@ -135,8 +182,7 @@ class Consumers:
         """Calls ``done`` with a group, which must be read at once; with GROUP_ID_NOT_FOUND if there is none."""
         error = self._groups.check(name)
         group = self._groups.consumers.get(name)
-        if not error and name in self._reading:
-            error = ErrorCode.coordinator_load_in_progress
+        error = error or self.check(name)
         if error or group is None or group.members:
             done(error or (ErrorCode.group_id_not_found if group is None else ErrorCode.none), group)
             return
@@ -155,61 +201,98 @@ class Consumers:
 
     # Time
 
-    def _expect(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def expect(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Starts the timers of a member that was heard of."""
-        key = group.name, member.id
-        silence = partial(self._on_silence, group, member.id)
-        self._restart(self._silences, key, self._times.session_timeout_ms(group.name), silence)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            _cancel(self._revocations, key)
-        elif key not in self._revocations:
+        key, own_ms = (group.name, member.id), member.classic_session_ms
+        session_ms = own_ms if member.is_classic else self._times.session_timeout_ms(group.name)
+        silent = partial(self.fence, group, member.id, "it sent nothing in time")
+        self.timers.start(Limit.SESSION, *key, session_ms, silent)
+        if member.is_classic or member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self.timers.cancel(Limit.REVOCATION, *key)
+        else:
             late = partial(self._on_late_revocation, group, member.id, member.epoch)
-            self._restart(self._revocations, key, member.rebalance_timeout_ms, late)
-
-    def _restart(
-        self, timers: dict[tuple[str, str], Timer], key: tuple[str, str], delay_ms: int, task: Callable[[], None]
-    ) -> None:
-        _cancel(timers, key)
-        timers[key] = run_later(self._groups.home, delay_ms, task)
-
-    def _on_silence(self, group: ConsumerGroup, member_id: str) -> None:
-        self._silences.pop((group.name, member_id), None)
-        self._fence(group, member_id, "it sent nothing in time")
+            self.timers.start_if_absent(Limit.REVOCATION, *key, member.rebalance_timeout_ms, late)
 
     def _on_late_revocation(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
-        self._revocations.pop((group.name, member_id), None)
         member = group.members.get(member_id)
         if member is not None and member.epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._fence(group, member_id, "it did not give up partitions in time")
+            self.fence(group, member_id, "it did not give up partitions in time")
 
-    def _fence(self, group: ConsumerGroup, member_id: str, reason: str) -> None:
+    def fence(self, group: ConsumerGroup, member_id: str, reason: str) -> None:
+        """Removes a member, if it is still there."""
         member = group.members.get(member_id)
         if member is None or self._groups.consumers.get(group.name) is not group or self._groups.is_stopped:
             return
         logger.info("group %r: member %r is removed, because %s", group.name, member_id, reason)
-        self._remove(group, member)
-        self._store(group, lambda failure: None)
+        self.remove(group, [member])
+        self.store(group, lambda failure: None)
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        self._forget_timers(group, member.id)
-        group.remove(member.id, self._groups.catalog())
+    def remove(self, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> None:
+        """Removes members; if they were the last ones on the new protocol, the group may go on as a classic one."""
+        for each in leaving:
+            self.timers.forget(group.name, each.id)
+        others = len(group.members) - len(leaving)
+        if not (may_downgrade(group, leaving, self._groups.config, others) and self.downgrade(group, leaving)):
+            group.remove([each.id for each in leaving], self._groups.catalog())
 
-    def _forget_timers(self, group: ConsumerGroup, member_id: str) -> None:
-        _cancel(self._silences, (group.name, member_id))
-        _cancel(self._revocations, (group.name, member_id))
+    # Going on as a classic group
+
+    def downgrade(
+        self, group: ConsumerGroup, leaving: Collection[ConsumerMember], *, epoch: int | None = None, waits: bool = True
+    ) -> bool:
+        """Makes a classic group of one whose members, but for ``leaving``, are on the classic protocol.
+
+        ``epoch``: its generation, if not the group's. ``waits``: its members must join again. Returns False, with
+        nothing changed, if what a member said does not decode.
+        """
+        members = [
+            Member(
+                *(each.id, each.instance_id, each.client_id, each.client_host),
+                *(each.rebalance_timeout_ms, each.session_timeout_ms, each.protocols),
+            )
+            for each in downgraded(group, {each.id for each in leaving})
+        ]
+        generation = group.epoch if epoch is None else epoch
+        classic = Group.continued(group.name, generation, members, self._groups.clock)
+        try:
+            for each in members:
+                targets, metadata = group.targets.get(each.id, frozenset()), each.metadata(classic.protocol or "")
+                each.assignment = assignment_of(targets, metadata, self._groups.catalog())
+        except InvalidRecordError as error:
+            logger.warning("group %r stays a group of Kafka 4: a subscription does not decode: %s", group.name, error)
+            return False
+        logger.info("group %r: goes on as a classic group, generation %d", group.name, generation)
+        classic.expected = classic.stored({each.id: each.assignment for each in members})
+        self._succeed(group, classic)
+        if waits:
+            self._rebalancing.prepare(classic, "the group has become a classic one")
+        return True
+
+    def _succeed(self, group: ConsumerGroup, classic: Group) -> None:
+        group.end()
+        for member_id in group.members:
+            self.timers.forget(group.name, member_id)
+        classic.is_held, group.is_held = group.is_held, False
+        del self._groups.consumers[group.name]
+        self._groups.by_name[group.name] = classic
+        for each in classic.members.values():
+            self._rebalancing.expect(classic, each)
 
     # What is stored
 
-    def _store(self, group: ConsumerGroup, done: Callable[[Exception | None], None]) -> None:
+    def store(self, group: ConsumerGroup, done: Callable[[Exception | None], None]) -> None:
         """Writes what a group has changed, all or nothing; without changes, waits for those before."""
-        noted = group.take_changes()
+        noted, key = group.take_changes(), GroupMetadataKey(group.name)
         changes: list[GroupChange | GroupFence] = []
         if noted:  # another coordinator that changed any of its records would have other owners
             changes += [GroupFence(key, value) for key, value in group.before(noted).items()]
             changes += [GroupChange(each.key, each.value) for each in noted]
         classic = self._groups.by_name.get(group.name)
-        if classic is not None and changes:  # an empty one, in whose place the group comes
-            changes[:0] = [self._groups.fence(classic), GroupChange(GroupMetadataKey(group.name), None)]
+        is_followed = classic is not None and self._groups.consumers.get(group.name) is not group
+        if classic is not None and is_followed and changes:
+            changes += [GroupFence(key, None), GroupChange(key, classic.expected)]
+        elif classic is not None and changes:  # in whose place the group comes
+            changes[:0] = [self._groups.fence(classic), GroupChange(key, None)]
             self._groups.forget(classic)
 
         def written(failure: Exception | None) -> None:
@@ -226,20 +309,25 @@ class Consumers:
 
     def _read_again(self, group: ConsumerGroup, failure: Exception) -> None:
         """Reads a group again whose changes may, or may not, be in the log."""
-        if self._groups.consumers.get(group.name) is not group:
+        name, classic = group.name, self._groups.by_name.get(group.name)
+        if self._groups.consumers.get(name) is group:
+            self.forget(group)
+        elif classic is not None and name not in self._groups.consumers:  # it went on as a classic one
+            self._rebalancing.give_up(classic)
+            self._groups.forget(classic)
+        else:
             return
-        logger.warning("group %r could not be stored, and is read again: %s", group.name, failure)
-        self.forget(group)
-        self._groups.note(group.name, failure)
+        logger.warning("group %r could not be stored, and is read again: %s", name, failure)
+        self._groups.note(name, failure)
         if not isinstance(failure, GroupChangedError):
-            self._reading.add(group.name)
-            self._read(group.name)
+            self._groups.reading.add(name)
+            self._read(name)
 
     def _read(self, name: str) -> None:
         def read(records: Mapping[GroupKey, GroupValue]) -> None:
-            self._reading.discard(name)
+            self._groups.reading.discard(name)
             if not self._groups.check(name):
-                self.restore(records, {self._groups.homes.home_of(name)})
+                self._restore_all(records, {self._groups.homes.home_of(name)})
 
         def failed(failure: Exception) -> None:
             logger.warning("group %r cannot be read: %s", name, failure)
@@ -263,12 +351,12 @@ class Consumers:
             group = ConsumerGroup.restored(name, records)
         except InvalidRecordError as error:
             logger.error("group %r has a record that does not decode, and is not served: %s", name, error)
-            self._reading.add(name)
+            self._damaged.add(name)
             return
         self._groups.consumers[name] = group
-        self._reading.discard(name)
+        self._damaged.discard(name)
         for member in group.members.values():
-            self._expect(group, member)
+            self.expect(group, member)
         self._hold(group)
 
     def _hold(self, group: ConsumerGroup) -> None:
@@ -285,7 +373,7 @@ class Consumers:
     def forget(self, group: ConsumerGroup) -> None:
         """Drops a group that was deleted, that another node now coordinates, or that is read again."""
         for member_id in group.members:
-            self._forget_timers(group, member_id)
+            self.timers.forget(group.name, member_id)
         self._groups.let_go(group)
         if self._groups.consumers.get(group.name) is group:
             del self._groups.consumers[group.name]
@@ -293,18 +381,10 @@ class Consumers:
     def replace_empty(self, name: str) -> ErrorCode:
         """Deletes an empty group, since a classic member joins; an error if it has members."""
         group = self._groups.consumers.get(name)
-        if name in self._reading:
-            return ErrorCode.coordinator_load_in_progress
         if group is None:
-            return ErrorCode.none
+            return self.check(name)
         if group.members:
             return ErrorCode.inconsistent_group_protocol
         self.forget(group)
         self._groups.store.write(tombstones_of(group.stored), lambda failure: self._groups.note(name, failure))
         return ErrorCode.none
-
-
-def _cancel(timers: dict[tuple[str, str], Timer], key: tuple[str, str]) -> None:
-    timer = timers.pop(key, None)
-    if timer is not None:
-        timer.cancel()

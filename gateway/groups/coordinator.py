@@ -30,14 +30,15 @@ from ...storage import (
 from ..cluster.homes import Homes
 from ..config import GatewayConfig
 from ..consumer_groups.partitions import Catalog
+from ..consumer_groups.settings import GroupTimes, SettingsOf, no_settings
 from ..threads.disk import Home
+from .classic_members import ClassicMembers
 from .consumers import Consumers
 from .expiry import is_of_sink
 from .group import Group, State
 from .membership import Membership
 from .offsets import Offsets, deletions_of
-from .rebalancing import Groups
-from .settings import GroupTimes, SettingsOf, no_settings
+from .rebalancing import Groups, Rebalancing
 from .store import GroupStore, run_later, stored_offset_code, tombstones_of
 
 CLASSIC = "classic"
@@ -106,9 +107,11 @@ class GroupCoordinator:
             in_use=in_use,
         )
         self._loading: set[int] = set()
-        self.consumers = Consumers(self._groups, GroupTimes(config, settings_of))
-        self.membership = Membership(self._groups, new_id, self.consumers.replace_empty)
-        self.offsets = Offsets(self._groups, self.membership.rebalancing)
+        rebalancing = Rebalancing(self._groups)
+        self.consumers = Consumers(self._groups, GroupTimes(config, settings_of), rebalancing, self._restore_all)
+        in_newer = ClassicMembers(self._groups, self.consumers, new_id)
+        self.membership = Membership(self._groups, rebalancing, new_id, self.consumers.replace_empty, in_newer)
+        self.offsets = Offsets(self._groups, rebalancing)
 
     # Beginning and end
 
@@ -159,17 +162,21 @@ class GroupCoordinator:
             logger.error("groups in a partition could not be read, so their members must join again: %s", failure)
         self._loading -= homes
         came = homes & self._groups.homes.own() - self._groups.loaded
+        self._restore_all(contents, came)
+        self._groups.loaded |= came
+        logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
+        self.reassign()  # what came while this was read
+
+    def _restore_all(self, contents: Mapping[GroupKey, GroupValue], homes: Collection[int]) -> None:
+        """Takes over the groups in records that belong to ``homes``."""
         for key, value in contents.items():
             if (
                 isinstance(key, GroupMetadataKey)
                 and isinstance(value, GroupMetadataValue)
-                and self._groups.homes.home_of(key.group) in came
+                and self._groups.homes.home_of(key.group) in homes
             ):
                 self._restore(key.group, value)
-        self.consumers.restore(contents, came)
-        self._groups.loaded |= came
-        logger.info("loaded %d groups", len(self._groups.by_name) + len(self._groups.consumers))
-        self.reassign()  # what came while this was read
+        self.consumers.restore(contents, homes)
 
     def _restore(self, name: str, value: GroupMetadataValue) -> None:
         group = self._groups.by_name[name] = Group.restored(name, value, self._groups.clock)

@@ -99,6 +99,21 @@ class Group:
         group.subscribed = group._subscribed()
         return group
 
+    @classmethod
+    def continued(cls, name: str, generation: int, members: Sequence[Member], clock: Clock) -> Group:
+        """Returns a stable group of consumers whose ``members``, one or more, were in a group of Kafka 4.
+
+        They must have a protocol in common; their assignments may be set later.
+        """
+        group = cls(name, clock)
+        group.generation = generation
+        for member in members:
+            group.add(member, CONSUMER)
+        group.protocol = group.select_protocol()
+        group.state = State.STABLE
+        group.subscribed = group._subscribed()
+        return group
+
     def stored(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """Returns the record to store for the group; ``assignments``: by member id."""
         return GroupMetadataValue(

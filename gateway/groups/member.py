@@ -1,9 +1,10 @@
-"""Member: a member of a group, and what it is answered."""
+"""Member: a member of a group, what it asks, and what it is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ...protocol.bodies import ErrorCode
 from ..threads.worker import Timer
@@ -11,6 +12,55 @@ from ..threads.worker import Timer
 Protocols = Sequence[tuple[str, bytes]]  # names of protocols in the order of preference, with the member's metadata
 
 NO_GENERATION = -1
+
+
+class Client(Protocol):
+    """A client's connection, which is compared by its identity."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended. For any thread."""
+        ...
+
+
+@dataclass(frozen=True)
+class Join:
+    """A JoinGroup; timeouts in ms."""
+
+    group: str
+    member_id: str  # empty: none yet
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_member_id: bool = True  # from version 4 on: a dynamic member first gets an id, and joins with it
+    may_skip_assignment: bool = True  # from version 9 on
+    reason: str | None = None
+    client: Client | None = field(default=None, repr=False, compare=False)  # None: unknown
+
+
+@dataclass(frozen=True)
+class Sync:
+    """A SyncGroup; fields that the request's version lacks are None."""
+
+    group: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]  # by member id; from the leader
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A member that leaves. An empty member id: an administrator removes the static member."""
+
+    member_id: str
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,67 +6,38 @@ Order of checks, error codes and answers are those of Kafka 3.9.1 (``GroupCoordi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...protocol.bodies import ErrorCode
+from .classic_members import ClassicMembers, LeaveDone
 from .group import Group, State
-from .member import JoinDone, JoinResult, Member, Protocols, SyncDone, SyncResult
+from .member import Join, JoinDone, JoinResult, Leaving, Member, Protocols, Sync, SyncDone, SyncResult
 from .rebalancing import NEW_MEMBER_TIMEOUT_MS, Groups, Rebalancing
-from .reservations import Client
 from .store import stored_group_code
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Join:
-    """A JoinGroup; timeouts in ms."""
-
-    group: str
-    member_id: str  # empty: none yet
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    requires_member_id: bool = True  # from version 4 on: a dynamic member first gets an id, and joins with it
-    may_skip_assignment: bool = True  # from version 9 on
-    reason: str | None = None
-    client: Client | None = field(default=None, repr=False, compare=False)  # None: unknown
-
-
-@dataclass(frozen=True)
-class Sync:
-    """A SyncGroup; fields that the request's version lacks are None."""
-
-    group: str
-    generation: int
-    member_id: str
-    instance_id: str | None
-    protocol_type: str | None
-    protocol: str | None
-    assignments: Mapping[str, bytes]  # by member id; from the leader
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """A member that leaves. An empty member id: an administrator removes the static member."""
-
-    member_id: str
-    instance_id: str | None = None
-
-
 class Membership:
     """Answers requests of members."""
 
-    def __init__(self, groups: Groups, new_id: Callable[[], object], replace_empty: Callable[[str], ErrorCode]) -> None:
-        """``replace_empty`` makes room for a classic group where an empty one of Kafka 4 is, or returns an error."""
+    def __init__(
+        self,
+        groups: Groups,
+        rebalancing: Rebalancing,
+        new_id: Callable[[], object],
+        replace_empty: Callable[[str], ErrorCode],
+        in_newer: ClassicMembers,
+    ) -> None:
+        """``replace_empty`` makes room for a classic group where an empty one of Kafka 4 is, or returns an error.
+
+        ``in_newer`` answers those that are in groups of Kafka 4.
+        """
         self._groups, self._replace_empty = groups, replace_empty
         self._new_id = new_id
-        self.rebalancing = Rebalancing(groups)
+        self._in_newer = in_newer
+        self.rebalancing = rebalancing
 
     # JoinGroup
 
@@ -77,7 +48,10 @@ class Membership:
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not error and not least <= join.session_timeout_ms <= most:
             error = ErrorCode.invalid_session_timeout
-        group = self._groups.by_name.get(join.group)
+        newer, group = self._in_newer.group(join.group), self._groups.by_name.get(join.group)
+        if not error and newer is not None:
+            self._in_newer.join(newer, join, done)
+            return
         if not error and group is None:
             error = self._replace_empty(join.group)
         if not error and group is None and join.member_id:
@@ -222,6 +196,10 @@ class Membership:
 
     def sync(self, sync: Sync, done: SyncDone) -> None:
         """Calls ``done`` with the member's assignment when the leader's is stored; with an error at once."""
+        newer, error = self._in_newer.group(sync.group), self._groups.check(sync.group)
+        if newer is not None and not error:
+            done(self._in_newer.sync(newer, sync))
+            return
         error = self._check_sync(sync)
         if error:
             done(SyncResult(error))
@@ -268,6 +246,9 @@ class Membership:
         error = self._groups.check(name)
         if error is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.none  # its session is not known yet, and is renewed when it is
+        newer = self._in_newer.group(name)
+        if not error and newer is not None:
+            return self._in_newer.heartbeat(newer, member_id, instance_id, generation)
         error = error or self._check_member(name, member_id, instance_id, generation)
         if error:
             return error
@@ -280,11 +261,16 @@ class Membership:
 
     # LeaveGroup
 
-    def leave(self, name: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, Sequence[ErrorCode]]:
-        """Removes members; returns the error of the request, and that of each member."""
-        error = self._groups.check(name)
-        if error:
-            return error, ()
+    def leave(self, name: str, leaving: Sequence[Leaving], done: LeaveDone) -> None:
+        """Removes members; calls ``done`` with the error of the request, and that of each member."""
+        newer, error = self._in_newer.group(name), self._groups.check(name)
+        if newer is not None and not error:
+            self._in_newer.leave(newer, leaving, done)
+        else:
+            done(*((error, ()) if error else self._leave_classic(name, leaving)))
+
+    def _leave_classic(self, name: str, leaving: Sequence[Leaving]) -> tuple[ErrorCode, Sequence[ErrorCode]]:
+        error = ErrorCode.none
         group = self._groups.by_name.get(name)
         if group is None:
             return error, [ErrorCode.unknown_member_id] * len(leaving)

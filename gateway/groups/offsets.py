@@ -27,6 +27,7 @@ from ...storage import (
     TopicPartition,
     TransactionalOffsets,
 )
+from ..consumer_groups.classic import other_epoch
 from ..consumer_groups.group import ConsumerGroup
 from ..consumer_groups.partitions import Part
 from .expiry import expired_offsets, is_of_sink
@@ -102,11 +103,11 @@ class Offsets:
         member = group.members.get(commit.member_id)
         if member is None:
             return ErrorCode.unknown_member_id
-        if not is_transactional and commit.version < WITH_MEMBER_EPOCHS:
+        if not is_transactional and not member.is_classic and commit.version < WITH_MEMBER_EPOCHS:
             return ErrorCode.unsupported_version
         ids = self._groups.ids_of({each.topic for each in commit.offsets})
         parts = [Part(ids.get(each.topic, ""), each.partition) for each in commit.offsets]
-        return ErrorCode.none if member.may_commit(commit.generation, parts) else ErrorCode.stale_member_epoch
+        return ErrorCode.none if member.may_commit(commit.generation, parts) else other_epoch(member)
 
     def _write(self, group: Group | ConsumerGroup | None, commit: Commit, done: Callable[[Codes], None]) -> None:
         changes: list[GroupChange | GroupFence] = [
@@ -246,7 +247,7 @@ class Offsets:
         member = group.members.get(member_id or "")
         if member is None:
             return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.epoch == epoch else ErrorCode.stale_member_epoch
+        return ErrorCode.none if member.epoch == epoch else other_epoch(member)
 
     # Deleting
 

@@ -50,6 +50,7 @@ class Groups:
     by_name: dict[str, Group] = field(default_factory=dict)  # with members or a generation; not those of offsets only
     consumers: dict[str, ConsumerGroup] = field(default_factory=dict)  # those of Kafka 4, which are not in ``by_name``
     loaded: set[int] = field(default_factory=set)  # partitions whose groups are in ``by_name``
+    reading: set[str] = field(default_factory=set)  # groups that are read again, after a write failed
     catalog: Callable[[], Catalog] = dict  # the topics that groups of Kafka 4 can read
     is_stopped: bool = False
     on_changed: Callable[[], None] = lambda: None  # called when a partition must be loaded again
@@ -72,7 +73,8 @@ class Groups:
         home = self.homes.home_of(group)
         if not self.homes.leads(home):
             return ErrorCode.not_coordinator
-        return ErrorCode.none if home in self.loaded else ErrorCode.coordinator_load_in_progress
+        is_known = home in self.loaded and group not in self.reading
+        return ErrorCode.none if is_known else ErrorCode.coordinator_load_in_progress
 
     def check_all(self) -> ErrorCode:
         """Returns the error if this node cannot answer for all of its groups now, else ``ErrorCode.none``."""
@@ -359,12 +361,12 @@ class Rebalancing:
 
     # The end
 
-    def give_up(self, group: Group) -> None:
-        """Answers all waiting requests with an error, because the coordinator stops."""
+    def give_up(self, group: Group, error: ErrorCode = ErrorCode.not_coordinator) -> None:
+        """Answers all waiting requests with an error, because the coordinator stops, or the protocol changes."""
         for member in list(group.members.values()):
             member.stop_waiting()
-            member.answer_join(JoinResult(ErrorCode.not_coordinator, member.id))
-            member.answer_sync(SyncResult(ErrorCode.not_coordinator))
+            member.answer_join(JoinResult(error, member.id))
+            member.answer_sync(SyncResult(error))
         self._end_sync_wait(group)
         if group.join_timer is not None:
             group.join_timer.cancel()

@@ -10,25 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from ..threads.disk import Home
 from ..threads.worker import Timer
 from .group import Group
+from .member import Client
 from .store import run_later
 
 CLIENT_BYTES_MAX = 64 << 10  # of the reservations of one connection: some 60 with ids of usual length
 RESERVATION_BYTES = 1 << 10  # that one takes in memory, without its id
 LOOK_MS = 1000
-
-
-class Client(Protocol):
-    """A client's connection, which is compared by its identity."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection has ended. For any thread."""
-        ...
 
 
 @dataclass(eq=False)

@@ -8,10 +8,10 @@ from ...storage import BucketGroups, ClientTransactions, CoordinatedGroups, Grou
 from ..cluster.homes import Homes
 from ..config import GatewayConfig
 from ..consumer_groups.partitions import Catalog
+from ..consumer_groups.settings import SettingsOf, no_settings
 from ..threads.disk import DiskWorker
 from ..threads.worker import Worker
 from .coordinator import GroupCoordinator
-from .settings import SettingsOf, no_settings
 from .store import GroupStore
 
 

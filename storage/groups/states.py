@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from ..errors import InvalidRecordError
 from ..format.files.file_names import TopicPartition
+from ..format.internal.consumer_protocol import decode_assignment
 from ..format.internal.group_records import GroupRecordKey, GroupRecordKind as Kind, decode_record
-from ..format.internal.internal_topics import CONSUMER, GroupMetadataValue, decode_assignment
+from ..format.internal.internal_topics import CONSUMER, GroupMetadataValue
 from .offsets import CommittedOffset, GroupKey, GroupValue, offsets_of
 
 CLASSIC = "Classic"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
@@ -12,8 +12,7 @@ from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.gateway.consumer_groups.heartbeat import Heartbeat, HeartbeatResult
 from pyspark_commitlog.gateway.consumer_groups.partitions import Catalog, Part, Topic, text_of
 from pyspark_commitlog.gateway.groups.coordinator import GroupCoordinator
-from pyspark_commitlog.gateway.groups.member import JoinResult, SyncResult
-from pyspark_commitlog.gateway.groups.membership import Join, Leaving, Sync
+from pyspark_commitlog.gateway.groups.member import Join, JoinResult, Leaving, Sync, SyncResult
 from pyspark_commitlog.gateway.groups.offsets import Commit
 from pyspark_commitlog.gateway.groups.store import GroupStore
 from pyspark_commitlog.gateway.threads.worker import Task, Timer
@@ -196,7 +195,9 @@ class Bench:
 
     def leave(self, *members: JoinResult | Leaving) -> list[ErrorCode]:
         leaving = [Leaving(each.member_id) if isinstance(each, JoinResult) else each for each in members]
-        error, codes = self.coordinator.membership.leave(G, leaving)
+        answers: list[tuple[ErrorCode, Sequence[ErrorCode]]] = []
+        self.coordinator.membership.leave(G, leaving, lambda error, codes: answers.append((error, codes)))
+        ((error, codes),) = answers
         assert not error
         return list(codes)
 

@@ -16,8 +16,8 @@ from ....storage import (
     alter_configs as alter_topic_configs,
     alter_own_settings,
 )
+from ...consumer_groups.settings import check_group_settings
 from ...context import Context
-from ...groups.settings import check_group_settings
 from ...request import Request
 from .changes import Changes, incremental, replacing
 from .of_nodes import check_may_change, check_values, is_of_node

@@ -8,8 +8,8 @@ from typing import Any
 
 from ....protocol.errors import code_of, message_of
 from ....storage import GROUP_KEYS, Key, LogConfig, LogManager, Owner, keys_of
+from ...consumer_groups.settings import BOUNDS
 from ...context import Context
-from ...groups.settings import BOUNDS
 from ...request import Request
 from ..brokers.of_node import NodeSetting, node_settings
 from .resources import Resource, Source, check_resource, check_this_node

@@ -153,7 +153,7 @@ def _member(member: ConsumerMember, group: ConsumerGroup, names: Mapping[str, st
         "client_host": member.client_host,
         "subscribed_topic_names": member.topics,
         "subscribed_topic_regex": member.regex,
-        "assignment": {"topic_partitions": _named(by_topic(member.assigned), names)},
+        "assignment": {"topic_partitions": _named(by_topic(member.held), names)},
         "target_assignment": {"topic_partitions": _named(by_topic(group.targets.get(member.id, ())), names)},
         "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
 from ...context import TEXT_CHARACTERS_MAX, Context
-from ...groups.coordinator import GroupCoordinator
-from ...groups.member import JoinResult, SyncResult
-from ...groups.membership import Join, Leaving, Sync
+from ...groups.member import Join, JoinResult, Leaving, Sync, SyncResult
 from ...request import Request
 from .asking import ask
 
@@ -136,8 +134,8 @@ def leave_group(request: Request, context: Context) -> None:
         for each in ([body] if is_old else body.members)
     ]
 
-    def leave(coordinator: GroupCoordinator) -> None:
-        error, codes = coordinator.membership.leave(body.group_id, members)
+    @request.or_fail
+    def done(error: ErrorCode, codes: Sequence[ErrorCode]) -> None:
         if is_old:
             request.answer({"error_code": error or next(iter(codes), ErrorCode.none)})
             return
@@ -147,4 +145,4 @@ def leave_group(request: Request, context: Context) -> None:
         ]
         request.answer({"error_code": error, "members": answers})
 
-    ask(request, context, leave)
+    ask(request, context, lambda coordinator: coordinator.membership.leave(body.group_id, members, done))

@@ -287,7 +287,7 @@ class TransactionLogValue:
 
 
 _TRANSACTION_LOG_KEY = Schema(Struct(TransactionLogKey, (Field("transactional_id", String()),)), range(1))
-_TOPIC_PARTITIONS = Struct(TopicPartitions, (Field("topic", String()), Field("partition_ids", Array(INT32))))
+TOPIC_PARTITIONS = Struct(TopicPartitions, (Field("topic", String()), Field("partition_ids", Array(INT32))))
 _TRANSACTION_LOG_VALUE = Schema(
     Struct(
         TransactionLogValue,
@@ -299,7 +299,7 @@ _TRANSACTION_LOG_VALUE = Schema(
             Field("next_producer_epoch", INT16, FROM_1, tag=3, default=-1),
             Field("transaction_timeout_ms", INT32),
             Field("transaction_status", _State()),
-            Field("transaction_partitions", Array(_TOPIC_PARTITIONS, nullable=True)),
+            Field("transaction_partitions", Array(TOPIC_PARTITIONS, nullable=True)),
             Field("transaction_last_update_timestamp_ms", INT64),
             Field("transaction_start_timestamp_ms", INT64),
             Field("client_transaction_version", INT16, FROM_1, tag=2, default=0),
@@ -316,40 +316,3 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
         return None
     key: TransactionLogKey = _TRANSACTION_LOG_KEY.decode(data)
     return key
-
-
-# --- the consumers' own protocol (ConsumerProtocol), inside the members of a group's record
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """``ConsumerProtocolSubscription``: the topics that a member asks for."""
-
-    topics: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """``ConsumerProtocolAssignment``: the partitions assigned to a member."""
-
-    assigned_partitions: tuple[TopicPartitions, ...] = ()
-
-
-_ALL_VERSIONS = range(2**15)  # newer versions begin alike; like Kafka's clients, read the fields known
-_SUBSCRIPTION = Schema(Struct(Subscription, (Field("topics", Array(String())),)), _ALL_VERSIONS)
-_ASSIGNMENT = Schema(Struct(Assignment, (Field("assigned_partitions", Array(_TOPIC_PARTITIONS)),)), _ALL_VERSIONS)
-
-
-def decode_assignment(data: Buffer) -> Assignment:
-    """Decodes :attr:`MemberMetadata.assignment` of a group with protocol type ``consumer``.
-
-    No bytes mean no partitions.
-    """
-    found: Assignment = _ASSIGNMENT.decode(data) if len(data) else Assignment()
-    return found
-
-
-def decode_subscription(data: Buffer) -> Subscription:
-    """:attr:`MemberMetadata.subscription` of a group with protocol type ``consumer``. Raises InvalidRecordError."""
-    found: Subscription = _SUBSCRIPTION.decode(data)
-    return found

@@ -102,7 +102,7 @@ def test_members_that_come_and_go_leave_the_records_that_the_broker_wrote(
     assert steps.group.members[A1].state is MemberState.UNREVOKED_PARTITIONS
     steps.beat(A1, 2, "a1", {*first[:3]})
     steps.beat(A2, 3, "a2")
-    steps.group.remove(A1, CATALOG)
+    steps.group.remove([A1], CATALOG)
     steps.note()
     steps.beat(A2, 3, "a2")
     steps.group.leave_for_now(steps.group.members[A2])

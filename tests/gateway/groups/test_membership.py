@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.gateway.groups.member import JoinResult
-from pyspark_commitlog.gateway.groups.membership import Leaving
+from pyspark_commitlog.gateway.groups.member import JoinResult, Leaving
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from tests.support.groups import REBALANCE_MS, SESSION_MS, Bench
 

@@ -8,8 +8,7 @@ from random import Random
 import pytest
 
 from pyspark_commitlog.gateway.groups.group import State
-from pyspark_commitlog.gateway.groups.member import JoinResult, SyncResult
-from pyspark_commitlog.gateway.groups.membership import Leaving
+from pyspark_commitlog.gateway.groups.member import JoinResult, Leaving, SyncResult
 from pyspark_commitlog.protocol.bodies import ErrorCode
 from tests.support.groups import PROTOCOLS, SESSION_MS, Bench, G
 

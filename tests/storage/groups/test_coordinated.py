@@ -22,7 +22,6 @@ from pyspark_commitlog.storage.format.internal.internal_topics import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    decode_subscription,
     partition_for,
 )
 from pyspark_commitlog.storage.groups.coordinated import CoordinatedGroups
@@ -170,12 +169,6 @@ def test_a_group_without_records_has_nothing(disk: MemoryFileSystem) -> None:
             {},
             set(),
         )
-
-
-def test_topics_are_read_from_every_version_of_a_subscription() -> None:
-    version_0 = bytes.fromhex("0000 00000002 0001 61 0002 6262 ffffffff")
-    version_3 = b"\0\3" + version_0[2:] + bytes.fromhex("00000000 ffffffff ffff")
-    assert [decode_subscription(data).topics for data in (version_0, version_3)] == [("a", "bb")] * 2
 
 
 # --- fences

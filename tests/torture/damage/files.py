@@ -21,6 +21,7 @@ from pyspark_commitlog.storage.format import compaction_view, v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import checkpoints, file_names, index_entries
 from pyspark_commitlog.storage.format.internal import internal_topics
+from pyspark_commitlog.storage.format.internal.consumer_protocol import decode_assignment
 from pyspark_commitlog.storage.format.legacy import messages, v0, v1
 from pyspark_commitlog.storage.format.tables import Bytes, Records
 from pyspark_commitlog.storage.recovery.producer_state import Origin
@@ -295,7 +296,7 @@ def internal_value(decode: Callable[[bytes], Any], data: bytes) -> None:
     value = decode(data)
     if isinstance(value, internal_topics.GroupMetadataValue):
         for member in value.members:
-            internal_topics.decode_assignment(member.assignment)
+            decode_assignment(member.assignment)
     if value is not None:
         value.encode()
 
