@@ -144,6 +144,16 @@ def test_a_group_is_not_upgraded_to_more_members_than_one_of_the_new_protocol_ma
     )
 
 
+def test_a_group_in_its_first_rebalance_goes_on_as_one_of_the_new_protocol() -> None:
+    bench = Bench(group_initial_rebalance_delay_ms=3000).topics(t=4, u=2).started()
+    assert bench.join("a", protocols=(("range", subscription(["t"])),)) is None
+    assert bench.enter("c", "u").error is ErrorCode.none
+    refused = bench.answers["a"]
+    assert refused.error is REBALANCE
+    joined = rejoin(bench, "a", refused)
+    assert synced(bench, "a", joined) == [("t", [0, 1, 2, 3])]
+
+
 # --- what cannot be upgraded
 
 
