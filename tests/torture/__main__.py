@@ -35,6 +35,7 @@ MODULES = {
     "erasure-kills": "tests.torture.erasure.kills",
     "find-scans": "tests.torture.find_scans",
     "fuzz": "tests.torture.fuzz",
+    "gateway-beside-kafka": "tests.torture.gateway.beside_kafka.suite",
     "gateway-beside-spark": "tests.torture.gateway.beside_spark.suite",
     "gateway-bucket": "tests.torture.gateway.bucket",
     "gateway-crowd": "tests.torture.gateway.crowd",

@@ -35,6 +35,7 @@ LONGER: dict[str, int] = {
     "erasure": 60,
     "erasure-kills": 6,
     "find-scans": 20,
+    "gateway-beside-kafka": 100,
     "gateway-beside-spark": 2,
     "gateway-bucket": 8,
     "gateway-crowd": 500,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....protocol.bodies import ErrorCode
 from ....storage import is_reserved
 from ...security.rules import Operation, Resource
-from ..configs.resources import Resource as ConfigResource
+from ..configs.changes import malformed
+from ..configs.resources import Resource as ConfigResource, is_of_no_kind
 from .asking import DENIED, Asking, Body, parted, refused_topic
 
 _NO_OFFSET = {"offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1, "low_watermark": -1}
@@ -92,9 +94,14 @@ def _may_create(asking: Asking, name: str | None) -> bool:
 
 def create_topics(asking: Asking) -> Body | None:
     """Checks topics: a client may create those that it may create by name, or all if the cluster allows CREATE."""
-    allowed, denied = parted(
-        asking.request.body.topics, lambda each: not is_reserved(each.name) and _may_create(asking, each.name)
-    )
+    topics = asking.request.body.topics
+    times = Counter(each.name for each in topics)
+
+    def is_allowed(each: Any) -> bool:
+        is_repeated = times[each.name] > 1  # which the handler refuses to all
+        return is_repeated or (not is_reserved(each.name) and _may_create(asking, each.name))
+
+    allowed, denied = parted(topics, is_allowed)
     nothing = {"num_partitions": -1, "replication_factor": -1, "configs": ()}
     asking.narrow(topics=allowed)
     asking.add("topics", [{"name": each.name, **refused_topic(each.name), **nothing} for each in denied])
@@ -133,14 +140,24 @@ def configs(asking: Asking, *, operation: Operation, field: str) -> Body | None:
 
     may = asking.may_change if operation is Operation.ALTER_CONFIGS else asking.may_topic
 
+    resources = asking.request.body.resources
+    if operation is Operation.DESCRIBE_CONFIGS:
+        if any(map(is_of_no_kind, resources)):  # the handler refuses all
+            return None
+        reason_of: Callable[[Any], str | None] = lambda _: None  # noqa: E731
+    else:
+        reason_of = malformed(resources)
+
     def is_allowed(each: Any) -> bool:
+        if reason_of(each) is not None:  # the handler refuses it to all
+            return True
         if each.resource_type == ConfigResource.TOPIC:
             return may(operation, each.resource_name)
         if each.resource_type == ConfigResource.GROUP:
             return asking.may(operation, Resource.GROUP, each.resource_name)
         return asking.may(operation, Resource.CLUSTER)
 
-    allowed, denied = parted(asking.request.body.resources, is_allowed)
+    allowed, denied = parted(resources, is_allowed)
     asking.narrow(resources=allowed)
     refused = []
     for each in denied:

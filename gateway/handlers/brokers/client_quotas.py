@@ -38,8 +38,10 @@ def _components(given: Iterable[Any]) -> list[Component]:
     found: dict[str, Component] = {}
     for each in given:
         kind = each.entity_type
+        if kind == "":
+            raise RequestError(ErrorCode.invalid_request, "Unexpected empty filter component entity type")
         if kind not in TYPES:
-            raise RequestError(ErrorCode.invalid_request, f"Unhandled client quota entity type: {kind}")
+            raise RequestError(ErrorCode.unsupported_version, f"Custom entity type {kind!r} not supported")
         if kind in found:
             raise RequestError(ErrorCode.invalid_request, f"Duplicate filter component for entity type {kind}")
         if each.match_type not in tuple(Match):
@@ -97,6 +99,8 @@ def _change(entry: Any) -> tuple[Entity, Mapping[str, float | None]]:
     if IP in names:
         names = {**names, IP: _address(names)}
     known = (CONNECTION_CREATION_RATE,) if IP in names else OF_CLIENTS
+    if len({each.key for each in entry.ops}) < len(entry.ops):
+        raise RequestError(ErrorCode.invalid_request, "A quota is changed twice in an entry of the request")
     return Entity.of(names), {
         each.key: None if each.remove else _rate(each) for each in entry.ops if _is_in(known, each)
     }

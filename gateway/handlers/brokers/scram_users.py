@@ -149,7 +149,8 @@ def _names(body: Any) -> Iterable[str]:
 
 def described_scram_users(body: Any, code: ErrorCode, why: str | None = None) -> Body:
     """Returns the answer to a DescribeUserScramCredentials that is refused."""
-    return {"error_code": code, "error_message": why}
+    results = [{"user": "", "error_code": code, "error_message": why} for _ in body.users or ()]  # as a broker
+    return {"error_code": code, "error_message": why, "results": results}
 
 
 def altered_scram_users(body: Any, code: ErrorCode, why: str | None = None) -> Body:

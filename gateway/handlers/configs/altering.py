@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -10,16 +9,18 @@ from ....protocol.bodies import ErrorCode
 from ....protocol.errors import RequestError, code_of, message_of
 from ....storage import (
     InvalidConfigError,
+    LogConfig,
     LogManager,
     Owner,
     TopicSettingError,
+    UnknownTopicOrPartitionError,
     alter_configs as alter_topic_configs,
     alter_own_settings,
 )
 from ...consumer_groups.settings import check_group_settings
 from ...context import Context
 from ...request import Request
-from .changes import Changes, incremental, replacing
+from .changes import Changes, incremental, malformed, replacing
 from .of_nodes import check_may_change, check_values, is_of_node
 from .resources import Resource, check_resource, check_this_node
 
@@ -39,17 +40,13 @@ def alter_configs(request: Request, context: Context) -> None:
 
 def _alter(request: Request, context: Context, changes_of: ChangesOf) -> None:
     body = request.body
-    times = Counter((each.resource_type, each.resource_name) for each in body.resources)
-
-    def changes_once(own: Mapping[str, str], replaced: Iterable[str], asked: Any) -> Changes:
-        if times[asked.resource_type, asked.resource_name] > 1:
-            raise RequestError(ErrorCode.invalid_request, "the request names the resource more than once")
-        return changes_of(own, replaced, asked)
+    reason_of = malformed(body.resources)
 
     def task(manager: LogManager) -> Mapping[str, Any]:
         return {
             "responses": [
-                _altered(manager, context, each, changes_once, is_dry=body.validate_only) for each in body.resources
+                _altered(manager, context, each, changes_of, reason_of(each), is_dry=body.validate_only)
+                for each in body.resources
             ]
         }
 
@@ -57,10 +54,12 @@ def _alter(request: Request, context: Context, changes_of: ChangesOf) -> None:
 
 
 def _altered(
-    manager: LogManager, context: Context, asked: Any, changes_of: ChangesOf, *, is_dry: bool
+    manager: LogManager, context: Context, asked: Any, changes_of: ChangesOf, reason: str | None, *, is_dry: bool
 ) -> Mapping[str, Any]:
     head = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
+        if reason is not None:
+            raise RequestError(ErrorCode.invalid_request, reason)
         _apply(manager, context, asked, changes_of, is_dry=is_dry)
     except Exception as error:
         return {**head, "error_code": code_of(error), "error_message": message_of(error)}
@@ -73,7 +72,7 @@ def _apply(manager: LogManager, context: Context, asked: Any, changes_of: Change
         raise RequestError(ErrorCode.invalid_request, "settings for all topics are those of the broker resource ''")
     check_resource(context, asked)
     if asked.resource_type == Resource.TOPIC:
-        own = manager.topic(asked.resource_name).configs
+        own = _own_of(manager, asked, changes_of)
         alter_topic_configs(manager, asked.resource_name, changes_of(own, own, asked), dry_run=is_dry)
         if not is_dry:  # here: who looks at the file only cannot tell a new topic whose settings have changed since
             context.partitions.close_topics([asked.resource_name])
@@ -83,6 +82,16 @@ def _apply(manager: LogManager, context: Context, asked: Any, changes_of: Change
         _alter_nodes(manager, context, asked, changes_of, is_dry=is_dry)
     if not is_dry:
         context.settings.look()
+
+
+def _own_of(manager: LogManager, asked: Any, changes_of: ChangesOf) -> Mapping[str, str]:
+    """Returns the settings of a topic. Raises InvalidConfigError before an error that there is no such topic."""
+    try:
+        return manager.topic(asked.resource_name).configs
+    except UnknownTopicOrPartitionError:
+        given = {name: value for name, value in changes_of({}, (), asked).items() if value is not None}
+        LogConfig.from_mapping(given)
+        raise
 
 
 def _alter_group(manager: LogManager, context: Context, asked: Any, changes_of: ChangesOf, *, is_dry: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from ....protocol.bodies import ErrorCode
 from ....protocol.errors import RequestError
 from ....storage import LIST, InvalidConfigError, Key, LogConfig, keys_of
+from .resources import is_of_no_kind
 
 Changes = Mapping[str, str | None]  # None: back to the default
 
@@ -22,6 +23,27 @@ class Operation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+def malformed(resources: Sequence[Any]) -> Callable[[Any], str | None]:
+    """Returns what returns the reason why one of ``resources`` cannot be changed by anyone; None if there is none.
+
+    A broker checks this before it checks permissions (``ConfigAdminManager.preprocess``).
+    """
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+
+    def reason(asked: Any) -> str | None:
+        if times[asked.resource_type, asked.resource_name] > 1:
+            return "the request names the resource more than once"
+        for each in asked.configs:
+            if each.value is None and getattr(each, "config_operation", Operation.SET) != Operation.DELETE:
+                return f"{each.name} has no value"
+        names = [each.name for each in asked.configs]
+        if len({*names}) < len(names):
+            return "the request names a config more than once"
+        return f"there are no resources of kind {asked.resource_type}" if is_of_no_kind(asked) else None
+
+    return reason
 
 
 def replacing(replaced: Iterable[str], configs: Sequence[Any]) -> Changes:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
+from ....protocol.bodies import ErrorCode
 from ....protocol.errors import code_of, message_of
 from ....storage import GROUP_KEYS, Key, LogConfig, LogManager, Owner, keys_of
 from ...consumer_groups.settings import BOUNDS
 from ...context import Context
 from ...request import Request
 from ..brokers.of_node import NodeSetting, node_settings
-from .resources import Resource, Source, check_resource, check_this_node
+from .resources import Resource, Source, check_resource, check_this_node, is_of_no_kind
 
 _TYPES = {  # ``DescribeConfigsResponse.ConfigType`` by the name of ours
     "true or false": 1,
@@ -23,6 +24,11 @@ _TYPES = {  # ``DescribeConfigsResponse.ConfigType`` by the name of ours
     "a comma-separated list": 7,
 }
 _NO_DEFAULT = frozenset({"flush.ms"})  # null on a broker, which means the interval of its scheduler
+_REFUSED: dict[str, Any] = {
+    "error_code": ErrorCode.invalid_request,
+    "error_message": "the request names a resource of a kind that there is not",
+    "configs": (),
+}
 TOPIC_KEYS: Mapping[str, Key] = {key.name: key for key in keys_of(LogConfig).values()}
 
 
@@ -32,11 +38,18 @@ def describe_configs(request: Request, context: Context) -> None:
     def describe(manager: LogManager, asked: Any) -> Mapping[str, Any]:
         return _described(manager, request, context, asked)
 
+    if any(map(is_of_no_kind, request.body.resources)):  # then a broker refuses all
+        request.answer({"results": [_REFUSED | _head(each) for each in request.body.resources]})
+        return
     context.workers.configs.answer_each(request, request.body.resources, describe, lambda results: {"results": results})
 
 
+def _head(asked: Any) -> dict[str, Any]:
+    return {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+
+
 def _described(manager: LogManager, request: Request, context: Context, asked: Any) -> Mapping[str, Any]:
-    head = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+    head = _head(asked)
     body = request.body
     try:
         configs = _configs_of(manager, context, asked)

@@ -19,6 +19,14 @@ class Resource(IntEnum):
     GROUP = 32
 
 
+OTHER_KINDS = {8, 16}  # of a broker alone: loggers, and the metrics of clients
+
+
+def is_of_no_kind(asked: Any) -> bool:
+    """Whether a resource is of a kind that no broker knows."""
+    return asked.resource_type not in {*Resource, *OTHER_KINDS}
+
+
 class Source(IntEnum):
     """The origin of a config's value (``DescribeConfigsResponse.ConfigSource``)."""
 

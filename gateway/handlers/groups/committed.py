@@ -121,7 +121,9 @@ def _fetched(request: Request, group: Any, error: ErrorCode, found: Fetched) -> 
     if version == IN_REGISTRY:  # in which a partition without an offset is unknown
         unknown = ErrorCode.unknown_topic_or_partition
         found = {each: unknown if value is None else value for each, value in found.items()}
-    topics = by_topic((each, _offset(value)) for each, value in found.items())
+    topics = [*by_topic((each, _offset(value)) for each, value in found.items())]
+    if not error:  # a topic of which no partition is asked for
+        topics += [{"name": each.name, "partitions": ()} for each in group.topics or () if not each.partition_indexes]
     return {"group_id": group.group_id, "topics": topics, "error_code": error}
 
 

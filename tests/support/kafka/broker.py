@@ -149,6 +149,11 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def own_listeners(self) -> str:
+        """Those that it needs: for clients without a login, and of its controller; more can be in ``listeners``."""
+        return f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}"
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -253,7 +258,7 @@ class Broker:
 
     def _write_config(self) -> Path:
         properties = _PROPERTIES_OF[self.release] | {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listeners": self.own_listeners,
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "metadata.log.dir": str(self.home / "metadata"),
             "log.dirs": str(self.log_dir),

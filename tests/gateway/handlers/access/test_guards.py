@@ -15,6 +15,7 @@ from tests.support.logs.building import batch
 
 TIMEOUT_S = 30.0
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
+UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
 RULES = """
 [[allow]]
 users = ["alice"]
@@ -424,3 +425,56 @@ def test_a_group_whose_members_read_hidden_topics_is_not_described(alice: WireCl
     found = alice.ask(69, 1, group_ids=["open-hidden", "shut-group"]).groups
     assert codes(found, "group_id") == {"open-hidden": TOPIC_DENIED, "shut-group": GROUP_DENIED}
     assert not any(each.members for each in found)
+
+
+# --- what a broker checks before it checks permissions
+
+
+def test_changes_of_configs_that_nobody_could_make_are_invalid_before_they_are_denied(alice: WireClient) -> None:
+    value = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+
+    def altered(*configs: dict[str, Any], name: str = "shut", kind: int = 2, times: int = 1) -> list[int]:
+        resource = {"resource_type": kind, "resource_name": name, "configs": list(configs)}
+        answer = alice.ask(44, 1, resources=[resource] * times, validate_only=True)
+        return [int(each.error_code) for each in answer.responses]
+
+    assert altered(value) == [TOPIC_DENIED]
+    assert altered({**value, "value": None}) == [INVALID_REQUEST]
+    assert altered({**value, "value": None, "config_operation": 1}) == [TOPIC_DENIED]
+    assert altered(value, value) == [INVALID_REQUEST]
+    assert altered(value, times=2) == [INVALID_REQUEST] * 2
+    assert altered(value, kind=3) == [INVALID_REQUEST]
+    older = [{"resource_type": 2, "resource_name": "shut", "configs": [{**value, "value": None}]}]
+    assert int(alice.ask(33, 2, resources=older, validate_only=True).responses[0].error_code) == INVALID_REQUEST
+
+
+def test_configs_of_a_kind_that_there_is_not_refuse_the_whole_request(alice: WireClient, root: WireClient) -> None:
+    resources = [{"resource_type": kind, "resource_name": "open", "configuration_keys": None} for kind in (2, 3)]
+    for client in (alice, root):
+        results = client.ask(32, 4, resources=resources, include_synonyms=False, include_documentation=False).results
+        assert [(each.resource_type, int(each.error_code)) for each in results] == [
+            (2, INVALID_REQUEST),
+            (3, INVALID_REQUEST),
+        ]
+
+
+def test_a_topic_that_is_to_be_created_twice_is_invalid_before_it_is_denied(alice: WireClient) -> None:
+    topic = {"name": "shut-too", "num_partitions": 1, "replication_factor": 1}
+    (once,) = alice.ask(19, 4, topics=[topic], timeout=1000).topics
+    (twice,) = alice.ask(19, 4, topics=[topic, topic], timeout=1000).topics
+    assert (int(once.error_code), int(twice.error_code)) == (TOPIC_DENIED, INVALID_REQUEST)
+
+
+def test_a_wrong_setting_of_a_topic_that_is_not_there_is_the_first_error(root: WireClient) -> None:
+    def altered(value: str) -> int:
+        configs = [{"name": "retention.ms", "config_operation": 0, "value": value}]
+        resources = [{"resource_type": 2, "resource_name": "nowhere", "configs": configs}]
+        return int(root.ask(44, 1, resources=resources, validate_only=False).responses[0].error_code)
+
+    assert (altered("x"), altered("1")) == (INVALID_CONFIG, UNKNOWN_TOPIC)
+
+
+def test_denied_descriptions_of_users_name_as_many_as_were_asked_for(alice: WireClient) -> None:
+    denied = alice.ask(50, 0, users=[{"name": "root"}, {"name": "carol"}])
+    assert int(denied.error_code) == CLUSTER_DENIED
+    assert [(each.user, int(each.error_code)) for each in denied.results] == [("", CLUSTER_DENIED)] * 2

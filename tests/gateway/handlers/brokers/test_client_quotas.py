@@ -14,7 +14,7 @@ from tests.support.gateway import WireClient, create_topic, fetch_fields, produc
 from tests.support.logs.building import batch
 
 DESCRIBE, ALTER, PRODUCE, FETCH = 48, 49, 0, 1
-INVALID_REQUEST, STORAGE, THROTTLED = 42, 56, 89
+UNSUPPORTED_VERSION, INVALID_REQUEST, STORAGE, THROTTLED = 35, 42, 56, 89
 EVERYTHING: dict[str, Any] = {"components": (), "strict": False}
 
 
@@ -93,6 +93,7 @@ def test_what_is_wrong_is_refused_and_the_others_are_set(admin: WireClient) -> N
         entry({"user": "a"}, ("connection_creation_rate", 1.0)),
         entry({"user": "a"}, ("producer_byte_rate", -1.0)),
         entry({"user": "a"}, ("producer_byte_rate", float("nan"))),
+        entry({"user": "a"}, rate, ("producer_byte_rate", None)),
         {**fine, "entity": [*fine["entity"], *fine["entity"]]},
     ]
     assert alter(admin, *wrong, fine, fine) == [INVALID_REQUEST] * len(wrong) + [0, INVALID_REQUEST]
@@ -102,7 +103,7 @@ def test_what_is_wrong_is_refused_and_the_others_are_set(admin: WireClient) -> N
 @pytest.mark.parametrize(
     "components",
     [
-        [{"entity_type": "colour", "match_type": 2, "match": None}],
+        [{"entity_type": "", "match_type": 2, "match": None}],
         [{"entity_type": "user", "match_type": 9, "match": None}],
         [{"entity_type": "user", "match_type": 0, "match": None}],
         [{"entity_type": "user", "match_type": 2, "match": "a"}],
@@ -113,6 +114,11 @@ def test_what_is_wrong_is_refused_and_the_others_are_set(admin: WireClient) -> N
 def test_a_wrong_filter_is_refused(admin: WireClient, components: list[dict[str, Any]]) -> None:
     answer = admin.ask(DESCRIBE, 1, components=components, strict=False)
     assert (int(answer.error_code), answer.entries) == (INVALID_REQUEST, None)
+
+
+def test_a_filter_of_another_kind_is_not_supported(admin: WireClient) -> None:
+    components = [{"entity_type": "colour", "match_type": 9, "match": None}]
+    assert int(admin.ask(DESCRIBE, 1, components=components, strict=False).error_code) == UNSUPPORTED_VERSION
 
 
 def test_without_a_file_there_are_no_quotas(client: WireClient) -> None:

@@ -247,6 +247,14 @@ def test_offsets_are_fetched_in_every_version(client: WireClient, group: str, to
         assert [each.name for each in fetch(client, version, group, None).topics] == [topic]
 
 
+@pytest.mark.parametrize("version", [1, 7, 8])
+def test_a_topic_of_which_no_partition_is_asked_for_is_answered(client: WireClient, topic: str, version: int) -> None:
+    asked = [{"name": topic, "partition_indexes": []}]
+    answer = client.ask(9, version, group_id="g", topics=asked, groups=[{"group_id": "g", "topics": asked}])
+    (found,) = (answer.groups[0] if version >= 8 else answer).topics
+    assert (found.name, found.partitions) == (topic, ())
+
+
 def test_offsets_of_several_groups_are_fetched_in_one_request(client: WireClient, topic: str) -> None:
     names = [f"one-of-{number}-{next(NUMBERS)}" for number in range(3)]
     for number, name in enumerate(names):
