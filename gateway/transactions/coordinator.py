@@ -104,6 +104,9 @@ class TransactionCoordinator:
 
         ``expected``: the client's current producer, if it asks to raise its epoch.
         """
+        if not transactional_id:
+            done(ErrorCode.invalid_request, None)
+            return
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             done(ErrorCode.invalid_transaction_timeout, None)
             return

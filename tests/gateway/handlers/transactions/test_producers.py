@@ -238,6 +238,11 @@ def test_bad_requests_to_begin(client: WireClient, producer: WireProducer) -> No
     assert producer.init(Producer(-1, 4)).error == INVALID_REQUEST
 
 
+def test_an_empty_id_is_refused_before_its_timeout(client: WireClient) -> None:
+    fields = {"transactional_id": "", "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
+    assert client.ask(22, 4, **fields).error_code.name == "invalid_request"
+
+
 # Requests asked again
 
 

@@ -25,12 +25,10 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 # What one node has and another has not, or what is chance.
 OWN = {"throttle_time", "host", "port", "cluster_id", "topic_id", "member_id", "leader_epoch", "client_host", "racks"}
 OWN |= {"error_message", "producer_id", "committed_leader_epoch", "transaction_start_time", "last_timestamp", "rack"}
-OWN |= {
-    "is_default",
-    "heartbeat_interval",
-    "assignment",
-    "target_assignment",
-}  # partitions go to members in the order of a hash
+# A group of Kafka 4 gets its next epoch at a heartbeat, or when a broker has heard of a change of topics.
+OWN |= {"member_epoch", "group_epoch", "assignment_epoch", "group_state"}
+OWN |= {"is_default", "heartbeat_interval"}
+OWN |= {"assignment", "target_assignment"}  # partitions go to members in the order of a hash
 # What a broker answers for some ms: the last transaction still ends, or its next producer ids are on their way.
 FOR_NOW = ("concurrent_transactions", "coordinator_load_in_progress")
 # A KRaft broker refuses versions 0, whose offsets are in ZooKeeper, and hides a refusal in OffsetFetch 1.
