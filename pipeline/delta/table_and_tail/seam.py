@@ -21,7 +21,7 @@ from pyspark.sql.utils import is_remote
 from ....storage import InvalidConfigError, LogManager, TopicPartition, local_path
 from ...job.delta_jars import check_delta
 from ...rows.topic_ids import KnownOffsets
-from ..command.words import BAD_RECORDS_PROPERTY, LOADED_PROPERTY, MODE_PROPERTY, SERDE_PROPERTY, TableMode
+from ..command.words import LOADED_PROPERTY, MODE_PROPERTY, TableMode
 from ..parquet_folder import ParquetFolder
 from ..table_ends import check_same_log, last_rows
 from ..table_progress import properties_of
@@ -29,6 +29,7 @@ from ..upserts import deleted_keys, has_deleted_keys
 from .commits import Commit, local_commits, local_version, newest_recorded
 from .next_offsets import NextOffsets
 from .plan import Seam
+from .table_serde import Decoding
 
 _ASKED_FIRST = 10  # commits of a table that is not local; the newest one with rows is nearly always among them
 
@@ -44,12 +45,7 @@ class PinnedTable(Protocol):
     def mode(self) -> TableMode: ...
 
     @property
-    def serde(self) -> str | None:
-        """What decoded the values, as text; None if it is not recorded."""
-
-    @property
-    def keeps_bad_apart(self) -> bool:
-        """Whether bad records are written to another table, rather than that they end the export."""
+    def decoding(self) -> Decoding: ...
 
     @property
     def rows(self) -> DataFrame: ...
@@ -91,15 +87,14 @@ class PinnedParquet:
     load: Path
 
     mode = TableMode.APPEND
-    keeps_bad_apart = False
 
     @property
     def name(self) -> str:
         return f"folder {self.path}"
 
     @property
-    def serde(self) -> str | None:
-        return ParquetFolder(self.path).serde_of(self.load)
+    def decoding(self) -> Decoding:
+        return Decoding(ParquetFolder(self.path).serde_of(self.load))
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -145,12 +140,8 @@ class PinnedDelta:
         return f"table {self.path}"
 
     @property
-    def serde(self) -> str | None:
-        return self.properties.get(SERDE_PROPERTY)
-
-    @property
-    def keeps_bad_apart(self) -> bool:
-        return bool(self.properties.get(BAD_RECORDS_PROPERTY))
+    def decoding(self) -> Decoding:
+        return Decoding.of(self.properties)
 
     @property
     def mode(self) -> TableMode:

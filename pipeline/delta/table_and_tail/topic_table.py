@@ -21,7 +21,6 @@ from .newest import newest_of_both
 from .plan import Plan, Span, tail
 from .seam import PinnedTable, pinned as pin
 from .small_tail import small_tail
-from .table_serde import serde_of_table
 from .wanted import Wanted, instant_ms
 
 _LOSS = "failOnDataLoss"
@@ -116,7 +115,7 @@ class TopicTable:
         rows = self.wanted.rows(old, self.spans).select(names)
         if not tail(self.wanted_spans)[0]:
             return rows
-        serde = serde or serde_of_table(self.pinned.serde, self.pinned.name, old.schema)
+        serde = serde or self.pinned.decoding.serde(self.pinned.name, old.schema)
         return rows.unionByName(self._tail(nullable(old.schema), names, serde))
 
     def _columns(self, rows: DataFrame) -> list[str]:
@@ -131,7 +130,7 @@ class TopicTable:
         asked = self.wanted.columns or tuple(schema.names)
         more = () if self.wanted.since_ms is None and self.wanted.until_ms is None else ("_timestamp",)
         wide = StructType([schema[name] for name in dict.fromkeys((*asked, *more))])
-        session, bad = self.pinned.rows.sparkSession, self.pinned.keeps_bad_apart
+        session, bad = self.pinned.rows.sparkSession, self.pinned.decoding.keeps_bad_apart
         rows = small_tail(session, self.log_dir, self.wanted_spans, self.options, wide, serde, drops_bad=bad)
         if rows is None:
             rows = to_rows(self._records(serde), serde and narrowed(serde, wide.names)).to(wide)
@@ -140,7 +139,7 @@ class TopicTable:
     def _newest(self, old: DataFrame, serde: Serde | None) -> DataFrame:
         if not tail(self.spans)[0]:
             return old
-        serde = serde or serde_of_table(self.pinned.serde, self.pinned.name, old.schema)
+        serde = serde or self.pinned.decoding.serde(self.pinned.name, old.schema)
         new = to_rows(newest_of_each_key(self._records(serde)), serde, DELETED)
         new = new.to(StructType([*nullable(old.schema).fields, StructField(DELETED, BooleanType())]))
         count, is_one = sum(each.offset_count for each in self.spans), len(self.spans) == 1
@@ -151,7 +150,7 @@ class TopicTable:
         starts, ends = tail(self.wanted_spans)
         session = self.pinned.rows.sparkSession
         records = read_between(session, self.log_dir, self.topic, starts, ends, self.options)
-        if not self.pinned.keeps_bad_apart:
+        if not self.pinned.decoding.keeps_bad_apart:
             return records
         by_key = self.pinned.mode is TableMode.UPSERT
         return with_reasons(records, serde, by_key=by_key).where(F.col(REASON).isNull())

@@ -20,7 +20,6 @@ from ...rows.offsets import DataLoss
 from ...rows.topic_ids import made_again
 from ...workers.border import errors_end_here
 from ..table_and_tail.plan import other_log
-from ..table_and_tail.table_serde import serde_of_table
 from .table_files import TableFiles
 from .tail_rows import TailRows
 
@@ -61,8 +60,9 @@ class TableStreamReader(StreamReader):
         """Raises InvalidConfigError for a table of mode upsert, and for columns that it lacks."""
         assert options.table is not None
         self._path, self._files = options.table, TableFiles.newest(options.table)
-        serde = serde_of_table(self._files.serde, self._files.name, self._files.schema)
-        self._tail = TailRows(_columns(schema, self._files), serde, self._files.keeps_bad_apart)
+        decoding = self._files.decoding
+        serde = decoding.serde(self._files.name, self._files.schema)
+        self._tail = TailRows(_columns(schema, self._files), serde, decoding.keeps_bad_apart)
         super().__init__(options, self._tail.record_schema, now_ms)
 
     def __getstate__(self) -> dict[str, Any]:

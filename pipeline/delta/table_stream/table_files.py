@@ -14,8 +14,9 @@ from pyspark.sql.types import StructType
 
 from ....storage import InvalidConfigError, TopicPartition, local_path, needs_extra
 from ...rows.topic_ids import KnownOffsets
-from ..command.words import BAD_RECORDS_PROPERTY, MODE_PROPERTY, SERDE_PROPERTY, TableMode
+from ..command.words import MODE_PROPERTY, TableMode
 from ..table_and_tail.commits import Commit, local_commits, newest_recorded
+from ..table_and_tail.table_serde import Decoding
 
 with needs_extra("A stream that begins in a table"):
     from deltalake import DeltaTable, QueryBuilder
@@ -60,14 +61,8 @@ class TableFiles:
         return {name: value for name, value in self.table.metadata().configuration.items() if value is not None}
 
     @property
-    def serde(self) -> str | None:
-        """What decoded the values, as text; None if it is not recorded."""
-        return self.properties.get(SERDE_PROPERTY)
-
-    @property
-    def keeps_bad_apart(self) -> bool:
-        """Whether bad records are written to another table, rather than that they end the export."""
-        return bool(self.properties.get(BAD_RECORDS_PROPERTY))
+    def decoding(self) -> Decoding:
+        return Decoding.of(self.properties)
 
     @property
     def schema(self) -> StructType:
