@@ -13,26 +13,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.sessions import closing_session
-from tests.support.kafka import kafka_jvm
+from tests.support.spark.s3a import s3a_jars, s3a_settings
 from tests.support.stores.seaweed import SeaweedFS
-from tests.support.stores.server import KEY, SECRET, StoreServer
+from tests.support.stores.server import StoreServer
 from tests.support.stores.versity import VersityGateway
 
 BUCKET = "logs"
-_S3A = """\
-<ivy-module version="2.0">
-  <info organisation="spark-commitlog" module="s3a-for-benchmarks"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.hadoop" name="hadoop-aws" rev="3.5.0" conf="default->master"/>
-    {sdk}
-    <dependency org="software.amazon.s3.analyticsaccelerator" name="analyticsaccelerator-s3" rev="1.3.1"
-                conf="default->master"/>
-  </dependencies>
-</ivy-module>
-"""
-_SDK = ("s3", "s3-transfer-manager", "sts", "apache-client")
-_OF_SDK = '<dependency org="software.amazon.awssdk" name="{}" rev="2.35.4" conf="default->default"/>'
 
 SERVERS: dict[str, type[StoreServer]] = {"versitygw": VersityGateway, "SeaweedFS": SeaweedFS}
 
@@ -46,19 +32,6 @@ def reach(port: int) -> None:
 def session_on(port: int) -> Iterator[SparkSession]:
     """A session that reaches the store on ``port`` in both ways; to be called once in a process."""
     reach(port)
-    s3a = {
-        "endpoint": f"http://127.0.0.1:{port}",
-        "endpoint.region": "us-east-1",
-        "path.style.access": "true",
-        "connection.ssl.enabled": "false",
-        "access.key": KEY,
-        "secret.key": SECRET,
-    }
-    settings = {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
-    with closing_session({**settings, "spark.databricks.delta.snapshotPartitions": "2"}, s3a_jars()) as spark:
+    settings = {**s3a_settings(port), "spark.databricks.delta.snapshotPartitions": "2"}
+    with closing_session(settings, s3a_jars()) as spark:
         yield spark
-
-
-def s3a_jars() -> list[str]:
-    module = _S3A.format(sdk="\n    ".join(map(_OF_SDK.format, _SDK)))
-    return [*map(str, kafka_jvm.resolved("s3a", module))]

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
 from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
-from ..job.delta_jars import check_delta
+from ..job.delta_jars import check_delta, check_reachable
 from ..locations import table_location
 from ..rows.offsets import EARLIEST, Offsets, offsets_to_nested
 from ..values.recorded import serde_to_text
@@ -93,6 +93,7 @@ class TableSink(KnowsItsQuery):
         records or none. Spark then repeats the micro-batch, and records that a table has already are skipped.
         """
         check_delta(records.sparkSession)
+        check_reachable(records.sparkSession, self.path)
         run = Run.of(records.sparkSession, self.app_id)
         with self._good(records, batch_id) as good:
             self._write(self._rows(good), run, batch_id)

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from ...storage import InvalidConfigError, LocalFileSystem, write_atomically
@@ -31,6 +32,7 @@ DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_PACKAGES = {"s3a": " (org.apache.hadoop:hadoop-aws of the version of Spark's hadoop-client-api)"}
 _FETCH_TIMEOUT_S = 600
 # Settings of Ivy, which count when the jars are fetched.
 _IVY = ("spark.jars.ivy", "spark.jars.ivySettings", "spark.jars.repositories")
@@ -68,6 +70,23 @@ def check_delta(session: SparkSession) -> None:
             "Delta's jar is not in this session: create it with spark_session(name, delta=True), or give spark-submit "
             "the settings that python -m pyspark_commitlog.pipeline.job.delta_jars prints"
         )
+
+
+def check_reachable(session: SparkSession, path: str) -> None:
+    """Raises InvalidConfigError if a session of this process has no file system for a table at ``path``, a URL."""
+    jvm, scheme = getattr(session, "_jvm", None), urlsplit(path).scheme
+    if jvm is None or not scheme:
+        return
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Py4JJavaError:
+        hint = (
+            f"write {path.replace(scheme, 's3a', 1)}, the name that Hadoop has for it"
+            if scheme == "s3"
+            else f"give it Hadoop's jar for {scheme}, in spark.jars.packages{_PACKAGES.get(scheme, '')}"
+        )
+        raise InvalidConfigError(f"table {path}: this Spark session has no file system for {scheme}:; {hint}") from None
 
 
 @lru_cache(maxsize=1)  # each micro-batch asks

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from ....storage import InvalidConfigError, LogManager, TopicPartition, local_path
-from ...job.delta_jars import check_delta
+from ...job.delta_jars import check_delta, check_reachable
 from ...rows.topic_ids import KnownOffsets
 from ..command.words import LOADED_PROPERTY, MODE_PROPERTY, TableMode
 from ..parquet_folder import ParquetFolder
@@ -63,8 +63,9 @@ class PinnedTable(Protocol):
 def pinned(session: SparkSession, path: str) -> PinnedTable:
     """Returns the newest version of the Delta table, or of the folder of Parquet files, at ``path``.
 
-    Raises InvalidConfigError if there is neither.
+    Raises InvalidConfigError if there is neither, or if the session has no file system for it.
     """
+    check_reachable(session, path)
     found = PinnedDelta.of(session, path)
     folder = _folder(path)
     current = ParquetFolder(path).current() if found is None and folder is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog import table_sink, topic_table
@@ -12,7 +13,9 @@ from pyspark_commitlog.pipeline.delta.command.arguments import parser
 from pyspark_commitlog.pipeline.delta.export import load
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.pipeline.delta.table_and_tail.exported import FLIGHT, Exported, counted, flight
+from tests.pipeline.delta.table_and_tail.placed import Case, in_own_process
 from tests.pipeline.delta.table_topics import run
+from tests.support.stores.seaweed import SeaweedFS
 
 pytestmark = pytest.mark.only_all
 
@@ -48,6 +51,29 @@ def test_parquet_files_of_an_older_version_need_a_serde(spark: SparkSession, tmp
     with pytest.raises(InvalidConfigError, match="does not say how its values were decoded"):
         topic.both()
     assert counted(topic.both(serde=FLIGHT)) == topic.expected()
+
+
+CASES = [Case("append", True, True), Case("upsert", True, True), Case("append", False, True)]
+
+
+def test_table_on_an_object_store(tmp_path: Path, seaweed: SeaweedFS) -> None:
+    """Through S3A, an export, OPTIMIZE and VACUUM; a stream goes over both. The log is there too, or a directory."""
+    for case, found in in_own_process(seaweed.port, tmp_path, CASES).items():
+        assert found.both == found.expected, case
+        if case.mode == "append":
+            assert [carrier for _, carrier in found.streamed] == ["UA", "AA", None, "DL", "UA", None, "B6"], case
+            assert [offset for offset, _ in found.streamed] == sorted(offset for offset, _ in found.streamed), case
+
+
+def test_table_on_a_store_that_the_session_has_no_jar_for_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    topic = Exported(spark, tmp_path)
+    for url, hint in {"s3a://logs/table": "hadoop-aws", "s3://logs/table": "write s3a://logs/table"}.items():
+        topic.table = url
+        with pytest.raises(InvalidConfigError, match=f"no file system for s3a?:; .*{hint}"):
+            topic.both()
+        topic.append([(b"a", flight("UA", 1))])
+        with pytest.raises(PySparkException, match=hint):
+            topic.export()
 
 
 def test_log_on_an_object_store(spark: SparkSession, tmp_path: Path, bucket: str) -> None:
