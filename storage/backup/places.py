@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from ..bucket import Attempts, ObjectStore, Patience, is_store_url, open_store, patiently
 from ..clock import SystemClock
+from ..directory.snapshot import sync_files
 from ..errors import CorruptionError, ObjectMissingError, SnapshotError
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.operations import make_directory_durably, parent_of, write_atomically
@@ -120,9 +121,7 @@ class FolderPlace:
     def sync(self) -> None:
         with self._lock:
             paths, self._unsynced = self._unsynced, []
-        for path in paths:
-            with self._filesystem.open(path, "write") as file:
-                file.sync()
+        sync_files(self._filesystem, paths)
         folders = {parent_of(path) for path in paths}
         for folder in sorted(folders | {parent_of(each) for each in folders}, reverse=True):
             self._filesystem.sync_directory(folder)

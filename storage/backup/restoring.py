@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from ..bucket import CommitLog
 from ..directory.manager import LogManager
@@ -28,6 +29,14 @@ from .places import BackupPlace, write_in_parts
 READ_AHEAD = 2  # pieces of at most 8 MiB
 
 
+class _Part(NamedTuple):
+    """A piece, and where it belongs."""
+
+    path: str
+    position: int  # in the file
+    piece: Piece
+
+
 def restore_backup(place: BackupPlace, cut: Cut, target: str) -> None:
     """Makes the log directory ``target``, which must be missing or empty; durable on return.
 
@@ -36,8 +45,7 @@ def restore_backup(place: BackupPlace, cut: Cut, target: str) -> None:
     """
 
     def fill(folder: str) -> Collection[str]:
-        for path, file in cut.files.items():
-            write_file(place, path, file, file_names.join(folder, path), LocalFileSystem())
+        write_files(place, cut.files, folder, LocalFileSystem())
         return cut.files
 
     _check_paths(place, cut)
@@ -104,25 +112,39 @@ def _with_topics(cut: Cut, topics: set[str]) -> Cut:
     return replace(cut, files={path: file for path, file in cut.files.items() if "/" not in path or path in kept})
 
 
-def write_file(place: BackupPlace, path: str, file: CutFile, target: str, filesystem: FileSystem) -> None:
-    """Writes a file of a cut; syncs nothing."""
-    filesystem.make_directory(parent_of(target))
-    with filesystem.open(target, "create") as writing:
-        position = 0
-        for data in pieces_of(place, path, file):
-            write_in_parts(writing, position, data)
-            position += len(data)
-        writing.truncate(file.size)
-    filesystem.set_modified(target, file.modified_ms)
+def write_files(place: BackupPlace, files: Mapping[str, CutFile], folder: str, filesystem: FileSystem) -> None:
+    """Writes files of a cut below a folder, several pieces at once; syncs nothing.
 
+    Raises CorruptionError, with the object and the file that needs it, for a piece that is damaged.
+    """
+    for parent in {parent_of(file_names.join(folder, path)) for path in files}:
+        filesystem.make_directory(parent)
 
-def pieces_of(place: BackupPlace, path: str, file: CutFile) -> Iterator[Buffer]:
-    """Yields the pieces of a file. Raises CorruptionError, with the object and ``path``, for one that is damaged."""
-    with closing(in_order(lambda piece: read_piece(place, piece), file.pieces, READ_AHEAD)) as pieces:
+    def write(part: _Part) -> None:
         try:
-            yield from pieces
+            data = read_piece(place, part.piece)
         except CorruptionError as error:
-            raise CorruptionError(f"{error.reason}; {path} of the backup needs it", path=error.path) from error
+            raise CorruptionError(f"{error.reason}; {part.path} of the backup needs it", path=error.path) from error
+        with filesystem.open(file_names.join(folder, part.path), "create") as writing:
+            write_in_parts(writing, part.position, data)
+            writing.begin_sync()
+
+    with closing(in_order(write, _parts(files), READ_AHEAD)) as written:
+        for _ in written:
+            pass
+    for path, file in files.items():
+        target = file_names.join(folder, path)
+        with filesystem.open(target, "create") as writing:
+            writing.truncate(file.size)
+        filesystem.set_modified(target, file.modified_ms)
+
+
+def _parts(files: Mapping[str, CutFile]) -> Iterator[_Part]:
+    for path, file in files.items():
+        position = 0
+        for piece in file.pieces:
+            yield _Part(path, position, piece)
+            position += piece.size
 
 
 def read_piece(place: BackupPlace, piece: Piece) -> Buffer:

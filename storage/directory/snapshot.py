@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +40,7 @@ from ..filesystem.port import FileSystem
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
+from ..prefetch import in_order
 from ..segment.swap import swap_plan
 from ..segment.walk import LogContext
 from ..writing.locks import APPEND_LOCK_FILE, wait_for_lock
@@ -52,6 +53,7 @@ MANIFEST_BYTES_MAX = 1024 * 1024 * 1024  # for five million files
 LOG_FOLDER = "log"
 BUILDING_LOCK_FILE = ".building.lock"
 COPY_BYTES = 1024 * 1024
+SYNCED_AT_ONCE = 8
 LISTING_ATTEMPTS = 200  # while topics are created and deleted; each takes the locks of all partitions
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}  # other disk, or no link support
 SIDECARS = (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA_FILE)
@@ -362,13 +364,23 @@ def _complete(filesystem: FileSystem, building: str, snapshot: Snapshot) -> None
 
 def _sync(filesystem: FileSystem, folder: str, files: Iterable[str]) -> None:
     """Syncs all files, including linked ones, and their directories."""
-    directories = {folder}
-    for path in files:
-        with filesystem.open(file_names.join(folder, path), "write") as file:
-            file.sync()
-        directories.add(parent_of(file_names.join(folder, path)))
+    paths = [file_names.join(folder, path) for path in files]
+    sync_files(filesystem, paths)
+    directories = {folder, *map(parent_of, paths)}
     for directory in sorted(directories, reverse=True):
         filesystem.sync_directory(directory)
+
+
+def sync_files(filesystem: FileSystem, paths: Iterable[str]) -> None:
+    """Syncs files; the disk gets several at once, and decides their order."""
+
+    def sync(path: str) -> None:
+        with filesystem.open(path, "write") as file:
+            file.sync()
+
+    with closing(in_order(sync, paths, SYNCED_AT_ONCE)) as synced:
+        for _ in synced:
+            pass
 
 
 # snapshot.json
