@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 from ..directory.manager import LogManager
 from ..directory.snapshot import LOG_FOLDER, SnapshotFile, take_cut
@@ -66,7 +66,7 @@ def take_backup(manager: LogManager, place: BackupPlace, *, staging: str | None 
     with _staged(_staging_of(manager, place, staging)) as staged:
         folder, taken_at_ms, found = _moment(manager, staged)
         storing = _Storing(place, LocalFileSystem(), folder, before, trusted)
-        files = dict(storing.store(found))
+        files = storing.store(found)
         place.sync()
         cut = Cut(manager.directory, taken_at_ms, files)
         name = write_cut(place, cut)
@@ -113,6 +113,14 @@ def _staged(folder: str) -> Iterator[str]:
         remove_tree(filesystem, folder)
 
 
+class _Span(NamedTuple):
+    """A part of a file that becomes a piece."""
+
+    path: str
+    start: int  # position
+    size: int  # bytes
+
+
 class _Storing:
     """Stores the pieces of files that no earlier backup has."""
 
@@ -128,45 +136,48 @@ class _Storing:
         self._trusted = trusted
         self.stored_bytes = self.stored_pieces = 0
 
-    def store(self, found: Mapping[str, SnapshotFile]) -> Iterator[tuple[str, CutFile]]:
+    def store(self, found: Mapping[str, SnapshotFile]) -> dict[str, CutFile]:
+        """Stores the pieces of all files, several at once; returns the files by their paths, in order."""
+        files: dict[str, CutFile] = {}
+        with closing(in_order(self._read, self._spans(found, files))) as stored:
+            for path, piece, is_new in stored:
+                files[path] = files[path]._replace(pieces=(*files[path].pieces, piece))
+                if is_new and piece not in self._trusted:
+                    self._trusted.add(piece)
+                    self.stored_bytes += piece.size
+                    self.stored_pieces += 1
+        return files
+
+    def _spans(self, found: Mapping[str, SnapshotFile], files: dict[str, CutFile]) -> Iterator[_Span]:
+        """Adds each file to ``files``; yields what is to be read of those that are not in an earlier backup."""
         for path, wanted in found.items():
-            yield path, self._file(path, wanted)
+            staged = file_names.join(self._folder, path)
+            status = self._filesystem.status(staged)
+            inode = 0 if status is None or not wanted.linked else status.inode
+            before = self._before.get(path)
+            is_same = before is not None and inode and before[:3] == (wanted.size, wanted.modified_ms, inode)
+            if before is not None and is_same and self._trusted.issuperset(before.pieces):
+                files[path] = before
+                continue
+            files[path] = CutFile(wanted.size, wanted.modified_ms, inode, ())
+            with self._filesystem.open(staged, "read") as file:
+                if file.size() < wanted.size:
+                    raise StorageError(f"{path}: was cut from {wanted.size:,} to {file.size():,} bytes; run this again")
+                for start, size in _bounds(file, wanted.size, before.pieces if before is not None else ()):
+                    yield _Span(path, start, size)
 
-    def _file(self, path: str, wanted: SnapshotFile) -> CutFile:
-        staged = file_names.join(self._folder, path)
-        status = self._filesystem.status(staged)
-        inode = 0 if status is None or not wanted.linked else status.inode
-        before = self._before.get(path)
-        is_same = before is not None and inode and before[:3] == (wanted.size, wanted.modified_ms, inode)
-        if before is not None and is_same and self._trusted.issuperset(before.pieces):
-            return before
-        with self._filesystem.open(staged, "read") as file:
-            if file.size() < wanted.size:
-                raise StorageError(f"{path}: was cut from {wanted.size:,} to {file.size():,} bytes; run this again")
-            bounds = _bounds(file, wanted.size, before.pieces if before is not None else ())
-            read = partial(self._read, file)
-            with closing(in_order(read, bounds)) as pieces:
-                return CutFile(wanted.size, wanted.modified_ms, inode, tuple(map(self._counted, pieces)))
-
-    def _read(self, file: File, span: tuple[int, int]) -> tuple[Piece, bool]:
-        """Stores one piece of a file, unless it is there; returns it, and whether it was stored."""
-        start, size = span
-        data = counted(file.read(start, size))
+    def _read(self, span: _Span) -> tuple[str, Piece, bool]:
+        """Stores one piece of a file, unless it is there; returns path and piece, and whether it was stored."""
+        path, start, size = span
+        with self._filesystem.open(file_names.join(self._folder, path), "read") as file:  # always the same: our link
+            data = counted(file.read(start, size))
         if len(data) != size:
-            raise StorageError(f"{file.path}: ends before position {start + size}; run this again")
+            raise StorageError(f"{path}: ends before position {start + size}; run this again")
         piece = Piece(self._place.digest(data), size)
         if piece in self._trusted:
-            return piece, False
+            return path, piece, False
         self._place.put(piece.name, data)
-        return piece, True
-
-    def _counted(self, stored: tuple[Piece, bool]) -> Piece:
-        piece, is_new = stored
-        if is_new and piece not in self._trusted:
-            self._trusted.add(piece)
-            self.stored_bytes += piece.size
-            self.stored_pieces += 1
-        return piece
+        return path, piece, True
 
 
 def _bounds(file: File, size: int, before: tuple[Piece, ...]) -> Iterator[tuple[int, int]]:

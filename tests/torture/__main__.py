@@ -25,6 +25,7 @@ from tests.torture.suite import Run, Suite
 MODULES = {
     "backup": "tests.torture.backups",
     "beside-spark": "tests.torture.beside_spark.suite",
+    "browse": "tests.torture.browsing",
     "bucket-commits": "tests.torture.bucket_commits",
     "bucket-kills": "tests.torture.kills.bucket",
     "crash-states": "tests.torture.crash_states",
