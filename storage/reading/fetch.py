@@ -125,20 +125,24 @@ class FetchData:
     ) -> Records:
         """Returns the records of :meth:`records` that ``choice`` chooses.
 
-        Decodes other columns than those of the choice only for batches with such a record.
+        If the choice has columns, decodes others only for batches with such a record.
         """
-        tested = self.records(start, end, choice.columns, timespan)
+        needed = {*columns, *choice.columns}
+        tested = self.records(start, end, choice.columns or needed, timespan)
         rows = np.flatnonzero(choice.rows(tested))
-        if not len(rows) or {*columns} == {*choice.columns}:
-            return tested.take(rows)
+        if not len(rows) or not choice.columns or needed == {*choice.columns}:
+            return _taken(tested, rows)
         last_offsets = self.window.headers.table["last_offset"]
         is_needed = np.zeros(len(last_offsets), dtype=np.bool_)
         is_needed[np.searchsorted(last_offsets, tested.offsets[rows])] = True
         del tested
-        records = replace(self, visible=self.visible & is_needed).records(
-            start, end, {*columns, *choice.columns}, timespan
-        )
-        return records.take(np.flatnonzero(choice.rows(records)))
+        records = replace(self, visible=self.visible & is_needed).records(start, end, needed, timespan)
+        return _taken(records, np.flatnonzero(choice.rows(records)))
+
+
+def _taken(records: Records, rows: Int64s) -> Records:
+    """Returns the records with these indices, which ascend; the same table if these are all."""
+    return records if len(rows) == len(records) else records.take(rows)
 
 
 def _first_possible_offsets(headers: BatchHeaders) -> Int64s:

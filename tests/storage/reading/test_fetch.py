@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage.finding.conditions import Condition
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.reading.fetch import Timespan
 from pyspark_commitlog.storage.reading.reader import LogReader
@@ -72,6 +74,31 @@ def test_the_records_of_segments_that_are_too_old_are_not_decoded(
     monkeypatch.setattr(SegmentReader, "decode", decode)
     assert offsets(by_time, 0, 16, Timespan(NOW_MS + 12_000)) == [12, 13, 14, 15]
     assert read == {12}
+
+
+@pytest.mark.parametrize(
+    ("condition", "found", "decodes"),
+    [
+        pytest.param(Condition(), [*range(16)], 1, id="all, which needs no test"),
+        pytest.param(Condition(value_contains=b"a"), [*range(0, 16, 2)], 2, id="by values, then with all columns"),
+        pytest.param(Condition(value_contains=b"c"), [], 1, id="none, which needs no other columns"),
+    ],
+)
+def test_batches_are_decoded_again_only_for_columns_that_a_choice_did_not_need(
+    by_time: LogReader, monkeypatch: pytest.MonkeyPatch, condition: Condition, found: list[int], decodes: int
+) -> None:
+    read = Counter[int]()
+    inner = SegmentReader.decode
+
+    def decode(segment: SegmentReader, *arguments: object, **more: object) -> object:
+        read[segment.base_offset] += 1
+        return inner(segment, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SegmentReader, "decode", decode)
+    chosen = [*by_time.records(0, 16, choice=condition)]
+    assert [offset for records in chosen for offset in records.offsets.tolist()] == found
+    assert all(records.keys is not None and records.values is not None for records in chosen)
+    assert {*read.values()} == {decodes}
 
 
 def test_batches_of_append_time_that_are_too_young_are_skipped(tmp_path: Path) -> None:
