@@ -1,8 +1,10 @@
 """The page of a log with 1,000 partitions and 10,000 segments: how long its views take, and what clicking costs.
 
 The page runs in its own process, as ``commitlog browse`` starts it. The first view is asked for when the server has
-just begun to listen and has read nothing; then come all views in turn. A view's time is that of its whole answer,
-without the browser's drawing. Memory is the process's own (not mapped files), after some clicks and after many more.
+just begun to listen and has read nothing; then come all views in turn. A view's time is that of its whole answer. A
+paint is the first with content that Debian's Chromium reports, from the beginning of the navigation on, in a new tab
+whose browser has started before. Memory is the process's own (not mapped files), after some clicks and after many more;
+``make torture SUITE=browse MINUTES=60`` clicks in Chromium for an hour.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ from functools import partial
 from html import unescape
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing, time_call
 from pyspark_commitlog.storage import LogManager, Records
+from tests.support.chromium import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PARTITIONS, SEGMENTS, LARGE_SEGMENTS = 1_000, 9, 1_000  # of each partition, and of the only one of a second topic
 ASKED_S = 1.0
@@ -36,6 +43,7 @@ VIEWS = {
     "transactions": "/transactions",
     "maintenance": "/maintenance",
 }
+PAINTS = "performance.getEntriesByName('first-contentful-paint').map(paint => paint.startTime)"  # ms
 PROGRAM = "from pyspark_commitlog.cli import main; main()"
 
 
@@ -47,6 +55,7 @@ def measure(setting: Setting) -> Iterator[Comparison]:
         with serving(directory) as page:
             firsts.append(time_call(partial(page.get, "/")))
     yield _within(f"first view: the list of topics, {PARTITIONS:,} partitions", Timing.of(firsts))
+    yield from _paints(directory, setting.rounds)
     with serving(directory) as page:
         page.get("/")
         for name, path in VIEWS.items():
@@ -56,6 +65,21 @@ def measure(setting: Setting) -> Iterator[Comparison]:
             )
         yield _memory(page, setting.sized(CLICKS))
     shutil.rmtree(directory)
+
+
+def _paints(directory: Path, rounds: int) -> Iterator[Comparison]:
+    firsts = list[float]()
+    with chromium() as browser:
+        first_paint(browser, "data:text/html,<p>the first page of a browser takes longer")
+        for _ in range(rounds):
+            with serving(directory) as page:
+                firsts.append(first_paint(browser, page.url))
+        yield _within("first paint: the list of topics", Timing.of(firsts))
+        with serving(directory) as page:
+            for name, path in VIEWS.items():
+                page.get(path)
+                times = [first_paint(browser, page.url + path) for _ in range(rounds)]
+                yield _within(f"first paint: {name}", Timing.of(times))
 
 
 def _within(operation: str, ours: Timing) -> Comparison:
@@ -99,6 +123,10 @@ class Page:
     def __init__(self, host: str, process_id: int) -> None:
         self._host, self._process_id = host, process_id
 
+    @property
+    def url(self) -> str:
+        return f"http://{self._host}"
+
     def get(self, path: str) -> str:
         """Returns a view. Raises ValueError for one that is not shown."""
         connection = http.client.HTTPConnection(self._host, timeout=60)
@@ -136,3 +164,15 @@ def serving(directory: Path) -> Iterator[Page]:
             yield Page(url.removeprefix("http://").rstrip("/"), process.pid)
         finally:
             process.terminate()
+
+
+def first_paint(browser: Browser, url: str) -> float:
+    """Seconds from the beginning of a navigation to the first paint with content, in a new tab."""
+    tab = browser.new_page()
+    try:
+        tab.goto(url)
+        while not (paints := tab.evaluate(PAINTS)):  # the page forbids functions from text, by which one could wait
+            tab.wait_for_timeout(10)
+        return float(paints[0]) / 1000
+    finally:
+        tab.close()

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark_commitlog.storage import (
     LogManager,
@@ -28,11 +27,12 @@ from pyspark_commitlog.storage import (
     retain_partitions,
     select_partitions,
 )
+from tests.support.chromium import chromium
 from tests.support.logs.building import now_ms
 from tests.torture.suite import Run, Suite, quiet
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page, Response
 
 PARTITIONS, SEGMENTS = (
     1_000,
@@ -52,20 +52,20 @@ def run(run: Run) -> None:
     directory = run.directory / "log"
     with LogManager.open(str(directory), create=True) as manager, quiet():
         _write(manager, min(PARTITIONS, max(2, run.count // CLICKS)))
-        with _serving(directory) as (root, server), _browser() as (chromium, browser):
-            _click(run, manager, chromium, root, (server, browser))
+        with _serving(directory) as (root, server), chromium() as browser:
+            _click(run, manager, browser, root, (server, _process_of_browser()))
 
 
-def _click(run: Run, manager: LogManager, chromium: Any, root: str, processes: tuple[int, int]) -> None:
-    server, browser = processes
+def _click(run: Run, manager: LogManager, browser: Browser, root: str, processes: tuple[int, int]) -> None:
+    server, of_browser = processes
     warm: int | None = None
     for case in run.cases():
         with run.watching(case):
             _append(manager, "passing", case.number)
             _retain(manager)
-            _visit(run, chromium, root, case.chance)
+            _visit(run, browser, root, case.chance)
         run.passed(CLICKS)
-        run.notes |= {"MB of the server": _megabytes(server), "MB of the browser": _megabytes(browser)}
+        run.notes |= {"MB of the server": _megabytes(server), "MB of the browser": _megabytes(of_browser)}
         if warm is None and run.done >= WARM:
             warm = run.notes["MB of the server"]
     if warm is not None and _megabytes(server) > warm * GROWTH + SLACK_MB:
@@ -98,11 +98,11 @@ def _retain(manager: LogManager) -> None:
 # A visit
 
 
-def _visit(run: Run, chromium: Any, root: str, chance: Random) -> None:
+def _visit(run: Run, browser: Browser, root: str, chance: Random) -> None:
     """Opens a tab and clicks. Raises AssertionError with what went wrong, and the way to it."""
-    context = chromium.new_context()
+    context = browser.new_context()
     complaints, way = list[str](), list[str]()
-    page: Page = context.new_page()
+    page = context.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("response", lambda answer: complaints.append(f"{answer.status}: {answer.url}") if _fails(answer) else None)
@@ -120,8 +120,8 @@ def _visit(run: Run, chromium: Any, root: str, chance: Random) -> None:
         context.close()
 
 
-def _fails(answer: Any) -> bool:
-    return bool(answer.status >= 500)
+def _fails(answer: Response) -> bool:
+    return answer.status >= 500
 
 
 def follow(page: Page, root: str, chance: Random) -> None:
@@ -193,22 +193,10 @@ def _serving(directory: Path) -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-@contextmanager
-def _browser() -> Iterator[tuple[Any, int]]:
-    """Starts Chromium; yields it, and the id of the process that is the parent of all of its processes."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  takes a second
-
-    path = shutil.which("chromium")
-    assert path is not None, "no chromium in PATH: install it (Debian: apt-get install chromium)"
-    # As root, as in a container, Chromium does not start with its sandbox.
-    sandbox = ["--no-sandbox"] * (os.geteuid() == 0)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=sandbox)
-        try:
-            [process] = [each for each in _children(os.getpid()) if "playwright" in _command(each)]
-            yield chromium, process
-        finally:
-            chromium.close()
+def _process_of_browser() -> int:
+    """Returns the id of the process that is the parent of all of Chromium's."""
+    [process] = [each for each in _children(os.getpid()) if "playwright" in _command(each)]
+    return process
 
 
 def _children(process: int) -> list[int]:

@@ -27,6 +27,7 @@ SHORT: dict[str, int] = {
 # More of them, and those that take longer; gateway-hostile needs a machine of its own.
 LONGER: dict[str, int] = {
     "backup": 10,
+    "browse": 60,
     "bucket-commits": 200,
     "bucket-kills": 2,
     "crash-states": 100,
