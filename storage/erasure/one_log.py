@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import NamedTuple
@@ -142,9 +143,16 @@ class _Writing:
 
     def run(self) -> bool:
         """Returns whether there is something to replace. Raises CorruptionError, with path and position, for damage."""
-        with closing(self._segment), closing(_cuts(self._segment, self._finder)) as cuts:
+        hashed = Future[None]()
+        hashed.set_result(None)
+        with (
+            closing(self._segment),
+            ThreadPoolExecutor(1) as hashing,
+            closing(_cuts(self._segment, self._finder)) as cuts,
+        ):
             for cut in cuts:
-                self._digest.update(cut.window.buffer)
+                hashed.result()  # only the previous window is still in memory
+                hashed = hashing.submit(self._digest.update, cut.window.buffer)
                 if cut.records and not self.records:
                     self.output = Output(self._log.context, self._segment.base_offset)
                     for before in self._segment.batches(0, cut.window.position, WINDOW_BYTES):
