@@ -144,6 +144,7 @@ class LogView:
     def _take(self, loaded: LoadedLog) -> None:
         self.segments = loaded.segments
         self._producers, self.epochs = loaded.producers, loaded.epochs
+        self._snapshots_seen = loaded.snapshots
         self._forget_outcomes()
         self._end_damage = loaded.damage
         self._log_start_offset = loaded.log_start_offset
@@ -266,7 +267,9 @@ class LogView:
 
     def _find_producers(self) -> ProducerStateManager:
         loader = self._loader_of(self._marks)
-        return loader.producers_at(self._log_end_offset, self.segments, despite_damage=self.passes_damage)
+        return loader.producers_at(
+            self._log_end_offset, self.segments, despite_damage=self.passes_damage, seen=self._snapshots_seen
+        )
 
     @contextmanager
     def despite_damage(self) -> Iterator[None]:

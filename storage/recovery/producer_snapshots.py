@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from ..errors import CorruptionError
@@ -34,27 +34,44 @@ class ProducerLoader:
         self._passes_damage = False
 
     def producers_at(
-        self, end_offset: int, segments: LogSegments, *, despite_damage: bool = False
+        self,
+        end_offset: int,
+        segments: LogSegments,
+        *,
+        despite_damage: bool = False,
+        seen: Collection[int] = (),
     ) -> ProducerStateManager:
         """Returns the state of the producers at ``end_offset``, from the snapshots that the directory has now.
+
+        ``seen``: the offsets of those that it had before; it is not listed again while the one to use is still there.
 
         Raises CorruptionError for damage between the snapshot and ``end_offset``. With ``despite_damage``, skips
         damaged batches instead, and sets ``is_partial`` of the result.
         """
         try:
-            return self._producers_at(end_offset, segments)
+            return self._producers_at(end_offset, segments, seen)
         except CorruptionError:
             if not despite_damage:
                 raise
             self._passes_damage = True
-            producers = self._producers_at(end_offset, segments)
+            producers = self._producers_at(end_offset, segments, seen)
             producers.is_partial = True
             return producers
 
-    def _producers_at(self, end_offset: int, segments: LogSegments) -> ProducerStateManager:
-        listing = self.context.filesystem.list(self.context.directory)
-        self._snapshots = _snapshots_in(listing)
+    def _producers_at(self, end_offset: int, segments: LogSegments, seen: Collection[int]) -> ProducerStateManager:
+        if self._has_newest(seen, end_offset):
+            self._snapshots = {*seen}
+        else:
+            self._snapshots = _snapshots_in(self.context.filesystem.list(self.context.directory))
         return self._state_at(end_offset, segments)
+
+    def _has_newest(self, seen: Collection[int], end_offset: int) -> bool:
+        """Whether the newest of these snapshots up to ``end_offset`` is still there."""
+        newest = max((offset for offset in seen if offset <= end_offset), default=None)
+        if newest is None:
+            return False
+        path = self._path(file_names.segment_file(newest, file_names.SNAPSHOT))
+        return self.context.filesystem.status(path) is not None
 
     def producers_as_of(self, now_ms: int, end_offset: int, segments: LogSegments) -> ProducerStateManager:
         """Returns the state of the producers at ``end_offset``, without those that had expired at ``now_ms``.

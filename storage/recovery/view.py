@@ -6,7 +6,7 @@ A reader sees the log that a writer would load with :class:`~.loader.LogLoader`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -48,6 +48,7 @@ class LoadedLog:
     damage: CorruptionError | None = None  # at the log end: the log continues there, but cannot be read
     lost: range | None = None  # offsets below the first segment that were lost, or deleted without a checkpoint
     key_filters: Sequence[str] | None = None  # the names of files of key filters, ascending; None: not looked for
+    snapshots: Collection[int] = ()  # the offsets of producer snapshots that a reader may use
 
 
 class LogViewer(ProducerLoader):
@@ -97,6 +98,7 @@ class LogViewer(ProducerLoader):
             damage=end.damage,
             lost=lost,
             key_filters=[name for name in listing if file_names.KEY_FILTER in name],
+            snapshots=self._snapshots,
         )
 
     def _settled_end(self, segments: LogSegments) -> LogEnd:
