@@ -23,9 +23,15 @@ def ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
         try:
             return worker(*arguments)
         except BrokenPipeError:
+            sys.unraisablehook = _report_others  # for what Python 3.13 finds when it closes the worker's files
             return 1
 
     return run
+
+
+def _report_others(found: sys.UnraisableHookArgs) -> None:
+    if not isinstance(found.exc_value, BrokenPipeError):
+        sys.__unraisablehook__(found)
 
 
 def end_quietly() -> None:

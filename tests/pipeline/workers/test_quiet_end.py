@@ -15,12 +15,16 @@ import sys
 from importlib.util import spec_from_loader
 __spec__ = spec_from_loader(sys.argv[1], None)
 tasks = 0
+class Unflushed:  # as the buffer of a file, which Python 3.13 reports
+    def __del__(self):
+        raise BrokenPipeError
 def worker(sock, authenticated):
     global tasks
     tasks += 1
     if tasks == 1:
         from pyspark_commitlog import CommitLogDataSource
         return 0
+    file = Unflushed()
     raise BrokenPipeError
 print(worker(None, True), worker(None, True))
 """
