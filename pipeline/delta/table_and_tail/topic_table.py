@@ -111,8 +111,8 @@ class TopicTable:
         old = self.pinned.rows
         names = self._columns(old)
         if self.pinned.mode is TableMode.UPSERT:
-            return self.wanted.rows(self._newest(old, serde), self.spans).select(names)
-        rows = self.wanted.rows(old, self.spans).select(names)
+            return self.wanted.of_both(self._newest(old, serde), self.spans).select(names)
+        rows = self.wanted.of_table(old, self.spans).select(names)
         if not tail(self.wanted_spans)[0]:
             return rows
         serde = serde or self.pinned.decoding.serde(self.pinned.name, old.schema)

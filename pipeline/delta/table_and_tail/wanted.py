@@ -47,8 +47,18 @@ class Wanted:
             start = span.end if found is None else max(start, found.offset)
         return Span(span.partition, start, span.end)
 
-    def rows(self, rows: DataFrame, spans: list[Span]) -> DataFrame:
-        """Returns the rows that are wanted, of those of a table; ``spans`` say which offsets of the log follow them."""
+    def of_table(self, rows: DataFrame, spans: list[Span]) -> DataFrame:
+        """Returns the rows that are wanted, of those of a table, which has no offset of ``spans``.
+
+        Spark does not read a table of which no row is wanted.
+        """
+        return self.of_both(rows, [each for each in spans if self._is_in_table(each)])
+
+    def _is_in_table(self, span: Span) -> bool:
+        return self.starts.get(span.partition.partition, 0) < span.start
+
+    def of_both(self, rows: DataFrame, spans: list[Span]) -> DataFrame:
+        """Returns the rows that are wanted, of those of a table and of ``spans``, which follow it in the log."""
         if (where := self._sql_of_offsets(spans)) is not None:
             rows = rows.where(where)
         return self.at_times(rows)

@@ -111,6 +111,13 @@ class TestAppend:
         assert "commitlog" not in plan_of(unchanged.both(partitions=[1], ends={1: 1}))
 
     @pytest.mark.only_all
+    def test_table_is_not_read_for_offsets_that_are_in_the_log_only(self, unchanged: Exported) -> None:
+        found = unchanged.both(partitions=[0], starts={0: 3}, columns=["carrier", "_offset"])
+        assert "parquet" not in plan_of(found).lower()
+        assert sorted((row["_offset"], row.carrier) for row in found.collect()) == [(3, "B6"), (4, None)]
+        of_one = unchanged.both(starts={0: 2}, columns=["_partition", "_offset"])
+        assert sorted(map(tuple, of_one.collect())) == [(0, 2), (0, 3), (0, 4), (1, 0), (1, 1)]
+
     def test_times_narrow_what_is_read_of_both(self, topic: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
         for most in (small_tail.OFFSETS_MAX, 0):
             monkeypatch.setattr(small_tail, "OFFSETS_MAX", most)
