@@ -56,10 +56,11 @@ def commit_offsets(asking: Asking) -> Body | None:
 
 
 def delete_offsets(asking: Asking) -> Body | None:
-    """Checks a group, and the topics whose offsets are named."""
+    """Checks a group, and the topics whose offsets are named; an error of the group is told without any of them."""
     refused = group(asking, operation=Operation.DELETE)
     if refused is None:
         partitions(asking, operation=Operation.READ)
+        asking.change_answer(lambda answer: {**answer, "topics": ()} if answer["error_code"] else answer)
     return refused
 
 

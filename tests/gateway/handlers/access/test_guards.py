@@ -15,7 +15,7 @@ from tests.support.logs.building import batch
 
 TIMEOUT_S = 30.0
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, ID_DENIED = 29, 30, 31, 53
-UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST = 3, 40, 42
+UNKNOWN_TOPIC, INVALID_CONFIG, INVALID_REQUEST, GROUP_ID_NOT_FOUND = 3, 40, 42, 69
 RULES = """
 [[allow]]
 users = ["alice"]
@@ -28,6 +28,11 @@ transactional_ids = ["open*"]
 users = ["carol"]
 operations = ["create"]
 topics = ["see_*"]
+
+[[allow]]
+users = ["carol"]
+operations = ["delete"]
+groups = ["*"]
 
 [[deny]]
 users = ["alice"]
@@ -192,6 +197,13 @@ def test_groups(alice: WireClient, root: WireClient) -> None:
     assert alice.ask(47, 0, group_id="open-g", topics=()).error_code == GROUP_DENIED
     for key, version in ((12, 3), (14, 3), (13, 3), (11, 5)):
         assert alice.ask(key, version, group_id="shut-g").error_code == GROUP_DENIED
+
+
+def test_an_error_of_a_group_is_told_without_the_topics_whose_offsets_were_to_be_deleted(ruled: Gateway) -> None:
+    asked = [{"name": "shut", "partitions": [{"partition_index": 0}]}]
+    with connected(ruled, "carol") as carol:
+        refused = carol.ask(47, 0, group_id="there is none", topics=asked)
+    assert (refused.error_code, refused.topics) == (GROUP_ID_NOT_FOUND, ())
 
 
 def test_coordinators_and_transactional_ids(alice: WireClient, root: WireClient) -> None:

@@ -57,6 +57,11 @@ def test_a_contradiction_to_a_topic_does_not_name_it(gateway: Gateway, client: W
     assert "hidden" not in found.error_message
 
 
+def test_wrong_changes_of_no_topic_get_their_own_code_first(client: WireClient) -> None:
+    assert altered(client, "", TOPIC, APPEND, max_message_bytes=1).error_code == INVALID_CONFIG
+    assert altered(client, "", TOPIC, max_message_bytes=1).error_code == INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("name", "setting", "value", "why"),
     [
