@@ -44,6 +44,7 @@ MODULES = {
     "gateway-frames": "tests.torture.gateway.frames",
     "gateway-hostile": "tests.torture.gateway.hostile",
     "gateway-kills": "tests.torture.gateway.kills",
+    "gateway-members": "tests.torture.gateway.members.suite",
     "gateway-nodes": "tests.torture.gateway.nodes",
     "gateway-nodes-beside-spark": "tests.torture.gateway.beside_spark.nodes",
     "gateway-nodes-zookeeper": "tests.torture.gateway.nodes_zookeeper",

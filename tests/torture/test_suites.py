@@ -43,6 +43,7 @@ LONGER: dict[str, int] = {
     "gateway-foes": 2,
     "gateway-frames": 60,
     "gateway-kills": 2,
+    "gateway-members": 2,
     "gateway-nodes": 2,
     "gateway-rules": 10_000,
     "gateway-together": 10,

@@ -1,0 +1,200 @@
+"""What the members of a group noted, and which of it is a fault.
+
+A turn is the time in which a member may process a partition: from its assignment until it has given the partition up,
+is killed, or a gateway logs that the member is no more: its session is over, as it is stopped, does not poll, or has
+not got on for too long. Turns of a partition never overlap; a turn begins where a commit was asked for, at or after all
+that were answered before; it leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+FOREVER_S = float("inf")
+LOGGED_S = 0.001  # the precision of a log's times
+GONE = re.compile(r"(\S+ \S+) INFO group .* member '(.+)' (leaves|is removed, because .*|left; .*)$", re.MULTILINE)
+
+
+class Place(NamedTuple):
+    """A partition."""
+
+    topic: str
+    number: int
+
+
+class Note(NamedTuple):
+    """A line of a member; times are of the machine's monotonic clock."""
+
+    time_s: float
+    kind: str
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+    value: int = -1
+
+    @property
+    def place(self) -> Place:
+        return Place(self.topic, self.partition)
+
+
+Gone = Mapping[str, Sequence[float]]
+
+
+@dataclass
+class Life:
+    """A member's life: its notes, and when it was killed."""
+
+    name: str
+    notes: list[Note]
+    killed_s: float = FOREVER_S
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids that coordinators know it by."""
+        return {note.topic for note in self.notes if note.kind == "known"}
+
+
+@dataclass
+class Turn:
+    """The time in which a member may process a partition."""
+
+    member: str
+    place: Place
+    start_s: float
+    end_s: float = FOREVER_S
+    reads: list[int] = field(default_factory=list)  # offsets
+
+
+def read_notes(path: Path) -> list[Note]:
+    """The notes of a member, without a last line that it could not end."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [Note(*json.loads(line)) for line in lines]
+
+
+def read_gone(logged: str) -> Iterator[tuple[float, str]]:
+    """When coordinators forgot which members, by what a gateway of this machine logged."""
+    since_s = time.time() - time.monotonic()
+    for when, member_id, _ in GONE.findall(logged):
+        yield datetime.fromisoformat(when.replace(",", ".")).timestamp() - since_s - LOGGED_S, member_id
+
+
+def turns_of(life: Life, gone: Gone) -> list[Turn]:
+    """The turns of a member, in the order in which they began; ``gone``: when coordinators forgot members, by id."""
+    found: list[Turn] = []
+    now: dict[Place, Turn] = {}
+    over = [each for member_id in life.ids for each in gone.get(member_id, ())]
+    for note in life.notes:
+        if note.kind == "assigned":
+            if note.place in now:  # librdkafka assigns again, without a word, if it lost its coordinator just then
+                now[note.place].end_s = note.time_s
+            now[note.place] = Turn(life.name, note.place, note.time_s)
+            found.append(now[note.place])
+        elif note.kind == "read":
+            now[note.place].reads.append(note.offset)
+        elif note.kind in {"revoked", "lost"} and note.place in now:
+            now.pop(note.place).end_s = note.time_s
+    ended_s = next((each.time_s for each in life.notes if each.kind == "end"), FOREVER_S)
+    for turn in found:
+        gone_s = (each for each in over if each >= turn.start_s)
+        turn.end_s = min((turn.end_s, ended_s, life.killed_s, *gone_s))
+    return found
+
+
+def committed(lives: Iterable[Life]) -> dict[Place, int]:
+    """The last offset of each partition whose commit was answered."""
+    found: dict[Place, int] = defaultdict(int)
+    for life in lives:
+        for note in life.notes:
+            if note.kind == "committed":
+                found[note.place] = max(found[note.place], note.offset)
+    return found
+
+
+def faults(lives: list[Life], sent: dict[Place, dict[int, int]], gone: Gone) -> list[str]:
+    """What is wrong; ``sent``: the value of each record that was acknowledged, by partition and offset.
+
+    ``gone``: when coordinators forgot members, by id.
+    """
+    turns: dict[Place, list[Turn]] = defaultdict(list)
+    for each in sorted((turn for life in lives for turn in turns_of(life, gone)), key=lambda turn: turn.start_s):
+        turns[each.place].append(each)
+    found = [text for each in turns.values() for text in (*_two_owners(each), *_gaps(each))]
+    return [*found, *_starts(lives, turns), *_set_back(lives), *_unread(lives, sent)]
+
+
+def _two_owners(turns: list[Turn]) -> Iterator[str]:
+    for index, turn in enumerate(turns):
+        for other in turns[:index]:
+            if turn.start_s < other.end_s:
+                yield (
+                    f"two owners of {turn.place}: {turn.member} from {turn.start_s:.3f}, "
+                    f"{other.member} from {other.start_s:.3f} to {other.end_s:.3f}"
+                )
+
+
+def _gaps(turns: list[Turn]) -> Iterator[str]:
+    for turn in turns:
+        for before, after in pairwise(turn.reads):
+            if after != before + 1:
+                yield f"{turn.member} read {after} after {before} of {turn.place}"
+
+
+def _starts(lives: list[Life], turns: dict[Place, list[Turn]]) -> Iterator[str]:
+    """Turns that begin before what was committed, or where nothing was."""
+    asked, answered = _commits(lives, "ask"), _commits(lives, "committed")
+    for place, each in turns.items():
+        for turn in each:
+            if turn.reads:
+                first = turn.reads[0]
+                least = max((note.offset for note in answered[place] if note.time_s <= turn.start_s), default=0)
+                if first < least:
+                    yield f"{turn.member} read {place} from {first}, though {least} was committed: read twice"
+                if first and first not in {note.offset for note in asked[place]}:
+                    yield f"{turn.member} read {place} from {first}, which nobody asked to commit"
+
+
+def _commits(lives: list[Life], kind: str) -> dict[Place, list[Note]]:
+    found: dict[Place, list[Note]] = defaultdict(list)
+    for note in sorted(note for life in lives for note in life.notes if note.kind == kind):
+        found[note.place].append(note)
+    return found
+
+
+def _set_back(lives: list[Life]) -> Iterator[str]:
+    """Commits that were asked for after a later offset had been committed, and were answered."""
+    answered = _commits(lives, "committed")
+    for life in lives:
+        asked: dict[Place, Note] = {}
+        for note in life.notes:
+            if note.kind == "ask":
+                asked[note.place] = note
+            elif note.kind == "committed":
+                asked_s = asked[note.place].time_s
+                before = max((each.offset for each in answered[note.place] if each.time_s <= asked_s), default=0)
+                if note.offset < before:
+                    yield f"{life.name} committed {note.offset} of {note.place} after {before}"
+
+
+def _unread(lives: list[Life], sent: dict[Place, dict[int, int]]) -> Iterator[str]:
+    """Records that nobody read, or read as something else."""
+    read: dict[Place, dict[int, int]] = defaultdict(dict)
+    for life in lives:
+        for note in life.notes:
+            if note.kind == "read":
+                read[note.place][note.offset] = note.value
+    for place, values in sent.items():
+        unread = sorted(values.keys() - read[place].keys())
+        if unread:
+            yield f"{len(unread)} records of {place} were read by nobody, such as {unread[0]}"
+        other = sorted(each for each in values.keys() & read[place].keys() if values[each] != read[place][each])
+        if other:
+            yield f"{len(other)} records of {place} were read as others, such as {other[0]}"

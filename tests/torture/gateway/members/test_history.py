@@ -1,0 +1,122 @@
+"""What the notes of members say about a group, and which of it is a fault."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.torture.gateway.members.history import Life, Note, Place, faults, read_gone, read_notes
+
+TOPIC = "t"
+PLACE = Place(TOPIC, 0)
+
+
+def at_work(from_s: float, to_s: float) -> list[Note]:
+    """A member's marks, four a second."""
+    return [Note(from_s + number / 4, "at work") for number in range(int((to_s - from_s) * 4) + 1)]
+
+
+def life(name: str, *notes: tuple[object, ...], at: tuple[float, float] = (0, 10), **more: object) -> Life:
+    """A member's life: ``notes`` are times, kinds and offsets; ``at``: while it is at work."""
+    own = [Note(note[0], note[1], TOPIC, 0, *note[2:3], *note[2:3]) for note in notes]
+    return Life(name, sorted([*at_work(*at), *own]), **more)
+
+
+def records(count: int) -> dict[Place, dict[int, int]]:
+    return {PLACE: {number: number for number in range(count)}}
+
+
+def test_a_partition_that_is_handed_over_is_no_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "ask", 1), (4, "committed", 1), (5, "revoked"))
+    two = life("two", (6, "assigned"), (7, "read", 1))
+    assert faults([one, two], records(2), {}) == []
+
+
+def test_a_partition_that_is_assigned_before_it_is_given_up_has_two_owners() -> None:
+    one, two = life("one", (1, "assigned"), (5, "revoked")), life("two", (4, "assigned"))
+    (found,) = faults([one, two], {}, {})
+    assert "two owners" in found
+
+
+def test_a_member_that_is_assigned_its_own_partition_again_begins_another_turn() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "assigned"), (4, "read", 0), (8, "revoked"))
+    assert faults([one], {}, {}) == []
+    assert faults([one, life("two", (7, "assigned"))], {}, {}) != []
+
+
+def test_the_turn_of_a_killed_member_ends_with_it() -> None:
+    one, two = life("one", (1, "assigned"), at=(0, 3), killed_s=3.5), life("two", (4, "assigned"))
+    assert faults([one, two], {}, {}) == []
+
+
+def test_the_turn_of_a_member_ends_where_a_gateway_forgot_it() -> None:
+    one, two = life("one", (1, "assigned"), (8, "lost")), life("two", (5, "assigned"))
+    one.notes.append(Note(1, "known", "id"))
+    assert faults([one, two], {}, {"id": [4.5]}) == []
+    assert faults([one, two], {}, {"id": [5.5]}) != []
+    assert faults([one, two], {}, {"other": [4.5]}) != []
+    assert faults([one, two], {}, {"id": [0.5]}) != []  # before this turn
+
+
+def test_what_gateways_log_of_members_that_are_no_more() -> None:
+    logged = """2026-11-30 13:02:52,904 INFO group 'members': member 'a' is removed, because it sent nothing in time
+2026-11-30 13:02:53,405 INFO group 'members', generation 7: rebalance: the group has become a classic one
+2026-11-30 13:04:02,974 INFO group 'members': member 'b' leaves
+2026-11-30 13:04:02,976 INFO group 'members': member 'c' joins, epoch 4
+"""
+    found = [*read_gone(logged)]
+    assert [member_id for _, member_id in found] == ["a", "b"]
+    assert found[1][0] - found[0][0] == pytest.approx(70.07)
+    now = f"{datetime.now():%Y-%m-%d %H:%M:%S,000} INFO group 'g': member 'a' leaves"
+    assert [time_s for time_s, _ in read_gone(now)] == [pytest.approx(time.monotonic(), abs=10)]
+
+
+def test_a_record_read_again_after_its_commit_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "ask", 1), (4, "committed", 1), (5, "revoked"))
+    two = life("two", (6, "assigned"), (7, "read", 0), (8, "read", 1))
+    (found,) = faults([one, two], records(2), {})
+    assert "read twice" in found
+
+
+def test_a_record_read_again_before_its_commit_was_answered_is_none() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "ask", 1), (5, "revoked"))
+    two = life("two", (6, "assigned"), (7, "read", 0))
+    assert faults([one, two], records(1), {}) == []
+
+
+def test_a_record_that_nobody_read_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0))
+    (found,) = faults([one], records(2), {})
+    assert "read by nobody" in found
+
+
+def test_a_record_that_is_left_out_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "read", 2))
+    assert any("read 2 after 0" in found for found in faults([one], records(1), {}))
+
+
+def test_a_turn_that_begins_where_nobody_committed_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 3))
+    assert any("nobody asked to commit" in found for found in faults([one], {}, {}))
+
+
+def test_a_commit_that_goes_back_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "ask", 5), (3, "committed", 5), (4, "revoked"))
+    two = life("two", (5, "ask", 4), (6, "committed", 4))
+    (found,) = faults([one, two], {}, {})
+    assert "committed 4" in found
+
+
+def test_a_record_that_is_read_as_another_is_a_fault() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0))
+    (found,) = faults([one], {PLACE: {0: 7}}, {})
+    assert "as others" in found
+
+
+def test_a_last_line_that_was_not_ended_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text('[1.5, "read", "t", 0, 3, 9]\n[2.0, "re')
+    assert read_notes(tmp_path / "notes") == [Note(1.5, "read", "t", 0, 3, 9)]
+    assert read_notes(tmp_path / "none") == []
