@@ -3,7 +3,8 @@
 A turn is the time in which a member may process a partition: from its assignment until it has given the partition up,
 is killed, or a gateway logs that the member is no more: its session is over, as it is stopped, does not poll, or has
 not got on for too long. Turns of a partition never overlap; a turn begins where a commit was asked for, at or after all
-that were answered before; it leaves nothing out.
+that were answered before; it leaves nothing out. An assignment that a client hands on late, when it was
+forgotten, gives it no turn: its commits are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 FOREVER_S = float("inf")
 LOGGED_S = 0.001  # the precision of a log's times
-GONE = re.compile(r"(\S+ \S+) INFO group .* member '(.+)' (leaves|is removed, because .*|left; .*)$", re.MULTILINE)
+LOGGED = re.compile(r"(\S+ \S+) INFO group .* member '(.+)' (leaves|is removed, because .*|joins, .*)$", re.MULTILINE)
 
 
 class Place(NamedTuple):
@@ -46,7 +47,15 @@ class Note(NamedTuple):
         return Place(self.topic, self.partition)
 
 
-Gone = Mapping[str, Sequence[float]]
+class Logged(NamedTuple):
+    """What a gateway logged of a member: that it joins, or is no more."""
+
+    time_s: float
+    member_id: str
+    joins: bool
+
+
+Log = Mapping[str, Sequence[Logged]]  # by member id, in the order of time
 
 
 @dataclass
@@ -56,11 +65,6 @@ class Life:
     name: str
     notes: list[Note]
     killed_s: float = FOREVER_S
-
-    @property
-    def ids(self) -> set[str]:
-        """The ids that coordinators know it by."""
-        return {note.topic for note in self.notes if note.kind == "known"}
 
 
 @dataclass
@@ -80,33 +84,52 @@ def read_notes(path: Path) -> list[Note]:
     return [Note(*json.loads(line)) for line in lines]
 
 
-def read_gone(logged: str) -> Iterator[tuple[float, str]]:
-    """When coordinators forgot which members, by what a gateway of this machine logged."""
+def read_log(texts: Iterable[str]) -> Log:
+    """What gateways of this machine logged of members."""
     since_s = time.time() - time.monotonic()
-    for when, member_id, _ in GONE.findall(logged):
-        yield datetime.fromisoformat(when.replace(",", ".")).timestamp() - since_s - LOGGED_S, member_id
+    found: dict[str, list[Logged]] = defaultdict(list)
+    for when, member_id, what in (each for text in texts for each in LOGGED.findall(text)):
+        time_s = datetime.fromisoformat(when.replace(",", ".")).timestamp() - since_s - LOGGED_S
+        found[member_id].append(Logged(time_s, member_id, what.startswith("joins")))
+    return {member_id: sorted(each) for member_id, each in found.items()}
 
 
-def turns_of(life: Life, gone: Gone) -> list[Turn]:
-    """The turns of a member, in the order in which they began; ``gone``: when coordinators forgot members, by id."""
+def turns_of(life: Life, log: Log) -> list[Turn]:
+    """The turns of a member, in the order in which they began."""
     found: list[Turn] = []
     now: dict[Place, Turn] = {}
-    over = [each for member_id in life.ids for each in gone.get(member_id, ())]
+    known: Sequence[Logged] = ()
     for note in life.notes:
-        if note.kind == "assigned":
-            if note.place in now:  # librdkafka assigns again, without a word, if it lost its coordinator just then
-                now[note.place].end_s = note.time_s
-            now[note.place] = Turn(life.name, note.place, note.time_s)
+        if note.kind == "known":
+            known = log.get(note.topic, ())
+        elif note.kind == "assigned":
+            if note.place in now:  # librdkafka, if it joins again before the first is taken
+                now[note.place].end_s = min(now[note.place].end_s, note.time_s)
+            now[note.place] = Turn(life.name, note.place, note.time_s, _forgotten_s(known, note.time_s))
             found.append(now[note.place])
         elif note.kind == "read":
             now[note.place].reads.append(note.offset)
         elif note.kind in {"revoked", "lost"} and note.place in now:
-            now.pop(note.place).end_s = note.time_s
+            turn = now.pop(note.place)
+            turn.end_s = min(turn.end_s, note.time_s)
     ended_s = next((each.time_s for each in life.notes if each.kind == "end"), FOREVER_S)
     for turn in found:
-        gone_s = (each for each in over if each >= turn.start_s)
-        turn.end_s = min((turn.end_s, ended_s, life.killed_s, *gone_s))
+        turn.end_s = min(turn.end_s, ended_s, life.killed_s)
     return found
+
+
+def is_forgotten(life: Life, log: Log) -> bool:
+    """Whether no coordinator has a member any more, by what was logged last."""
+    ids = [note.topic for note in life.notes if note.kind == "known"]
+    return not ids or (ids[-1] in log and not log[ids[-1]][-1].joins)
+
+
+def _forgotten_s(known: Sequence[Logged], start_s: float) -> float:
+    """When a coordinator forgot a member that was assigned something: before that, if its client told it late."""
+    before = [each for each in known if each.time_s <= start_s]
+    if before and not before[-1].joins:
+        return start_s
+    return next((each.time_s for each in known if each.time_s > start_s and not each.joins), FOREVER_S)
 
 
 def committed(lives: Iterable[Life]) -> dict[Place, int]:
@@ -119,13 +142,10 @@ def committed(lives: Iterable[Life]) -> dict[Place, int]:
     return found
 
 
-def faults(lives: list[Life], sent: dict[Place, dict[int, int]], gone: Gone) -> list[str]:
-    """What is wrong; ``sent``: the value of each record that was acknowledged, by partition and offset.
-
-    ``gone``: when coordinators forgot members, by id.
-    """
+def faults(lives: list[Life], sent: dict[Place, dict[int, int]], log: Log) -> list[str]:
+    """What is wrong; ``sent``: the value of each record that was acknowledged, by partition and offset."""
     turns: dict[Place, list[Turn]] = defaultdict(list)
-    for each in sorted((turn for life in lives for turn in turns_of(life, gone)), key=lambda turn: turn.start_s):
+    for each in sorted((turn for life in lives for turn in turns_of(life, log)), key=lambda turn: turn.start_s):
         turns[each.place].append(each)
     found = [text for each in turns.values() for text in (*_two_owners(each), *_gaps(each))]
     return [*found, *_starts(lives, turns), *_set_back(lives), *_unread(lives, sent)]
@@ -134,7 +154,7 @@ def faults(lives: list[Life], sent: dict[Place, dict[int, int]], gone: Gone) -> 
 def _two_owners(turns: list[Turn]) -> Iterator[str]:
     for index, turn in enumerate(turns):
         for other in turns[:index]:
-            if turn.start_s < other.end_s:
+            if turn.start_s < min(turn.end_s, other.end_s):
                 yield (
                     f"two owners of {turn.place}: {turn.member} from {turn.start_s:.3f}, "
                     f"{other.member} from {other.start_s:.3f} to {other.end_s:.3f}"

@@ -96,7 +96,8 @@ class Member:
                     del self._next[each.topic, each.partition]
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._note("known", consumer.memberid())
+        if member_id := consumer.memberid():  # None: it has left in between, as it was not polled
+            self._note("known", member_id)
         for each in partitions:
             self._next.pop((each.topic, each.partition), None)  # it begins where its commits ended
             self._note("assigned", each.topic, each.partition)

@@ -9,7 +9,6 @@ one owner; each record is read, and twice only if it was not committed; no commi
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pyspark_commitlog.storage import LogManager
 from tests.torture.gateway.clients import PATIENT, Client, Told, finish
-from tests.torture.gateway.members.history import Place, committed, faults, read_gone
+from tests.torture.gateway.members.history import Place, committed, faults, is_forgotten, read_log
 from tests.torture.gateway.members.lives import CLASSIC, CONSUMER, LIMIT_S, SERVED, Member
 from tests.torture.gateway.server import Server
 from tests.torture.suite import Run, Suite
@@ -48,6 +47,7 @@ class Schedule:
         self.sent: dict[Place, dict[int, int]] = {}
         self.members: list[Member] = []
         self.gone: list[Member] = []
+        self.stuck: list[Member] = []  # that did not leave
         self._directory, self._servers, self._chance = directory, servers, chance
         self._bootstrap = ",".join(each.bootstrap for each in servers)
         self._assignor = {"partition.assignment.strategy": chance.choice(("range", "roundrobin", "cooperative-sticky"))}
@@ -156,9 +156,7 @@ class Schedule:
         member.leave()
 
     def _wait(self, members: list[Member]) -> None:
-        for member in members:
-            if not member.was_killed:
-                member.wait()
+        self.stuck += [each for each in members if not each.was_killed and not each.has_left()]
 
     def _uncommitted(self) -> dict[Place, tuple[int, int]]:
         """By partition whose records are not committed: what is committed, and where the records end."""
@@ -259,12 +257,13 @@ def live(run: Run, chance: Random, directory: Path) -> None:
 def _compare(run: Run, schedule: Schedule, servers: list[Server]) -> None:
     assert not schedule.told.faults, schedule.told.faults[:3]
     lives = [each.life() for each in schedule.all_members]
-    gone: dict[str, list[float]] = defaultdict(list)
-    for each in servers:
-        for time_s, member_id in read_gone(each.log.read_text()):
-            gone[member_id].append(time_s)
-    found = faults(lives, schedule.sent, gone)
+    log = read_log(each.log.read_text() for each in servers)
+    found = faults(lives, schedule.sent, log)
     assert not found, found[:5]
+    # librdkafka 2.16 can wait for ever in close(), without a heartbeat: then its session must have ended.
+    waited_for = [each.name for each in schedule.stuck if not is_forgotten(each.life(), log)]
+    assert not waited_for, f"members never leave, and are not removed: {waited_for}"
+    run.note("members that never left", len(schedule.stuck))
     for each in servers:
         each.check_log()
     run.note("records", sum(map(len, schedule.sent.values())))

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.gateway.members.history import Life, Note, Place, faults, read_gone, read_notes
+from tests.torture.gateway.members.history import (
+    Life,
+    Log,
+    Logged,
+    Note,
+    Place,
+    faults,
+    is_forgotten,
+    read_log,
+    read_notes,
+)
 
 TOPIC = "t"
 PLACE = Place(TOPIC, 0)
@@ -52,26 +62,51 @@ def test_the_turn_of_a_killed_member_ends_with_it() -> None:
     assert faults([one, two], {}, {}) == []
 
 
+def forgotten(time_s: float, *, member_id: str = "id", joins: bool = False) -> Log:
+    return {member_id: [Logged(time_s, member_id, joins)]}
+
+
 def test_the_turn_of_a_member_ends_where_a_gateway_forgot_it() -> None:
     one, two = life("one", (1, "assigned"), (8, "lost")), life("two", (5, "assigned"))
-    one.notes.append(Note(1, "known", "id"))
-    assert faults([one, two], {}, {"id": [4.5]}) == []
-    assert faults([one, two], {}, {"id": [5.5]}) != []
-    assert faults([one, two], {}, {"other": [4.5]}) != []
-    assert faults([one, two], {}, {"id": [0.5]}) != []  # before this turn
+    one.notes.insert(0, Note(0, "known", "id"))
+    assert faults([one, two], {}, forgotten(4.5)) == []
+    assert faults([one, two], {}, forgotten(5.5)) != []
+    assert faults([one, two], {}, forgotten(4.5, member_id="other")) != []
+    assert faults([one, two], {}, forgotten(4.5, joins=True)) != []
 
 
-def test_what_gateways_log_of_members_that_are_no_more() -> None:
-    logged = """2026-11-30 13:02:52,904 INFO group 'members': member 'a' is removed, because it sent nothing in time
+def test_an_assignment_that_a_client_hands_on_when_it_was_forgotten_gives_it_no_turn() -> None:
+    one, two = life("one", (1, "assigned"), (9, "revoked")), life("two", (5, "assigned"), (5.5, "read", 0))
+    two.notes.insert(0, Note(0, "known", "id"))
+    assert faults([one, two], {}, forgotten(4)) == []
+    back = {"id": [*forgotten(4)["id"], *forgotten(4.5, joins=True)["id"]]}
+    assert faults([one, two], {}, back) != []
+    two.notes.append(Note(6, "read", TOPIC, 0, 2, 2))
+    assert faults([one, two], {}, forgotten(4)) == ["two read 2 after 0 of Place(topic='t', number=0)"]
+
+
+def test_a_member_is_forgotten_if_it_was_removed_last() -> None:
+    one = Life("one", [Note(0, "known", "id")])
+    assert is_forgotten(one, forgotten(4))
+    assert not is_forgotten(one, forgotten(4, joins=True))
+    assert not is_forgotten(one, {})
+    assert is_forgotten(Life("one", []), {})
+
+
+def test_what_gateways_log_of_members() -> None:
+    first = """2026-11-30 13:02:52,904 INFO group 'members': member 'a' is removed, because it sent nothing in time
 2026-11-30 13:02:53,405 INFO group 'members', generation 7: rebalance: the group has become a classic one
 2026-11-30 13:04:02,974 INFO group 'members': member 'b' leaves
-2026-11-30 13:04:02,976 INFO group 'members': member 'c' joins, epoch 4
 """
-    found = [*read_gone(logged)]
-    assert [member_id for _, member_id in found] == ["a", "b"]
-    assert found[1][0] - found[0][0] == pytest.approx(70.07)
-    now = f"{datetime.now():%Y-%m-%d %H:%M:%S,000} INFO group 'g': member 'a' leaves"
-    assert [time_s for time_s, _ in read_gone(now)] == [pytest.approx(time.monotonic(), abs=10)]
+    second = "2026-11-30 13:02:51,904 INFO group 'members': member 'a' joins, epoch 4\n"
+    found = read_log([first, second])
+    assert {member_id: [each.joins for each in logged] for member_id, logged in found.items()} == {
+        "a": [True, False],
+        "b": [False],
+    }
+    assert found["b"][0].time_s - found["a"][1].time_s == pytest.approx(70.07)
+    (now,) = read_log([f"{datetime.now():%Y-%m-%d %H:%M:%S,000} INFO group 'g': member 'a' leaves"])["a"]
+    assert now.time_s == pytest.approx(time.monotonic(), abs=10)
 
 
 def test_a_record_read_again_after_its_commit_is_a_fault() -> None:
