@@ -72,7 +72,7 @@ def test_the_turn_of_a_member_ends_where_a_gateway_forgot_it() -> None:
     assert faults([one, two], {}, forgotten(4.5)) == []
     assert faults([one, two], {}, forgotten(5.5)) != []
     assert faults([one, two], {}, forgotten(4.5, member_id="other")) != []
-    assert faults([one, two], {}, forgotten(4.5, joins=True)) != []
+    assert faults([one, two], {}, {}) != []
 
 
 def test_an_assignment_that_a_client_hands_on_when_it_was_forgotten_gives_it_no_turn() -> None:
@@ -91,6 +91,13 @@ def test_a_member_is_forgotten_if_it_was_removed_last() -> None:
     assert not is_forgotten(one, forgotten(4, joins=True))
     assert not is_forgotten(one, {})
     assert is_forgotten(Life("one", []), {})
+
+
+def test_what_a_member_gets_when_it_joins_may_be_given_away_before_it_says_that_it_has_it() -> None:
+    one, two = life("one", (1, "assigned"), (3, "revoked")), life("two", (2, "assigned"))
+    one.notes.insert(0, Note(0, "known", "id"))
+    assert faults([one, two], {}, forgotten(0.5, joins=True)) == []
+    assert faults([one, two], {}, forgotten(-0.5, joins=True)) != []
 
 
 def test_what_gateways_log_of_members() -> None:
