@@ -128,10 +128,11 @@ def cat(  # the flags are those of kcat -C
         positions.cat(log_dir, topic, partition, start, text, count, waits=not exit_at_end, is_quiet=quiet)
         return
     span = _Span.parse(offset or [], storage.Isolation(isolation_level.value))
-    around = Skipping() if skip_damaged else None
+    damage = Skipping()
+    around = damage if skip_damaged else None
     with (
         storage.LogManager.open(log_dir) as manager,
-        ending_with_3(around),
+        ending_with_3(damage, skips=skip_damaged),
         ExitStack() as logs,
         suppress(KeyboardInterrupt),
     ):
@@ -145,7 +146,8 @@ def cat(  # the flags are those of kcat -C
         tails = [_Tail(logs.enter_context(log), each, spans[each], around) for each, log in watchers.items()]
         if span.is_offset or not quiet:
             _report_moved(tails, storage.remote_offsets(manager, firsts), is_given=span.is_offset)
-        _report_lost(tails, around, is_given=span.is_offset)
+        for error in filter(None, (tail.lost_before(is_given=span.is_offset) for tail in tails)):
+            damage.report(error) if skip_damaged else damage.name(error)
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
@@ -290,15 +292,6 @@ class _Tail:
         self._log.catch_up(marks.get(self.partition, storage.Marks()))
         before, self.next_offset = self.next_offset, max(self.next_offset, self._log.log_start_offset)
         return f"{before} to {self.next_offset - 1}" if before < self.next_offset else ""
-
-
-def _report_lost(tails: Sequence[_Tail], around: Skipping | None, *, is_given: bool) -> None:
-    """Reports the partitions whose first segments were lost, if they are read from where they begin now."""
-    for error in filter(None, (tail.lost_before(is_given=is_given) for tail in tails)):
-        if around is not None:
-            around.report(error)
-        else:
-            typer.echo(f"commitlog: {storage.printable(str(error))}", err=True)
 
 
 def _report_moved(tails: Sequence[_Tail], remote: Mapping[storage.TopicPartition, range], *, is_given: bool) -> None:

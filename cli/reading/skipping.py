@@ -33,20 +33,24 @@ class Skipping:
 
     def report(self, error: storage.CorruptionError) -> None:
         """Reports damage that is skipped."""
-        self.is_damaged = True
         skipped = "skipped"
         if error.skipped_offsets is not None:
             first, last = error.skipped_offsets
             skipped = f"skipped offset {first}" if first == last else f"skipped offsets {first} to {last}"
-        typer.echo(f"commitlog: {storage.printable(str(error))}; {skipped}", err=True)
+        self.name(error, f"; {skipped}")
+
+    def name(self, error: storage.CorruptionError, end: str = "") -> None:
+        """Reports damage beside what is read."""
+        self.is_damaged = True
+        typer.echo(f"commitlog: {storage.printable(str(error))}{end}", err=True)
 
 
 @contextmanager
-def ending_with_3(skipping: Skipping | None) -> Iterator[None]:
-    """Exits with 3 at the end of the ``with`` block if damage was skipped, or at once if none may be skipped."""
+def ending_with_3(skipping: Skipping, *, skips: bool) -> Iterator[None]:
+    """Exits with 3 at the end of the ``with`` block if damage was reported, or at once if none may be skipped."""
     try:
         yield
     except (storage.CorruptRecordError, storage.MissingSegmentError) as error:
-        fail(str(error) if skipping else f"{error}; to read around it: --skip-damaged", storage.EXIT_DAMAGED)
-    if skipping is not None and skipping.is_damaged:
+        fail(str(error) if skips else f"{error}; to read around it: --skip-damaged", storage.EXIT_DAMAGED)
+    if skipping.is_damaged:
         raise typer.Exit(storage.EXIT_DAMAGED)
