@@ -19,13 +19,16 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.gateway import pytest_plugin
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS
 from tests.support.pages import BASH, PAGES, ROOT, first_example, name_of, with_free_ports
 from tests.support.spark.delta_jars import delta_jars, delta_settings
 from tests.support.spark.spark_jvm import SMALL
 
 ROOMS = ("browse", "cli", "clients", "gateway", "mirror", "pipeline", "protocol", "registry", "storage")
-NOTHING, ARROW, BROWSE, GATEWAY, SPARK = "nothing", "arrow", "browse", "gateway", "spark"
+NOTHING, ARROW, BROWSE, GATEWAY, KAFKA, SPARK = "nothing", "arrow", "browse", "gateway", "kafka", "spark"
 SIZE_MAX = {NOTHING: 400, GATEWAY: 450}  # MB
 
 # The extra that the first example of a page needs.
@@ -202,6 +205,17 @@ def test_an_export_needs_no_other_extra_than_that_of_spark(environment: Callable
     export = "commitlog export to-table --log-dir data/log --topic flights --table data/table --checkpoint data/export"
     BASH.run(f"{export} | grep -x 'Everything was copied.'", "export", env)
     assert list((place / "data/table/_delta_log").glob("*.json"))
+
+
+@pytest.mark.only_all
+def test_a_mirror_needs_no_other_extra_than_that_of_kafka(environment: Callable[[str], Path], place: Path) -> None:
+    env = variables(environment(KAFKA), place.parent)
+    with Gateway(str(place / "gateway"), GatewayConfig.from_mapping(pytest_plugin.SETTINGS), create=True) as gateway:
+        flags = f"--bootstrap-servers {gateway.bootstrap_servers} --topics flights --log-dir"
+        BASH.run(f"commitlog mirror to-kafka {flags} data/log", "mirror to-kafka", env)
+        BASH.run(f"commitlog mirror from-kafka {flags} data/copy", "mirror from-kafka", env)
+    count = "commitlog cat --log-dir {} --topic flights -e -q | wc -l"
+    BASH.run(f'test "$({count.format("data/log")})" = "$({count.format("data/copy")})"', "records", env)
 
 
 @pytest.mark.only_all

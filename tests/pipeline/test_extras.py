@@ -19,7 +19,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pyspark_commitlog.cli import COMMANDS
+from pyspark_commitlog.gateway import pytest_plugin
+from pyspark_commitlog.gateway.config import GatewayConfig
+from pyspark_commitlog.gateway.server import Gateway
+from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.extras import EXTRAS as EXTRA_OF_MODULE
+from tests.support.logs.building import append, rows
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -59,6 +64,24 @@ for name, argv, run in runs:
 """
 
 
+# Hides modules from a process that runs a command.
+COMMAND = """
+import json, sys
+hidden = json.loads(sys.argv.pop(1))
+
+class Hidden:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden)
+from pyspark_commitlog.cli import main
+sys.argv[0] = "commitlog"
+main()
+"""
+
+
 def requirements(extra: str) -> Iterator[Requirement]:
     optional = PROJECT["optional-dependencies"]
     for text in [*PROJECT["dependencies"], *(optional[extra] if extra != NOTHING else ())]:
@@ -88,16 +111,21 @@ def brought(extra: str) -> set[str]:
     return {name for name, _ in found}
 
 
-@pytest.mark.parametrize(
-    "extra", [each if each in QUICK else pytest.param(each, marks=pytest.mark.only_all) for each in EXTRAS]
-)
-def test_every_help_is_printed_with_what_an_extra_brings(extra: str) -> None:
+def not_brought(extra: str) -> list[str]:
+    """The modules installed here that an environment with only this extra would not have."""
     there = brought(extra) | {"spark-commitlog", "pip", "setuptools"}
-    hidden = [
+    return [
         module
         for module, distributions in packages_distributions().items()
         if not {canonicalize_name(each) for each in distributions} & there
     ]
+
+
+@pytest.mark.parametrize(
+    "extra", [each if each in QUICK else pytest.param(each, marks=pytest.mark.only_all) for each in EXTRAS]
+)
+def test_every_help_is_printed_with_what_an_extra_brings(extra: str) -> None:
+    hidden = not_brought(extra)
     assert extra != NOTHING or {"pyspark", "pyarrow", "pandas", "kio", "kafka", "fastavro"} <= set(hidden)
     done = subprocess.run(
         [sys.executable, "-c", HELP_OF_ALL, json.dumps([hidden, list(COMMANDS), JOBS])],
@@ -106,6 +134,36 @@ def test_every_help_is_printed_with_what_an_extra_brings(extra: str) -> None:
         check=True,
     )
     assert done.stdout == ""
+
+
+def test_a_mirror_needs_what_the_extra_of_kafka_brings(tmp_path: Path) -> None:
+    """To the gateway of this process, from there to another log, and between both; its help is not all that works."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    with LogManager.open(str(source), create=True) as manager:
+        manager.create_topic("t", partitions=1)
+        append(manager.open_log("t", 0), b"a", b"b")
+    hidden = not_brought("kafka")
+    assert {"pyarrow", "pyspark", "pandas"} <= set(hidden)
+    config = GatewayConfig.from_mapping(pytest_plugin.SETTINGS)
+    with Gateway(str(tmp_path / "gateway"), config, create=True) as gateway:
+        servers = ["--bootstrap-servers", gateway.bootstrap_servers]
+        for name, settings in (
+            ("consumer", f"bootstrap.servers={gateway.bootstrap_servers}\ngroup.id=g\n"),
+            ("producer", f"log.dir={tmp_path / 'between'}\n"),
+        ):
+            (tmp_path / name).write_text(settings)
+        clusters = ["--consumer.config", str(tmp_path / "consumer"), "--producer.config", str(tmp_path / "producer")]
+        for arguments in (
+            ["to-kafka", *servers, "--log-dir", str(source), "--topics", "t"],
+            ["from-kafka", *servers, "--log-dir", str(target), "--topics", "t"],
+            ["between-clusters", *clusters, "--whitelist", "t"],
+        ):
+            command = [sys.executable, "-c", COMMAND, json.dumps(hidden), "mirror", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (arguments, done.stderr)
+    for log_dir in (target, tmp_path / "between"):
+        with LogManager.open(str(log_dir)) as manager:
+            assert [value for _, value in rows(manager.open_reader("t", 0))] == [b"a", b"b"]
 
 
 def test_an_export_of_a_directory_imports_nothing_of_clients_of_brokers(tmp_path: Path) -> None:

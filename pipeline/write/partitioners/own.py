@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+
+if TYPE_CHECKING:  # a mirror has the settings of a producer, and no pyarrow
+    import pyarrow as pa
 
 RECORD_BYTES = 7  # the least that a record of magic 2 has besides key, value and headers
 
@@ -83,6 +84,8 @@ class LeastBytesPartitioner:
 
 def _sizes(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Returns the bytes of each row, shape (rows,)."""
+    import pyarrow.compute as pc  # noqa: PLC0415  as above
+
     sizes = _lengths(rows.column("key")) + _lengths(rows.column("value")) + RECORD_BYTES
     if "headers" not in rows.schema.names:
         return sizes
@@ -99,5 +102,7 @@ def _sums(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
+    import pyarrow.compute as pc  # noqa: PLC0415  as above
+
     lengths: npt.NDArray[np.int32] = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64)
