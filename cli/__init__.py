@@ -164,7 +164,7 @@ def _run() -> None:
     except storage.LogStoreError as error:
         _end(str(error), 1)
     except OSError as error:
-        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+        _end(storage.text_of(error), 1)
 
 
 def _end(message: str, code: int) -> None:

@@ -92,7 +92,7 @@ def produce(  # the flags are those of kcat -P
                     if as_json:
                         print_json([{"topic": topic, "partition": number, **_where(info)}])
             except storage.LogStoreError as error:
-                fail(f"{error}; appended before this: {storage.counted(written, 'record')}")
+                fail(f"{error}; {storage.appended_before(error, written, 'record')}")
 
 
 def _existing(manager: storage.LogManager, topic: str) -> storage.TopicDescription:

@@ -157,10 +157,12 @@ if TYPE_CHECKING:
         TransactionCoordinatorFencedError as TransactionCoordinatorFencedError,
         TransactionError as TransactionError,
         TransactionRefusedError as TransactionRefusedError,
+        UnfinishedAppendError as UnfinishedAppendError,
         UnknownTopicOrPartitionError as UnknownTopicOrPartitionError,
         UnsupportedCompressionTypeError as UnsupportedCompressionTypeError,
         UnsupportedForMessageFormatError as UnsupportedForMessageFormatError,
         did_you_mean as did_you_mean,
+        text_of as text_of,
     )
     from .extras import MissingExtraError as MissingExtraError, needs_extra as needs_extra
     from .filesystem.holders import lock_holders as lock_holders
@@ -414,7 +416,10 @@ if TYPE_CHECKING:
         hanging_transactions as hanging_transactions,
         holding_transaction as holding_transaction,
     )
-    from .transactions.idempotent import IdempotentProducer as IdempotentProducer
+    from .transactions.idempotent import (
+        IdempotentProducer as IdempotentProducer,
+        appended_before as appended_before,
+    )
     from .transactions.producer_ids import (
         allot_producer_id as allot_producer_id,
         client_producer_id as client_producer_id,
@@ -617,10 +622,12 @@ else:
                 "TransactionCoordinatorFencedError",
                 "TransactionError",
                 "TransactionRefusedError",
+                "UnfinishedAppendError",
                 "UnknownTopicOrPartitionError",
                 "UnsupportedCompressionTypeError",
                 "UnsupportedForMessageFormatError",
                 "did_you_mean",
+                "text_of",
             ],
             "extras": ["MissingExtraError", "needs_extra"],
             "filesystem.holders": ["lock_holders"],
@@ -805,7 +812,7 @@ else:
                 "hanging_transactions",
                 "holding_transaction",
             ],
-            "transactions.idempotent": ["IdempotentProducer"],
+            "transactions.idempotent": ["IdempotentProducer", "appended_before"],
             "transactions.producer_ids": [
                 "allot_producer_id",
                 "client_producer_id",

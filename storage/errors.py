@@ -9,6 +9,7 @@ Names are Kafka's, with ``Error`` at the end; the number in brackets is Kafka's 
     │   └── TopicSettingError                 a setting for all topics contradicts one of a topic, which it names
     ├── StorageError                          the disk failed, or an earlier failure made this writer unusable  [56]
     │   ├── SegmentRemovedError               a segment file was removed from an open log: list the directory again
+    │   ├── UnfinishedAppendError             the disk failed repeatedly during an append; some of it may be there
     │   ├── LogReplacedError                  another log, or an older copy, is where this process opened its log
     │   └── ObjectStoreError                  an object store refused or did not answer: what was asked may be done
     │       ├── ObjectExistsError             the store says that an object of that name exists
@@ -89,6 +90,17 @@ class StorageError(LogStoreError):
 
 class SegmentRemovedError(StorageError, FileNotFoundError):
     """Retention, compaction or a person removed a segment of an open log: a reader lists the directory again."""
+
+
+class UnfinishedAppendError(StorageError):
+    """The disk failed repeatedly during an append.
+
+    ``appended`` of its records, the first ones, are in the log; None: it is not known how many.
+    """
+
+    def __init__(self, message: str, appended: int | None = None) -> None:
+        self.appended = appended
+        super().__init__(message)
 
 
 class LogReplacedError(StorageError):
@@ -324,6 +336,13 @@ class InvalidTopicError(LogStoreError):
 
 class PolicyViolationError(LogStoreError):
     """An operation that the topic's ``cleanup.policy`` forbids."""
+
+
+def text_of(error: Exception) -> str:
+    """Returns the text of an error; that of a system error has the file before the reason, and no number."""
+    if isinstance(error, OSError) and not isinstance(error, LogStoreError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 @contextmanager

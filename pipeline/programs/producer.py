@@ -19,9 +19,10 @@ from ...storage import (
     Records,
     RecordValidationError,
     TopicDescription,
+    UnfinishedAppendError,
+    appended_before,
     check_takes_records,
     check_whole,
-    counted,
     find_refused,
     partitions_of,
     target_compression,
@@ -111,9 +112,8 @@ class Producer:
                 self._turn += 1
                 number += len(portion)
         except (LogStoreError, OSError) as error:
-            if appended:
-                count = sum(each.records for each in appended.values())
-                error.add_note(f"appended before this: {counted(count, 'row')}")
+            if appended or isinstance(error, UnfinishedAppendError):
+                error.add_note(appended_before(error, sum(each.records for each in appended.values()), "row"))
             raise
         return [appended[partition] for partition in sorted(appended)]
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from pyspark_commitlog.storage.directory.manager import LogManager
-from pyspark_commitlog.storage.errors import RecordTooLargeError, StorageError
+from pyspark_commitlog.storage.errors import RecordTooLargeError, StorageError, UnfinishedAppendError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
-from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer
+from pyspark_commitlog.storage.transactions.idempotent import IdempotentProducer, appended_before
 from tests.support.clock import ManualClock
-from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail
+from tests.support.disk.faulty_filesystem import FaultyFileSystem, OperationName, Rule, fail, tear
 from tests.support.logs.building import NOW_MS, records, rows
 
 
-def manager_of(path: Path, rules: list[Rule] | None = None) -> LogManager:
+def manager_of(
+    path: Path, rules: list[Rule] | None = None, configs: Mapping[str, str] = MappingProxyType({})
+) -> LogManager:
     filesystem = FaultyFileSystem(LocalFileSystem(), [] if rules is None else rules)
     manager = LogManager.open(str(path), create=True, clock=ManualClock(NOW_MS), filesystem=filesystem)
-    manager.ensure_topic("t", configs={"max.message.bytes": "300"})
+    manager.ensure_topic("t", configs={"max.message.bytes": "300", **configs})
     return manager
 
 
@@ -41,6 +45,34 @@ def test_a_failed_append_is_repeated_and_stored_once(tmp_path: Path, kind: Opera
         ]
 
 
+@pytest.mark.parametrize(("kind", "call"), [("write", 1), ("write", 6), ("sync", 1)])
+def test_an_append_of_more_batches_than_the_log_knows_of_a_producer_is_repeated_and_stored_once(
+    tmp_path: Path, kind: OperationName, call: int
+) -> None:
+    rules: list[Rule] = []
+    with manager_of(tmp_path, rules, {"segment.bytes": "600"}) as manager:
+        producer = IdempotentProducer(manager)
+        producer.append("t", 0, records([b"first"]))
+        rules.append(fail(kind, "*/t-0/*.log", call=call, error=errno.EIO))
+        values = [b"%02d" % n * 50 for n in range(40)]
+        info = producer.append("t", 0, records(values))
+        assert (info.first_offset, info.last_offset, [rule.struck for rule in rules]) == (1, 40, [1])
+        producer.append("t", 0, records([b"last"]))
+        assert [value for _, value in rows(manager.open_reader("t", 0))] == [b"first", *values, b"last"]
+
+
+def test_an_append_that_was_written_but_not_synced_is_synced_and_stored_once(tmp_path: Path) -> None:
+    rules: list[Rule] = []
+    with manager_of(tmp_path, rules) as manager:
+        producer = IdempotentProducer(manager)
+        rules.append(fail("sync", "*/t-0/*.log", error=errno.EIO))
+        values = [b"%02d" % n * 50 for n in range(40)]
+        info = producer.append("t", 0, records(values))
+        assert (info.first_offset, info.last_offset, [rule.struck for rule in rules]) == (0, 39, [1])
+        assert [value for _, value in rows(manager.open_reader("t", 0))] == values
+        assert manager.open_log("t", 0).recovery_point == 40
+
+
 def test_a_disk_that_fails_for_good_is_reported(tmp_path: Path) -> None:
     rules: list[Rule] = []
     manager = manager_of(tmp_path, rules)
@@ -48,6 +80,38 @@ def test_a_disk_that_fails_for_good_is_reported(tmp_path: Path) -> None:
     rules.append(fail("write", "*/t-0/*.log", error=errno.ENOSPC, lasting=True))
     with pytest.raises(StorageError):
         producer.append("t", 0, records([b"a"]))
+
+
+def test_an_append_of_several_segments_that_a_full_disk_ends_counts_the_records_that_can_be_read(
+    tmp_path: Path,
+) -> None:
+    rules: list[Rule] = []
+    with manager_of(tmp_path, rules, {"segment.bytes": "600"}) as manager:
+        producer = IdempotentProducer(manager)
+        producer.append("t", 0, records([b"a"]))
+        rules.append(tear("*/t-0/*.log", after=20, call=4, lasting=True))
+        with pytest.raises(UnfinishedAppendError, match=r"t-0 failed 3 times: /.*: write: No space left") as caught:
+            producer.append("t", 0, records([b"%d" % n * 50 for n in range(30)]))
+        read = len(rows(manager.open_reader("t", 0)))
+        assert 1 < read < 30
+        assert caught.value.appended == read - 1
+        assert appended_before(caught.value, 1, "record") == f"appended before this: {read} records"
+    assert len(list((tmp_path / "t-0").glob("*.log"))) > 1
+
+
+def test_an_append_whose_log_cannot_be_opened_again_counts_at_least_the_earlier_ones(tmp_path: Path) -> None:
+    rules: list[Rule] = []
+    manager = manager_of(tmp_path, rules)
+    producer = IdempotentProducer(manager)
+    producer.append("t", 0, records([b"a"]))
+    rules.append(fail("write", "*/t-0/*.log", error=errno.EIO, lasting=True))
+    rules.append(fail("truncate", "*/t-0/*", error=errno.EIO, lasting=True))
+    rules.append(fail("read", "*/t-0/*.log", error=errno.EIO, lasting=True))
+    with pytest.raises(UnfinishedAppendError) as caught:
+        producer.append("t", 0, records([b"b"]))
+    assert caught.value.appended is None
+    assert appended_before(caught.value, 1, "record") == "appended before this: at least 1 record"
+    assert appended_before(StorageError("no"), 1, "record") == "appended before this: 1 record"
 
 
 def test_a_batch_that_the_topic_refuses_is_not_retried_and_leaves_no_gap(tmp_path: Path) -> None:
