@@ -72,6 +72,14 @@ PANELS: Mapping[str, Mapping[str, str]] = {  # of the help, with the module of e
 }
 COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 
+_PARTS = {  # what follows the name of a command of jobs, which people take for a command
+    "to-table": "export",
+    "to-topic": "export",
+    "from-kafka": "mirror",
+    "to-kafka": "mirror",
+    "between-clusters": "mirror",
+}
+
 SENTENCE_MAX = 1000  # characters of a command's first sentence, none of which is cut off
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 # Boxes and colours only on a terminal: programs read plain text.
@@ -111,6 +119,12 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         parsed: list[str] = super().parse_args(ctx, as_command(args))
         return parsed
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in _PARTS:
+            command = f"{_PARTS[args[0]]} {args[0]}"
+            ctx.fail(f"No such command {args[0]!r}. Did you mean 'commitlog {command}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands by panel, as on a terminal; click would cut the sentences off at the line's end."""

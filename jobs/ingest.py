@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 
 from pyspark_commitlog.pipeline.job.command_line import Parser, exit_code
 from pyspark_commitlog.pipeline.job.settings_files import settings_file
 from pyspark_commitlog.pipeline.job.stderr import errors_apart
-from pyspark_commitlog.storage import LogStoreError, needs_extra
+from pyspark_commitlog.storage import InvalidConfigError, LogStoreError, needs_extra
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> int:
@@ -38,6 +39,8 @@ def _ingest(options: argparse.Namespace) -> int:
     from pyspark_commitlog.pipeline.job.session import Settings, job_session  # noqa: PLC0415
     from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink  # noqa: PLC0415
 
+    if not glob(str(options.input)):  # before Spark starts, which takes seconds
+        raise InvalidConfigError(f"--input {options.input}: no such directory; name the folder of the CSV files")
     settings = Settings.load(options.config)
     topic = settings.topic(options.topic)
     sink = commitlog_sink(

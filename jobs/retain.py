@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--policy",
         metavar="PACKAGE.MODULE:CLASS",
-        help="a retention policy of your own, instead of retention.ms and retention.bytes: docs/scheduling.md",
+        help="a retention policy of your own, instead of retention.ms and retention.bytes",
     )
     parser.add_argument(
         "--policy-option",

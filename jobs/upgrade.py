@@ -1,4 +1,4 @@
-"""Makes a log directory of today out of one of Kafka 0.7: docs/kafka_0_7.md.
+"""Makes a log directory of today out of one of Kafka 0.7.
 
     commitlog upgrade --from /data/kafka-0.7 --log-dir data/log
     commitlog upgrade --from DIR --log-dir DIR --positions DIR --config compression.type=lz4
@@ -26,6 +26,7 @@ from pyspark_commitlog.storage import (
     UpgradeRun,
     log_to_stderr,
     parse_pairs,
+    text_of,
     upgrade_partitions,
 )
 
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str | None = None) -> 
             with job_runner(NAME, f"upgrade of {run.source}") as runner:
                 return show(NAME, upgrade_partitions(run, runner), as_json=options.json)
         except (LogStoreError, OSError) as error:
-            print(f"{NAME}: {error}", file=sys.stderr)
+            print(f"{NAME}: {text_of(error)}", file=sys.stderr)
             return exit_code(error)
 
 

@@ -67,6 +67,8 @@ def maintain(
         log_dir = environ.get("COMMITLOG_LOG_DIR")
     tasks = _tasks(conf or settings_file("maintenance.toml"), log_dir, as_json=as_json)
     if dry_run:
+        for place in {task.place for name, task in tasks.items() if name in OPERATIONS}:
+            storage.LogManager.open(place).close()  # it must be a log directory, as for a run
         for name, task in tasks.items():
             typer.echo(f"would run {name} every {task.every} on {task.place}")
         return

@@ -41,6 +41,8 @@ class UpgradeRun:
 
     def source_partitions(self) -> dict[TopicPartition, str]:
         """Returns the directory of each partition of the source. Raises NotALogDirError if there is none."""
+        if self.filesystem.status(self.source) is None:
+            raise NotALogDirError(f"{self.source}: no such directory")
         found = position_partitions(self.filesystem, self.source)
         if not found:
             raise NotALogDirError(f"{self.source} has no partition of Kafka 0.7, such as my-topic-0")

@@ -249,6 +249,17 @@ def test_an_unknown_topic_or_partition_is_one_line_on_stderr(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("part", "command"),
+    [("to-topic", "export to-topic"), ("to-table", "export to-table"), ("to-kafka", "mirror to-kafka")],
+)
+def test_what_follows_a_command_is_not_taken_for_another_one(part: str, command: str) -> None:
+    done = commitlog(part, "--help")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"No such command '{part}'. Did you mean 'commitlog {command}'?" in done.stderr
+    assert commitlog(*command.split(), "--help").returncode == 0
+
+
 def test_listing_topics_writes_nothing(log_directory: Path) -> None:
     before = sorted(log_directory.rglob("*"))
     commitlog("topics", "--describe", "--log-dir", str(log_directory))

@@ -1,4 +1,4 @@
-"""Which settings file ``commitlog ingest`` takes."""
+"""Which settings file ``commitlog ingest`` takes, and which input it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.jobs.ingest import _parser
+from pyspark_commitlog.jobs.ingest import _parser, main
 
 
 def test_without_a_settings_file_here_the_one_of_the_package_is_used(
@@ -18,3 +18,14 @@ def test_without_a_settings_file_here_the_one_of_the_package_is_used(
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/local.toml").touch()
     assert _parser(None).parse_args([]).config == Path("conf/local.toml")
+
+
+def test_input_that_is_not_there_is_named_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pyspark_commitlog.pipeline.job.session.job_session", None)
+    assert main([]) == 2
+    said = "ingest: --input data/flights: no such directory; name the folder of the CSV files\n"
+    assert capsys.readouterr() == ("", said)
+    assert list(tmp_path.iterdir()) == []

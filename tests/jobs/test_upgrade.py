@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.jobs.upgrade import main
 from pyspark_commitlog.storage import LogManager
 from tests.jobs.test_maintenance_jobs import submit
 from tests.support.kafka_0_7 import unpacked
@@ -36,3 +37,10 @@ def test_a_directory_without_partitions_is_wrong_and_starts_no_spark(tmp_path: P
     done = submit("upgrade", "--from", tmp_path, "--log-dir", tmp_path / "log")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"upgrade: {tmp_path} has no partition of Kafka 0.7, such as my-topic-0"
+
+
+def test_a_source_that_is_not_there_is_named_as_by_other_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--from", str(tmp_path / "nope"), "--log-dir", str(tmp_path / "log")]) == 1
+    assert capsys.readouterr().err == f"upgrade: {tmp_path}/nope: no such directory\n"

@@ -33,7 +33,8 @@ EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name n
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in ("__init__", "demo"))
 QUICK = (NOTHING, "kafka")
 
-# Hides modules from a process, then runs --help of every command and job, and prints those that fail.
+# Hides modules from a process, then runs --help of every command and job, and prints those that fail, or name a file of
+# the clone.
 HELP_OF_ALL = """
 import contextlib, io, json, runpy, sys
 hidden, commands, jobs = json.loads(sys.argv[1])
@@ -59,7 +60,7 @@ for name, argv, run in runs:
             code = ended.code
         except Exception as error:
             code = repr(error)
-    if code or "sage:" not in printed.getvalue():
+    if code or "sage:" not in printed.getvalue() or "docs/" in printed.getvalue():  # pages are in the clone
         print(name, code, printed.getvalue()[-300:])
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pyspark_commitlog.storage import LogManager
-from tests.cli.in_process import commitlog
+from tests.cli.in_process import Done, commitlog
 from tests.support.logs.building import records
 from tests.support.waiting import soon
 
@@ -125,6 +126,9 @@ def test_without_a_file_the_directory_may_be_in_the_environment(
     monkeypatch.setenv("COMMITLOG_LOG_DIR", str(directory))
     done = commitlog("maintain", "--dry-run")
     assert done.stdout.splitlines()[0] == f"would run retain every 5 minutes on {directory}"
+    absent = commitlog("maintain", "--conf", ROOT / "conf/maintenance.toml", "--dry-run")
+    assert absent == Done(1, "", "commitlog: data/log: no such directory\n")
+    shutil.copytree(directory, tmp_path / "data/log")
     named = commitlog("maintain", "--conf", ROOT / "conf/maintenance.toml", "--dry-run")
     assert named.stdout.splitlines()[0] == "would run retain every 5 minutes on data/log"
 
