@@ -1,4 +1,4 @@
-"""Copies topics to tables, or the changes of Delta tables to topics, each record once: docs/tables.md.
+"""Copies topics to tables, or the changes of Delta tables to topics, each record once.
 
     commitlog export to-table --log-dir DIR --topic flights --table PATH --checkpoint DIR
     commitlog export to-topic --table PATH --log-dir DIR --topic flights --checkpoint DIR
@@ -9,8 +9,9 @@
 
 On a cluster: spark-submit runs jobs/export.py of the package, with the same arguments. Copies all there is now; with
 --every, also what is added later. Stop it at any time (Ctrl-C, SIGTERM): it finishes the current micro-batch, and
-resumes with the next one when started again. Exit code 0: everything was copied, or it was stopped, 3: --read-mode
-dropmalformed skipped damage, 2: wrong usage, 1: anything else; a topic that fails does not stop the others.
+resumes with the next one when started again. Exit code 0: everything was copied, or it was stopped, 3: damage ended
+it, or --read-mode dropmalformed skipped some, 2: wrong usage, 1: anything else; a topic that fails does not stop the
+others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mirrors topics between a running Kafka and a log directory, or between clusters: docs/mirroring.md.
+"""Mirrors topics between a running Kafka and a log directory, or between clusters.
 
     commitlog mirror from-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
     commitlog mirror to-kafka --bootstrap-servers HOST:PORT --log-dir DIR --topics flights
@@ -7,8 +7,8 @@
 The first two mirror one partition after the other; spark-submit runs jobs/mirror.py of the package, with the same
 arguments, and mirrors many at once.
 Each run resumes where the previous run ended, even if it failed; with --follow, a run continues until it is stopped.
-Exit code 0: all partitions are up to date, or between-clusters --follow was stopped by SIGTERM or Ctrl-C; 2: wrong
-usage, 1: anything else.
+Exit code 0: all partitions are up to date, or between-clusters --follow was stopped by SIGTERM or Ctrl-C; 3: a
+log is damaged, 2: wrong usage, 1: anything else.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def _mirror(options: argparse.Namespace) -> int:
         run_between_clusters(options)
         return 0
     with job_runner("mirror", f"mirror {options.direction}") as runner:
-        failed = _round(options, runner)
-        while options.follow is not None and not failed:
+        code = _round(options, runner)
+        while options.follow is not None and not code:
             time.sleep(options.follow)
-            failed = _round(options, runner)
-    return int(failed)
+            code = _round(options, runner)
+    return code
 
 
-def _round(options: argparse.Namespace, runner: Runner) -> bool:
-    """Mirrors all topics once. Returns True if a partition could not be brought up to date."""
-    failed = False
+def _round(options: argparse.Namespace, runner: Runner) -> int:
+    """Mirrors all topics once. Returns the exit code: not 0 if a partition could not be brought up to date."""
+    code = 0
     for mirrored in ROUNDS[options.direction](options, parse_names("--topics", options.topics), runner):
-        failed |= mirrored.error is not None
+        code = max(code, mirrored.exit_code)
         print(mirrored, file=sys.stderr if mirrored.error else sys.stdout, flush=True)
-    return failed
+    return code
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from ...storage import EXIT_DAMAGED, LogStoreError, TopicPartition
 from ..job.command_line import exit_code
 from ..job.delta_jars import check_delta
-from ..job.frames import cause
+from ..job.frames import cause, is_damage
 from ..job.run_query import Run, run_together
 from ..job.session import job_session
-from ..rows.offsets import offsets_from_json
+from ..rows.offsets import EARLIEST, offsets_from_json
 from ..rows.read_mode import ReadMode
 from .command.words import DELTA
 from .export import Query, advice, each_topic, is_load, load, query, upkeep_of
@@ -24,17 +24,24 @@ from .points import Points
 from .table_and_tail.upkeep import Upkeep
 
 DONE, DONE_BUT = "Everything was copied.", "Everything else was copied."
+# Of runs that went on from where earlier ones ended: what those skipped is not known.
+NEW_DONE, NEW_DONE_BUT = "Everything new was copied.", "Everything else that is new was copied."
 STOPPED = "Stopped between two micro-batches; the next run resumes there."
 
 
 class ExportRun:
-    """A run of the job; ``failed`` says whether a topic was not copied, ``skipped`` what was read around."""
+    """A run of the job.
+
+    ``code`` is the exit code for topics that were not copied, 0 if all were; ``skipped`` is what was read around, and
+    ``resumed`` the topics that earlier runs have copied in part.
+    """
 
     def __init__(self, options: Namespace) -> None:
         self.options = options
         self.topics: dict[str, Namespace] = {}
-        self.failed = False
+        self.code = 0
         self.skipped = SkippedDamage()
+        self.resumed: set[str] = set()
 
     def run(self) -> int:
         """Copies all topics and prints what was copied. Returns the exit code."""
@@ -49,21 +56,23 @@ class ExportRun:
             return exit_code(error)
         finished = self._load_all(spark) if is_load(options) else self._run_queries(spark)
         self._print_outcome(finished)
-        if self.failed:
-            return 1
+        if self.code:
+            return self.code
         spark.stop()
         return EXIT_DAMAGED if self.skipped else 0
 
     def _print_outcome(self, finished: bool) -> None:
         skipped = f"Skipped {self.skipped}." if self.skipped else ""
-        outcome = (DONE_BUT if skipped else DONE) if finished else STOPPED
-        print(*filter(None, (skipped, "" if self.failed else outcome)), flush=True)
+        done = (NEW_DONE, NEW_DONE_BUT) if self.resumed else (DONE, DONE_BUT)
+        outcome = done[bool(skipped)] if finished else STOPPED
+        print(*filter(None, (skipped, "" if self.code else outcome)), flush=True)
 
     def _load_all(self, spark: SparkSession) -> bool:
         for topic, options in self.topics.items():
             try:
                 loaded = load(spark, options)
                 print(f"  {topic}: {loaded}", flush=True)
+                self.resumed |= {topic} if loaded.resumed else set()
                 self._look_for_damage(options, loaded.starts, loaded.ends)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
@@ -79,12 +88,13 @@ class ExportRun:
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
             else:
+                self.resumed.add(topic)  # unless its first micro-batch is in this run
                 done = partial(self._end_batch, topic, described, upkeep)
                 runs[topic] = Run(described.stream, described.write, options.checkpoint, done)
         return not runs or run_together(runs, self._fail, every=self.options.every)
 
     def _fail(self, topic: str, error: Exception) -> None:
-        self.failed = True
+        self.code = max(self.code, EXIT_DAMAGED if is_damage(error) else 1)
         said = f"{self._named(topic)}{cause(error)}{advice(self.topics[topic], error)}"
         print(f"export: {said}", file=sys.stderr, flush=True)
 
@@ -93,8 +103,10 @@ class ExportRun:
         for name in upkeep.run_due() if upkeep else ():
             print(f"  {self._named(topic)}{name} done", flush=True)
         options = self.topics[topic]
+        begins = offsets_from_json(described.starting, "startingOffsets")
+        if batch_id == 0 and set(begins.values()) <= {EARLIEST}:
+            self.resumed.discard(topic)
         if _skips_damage(options):
-            begins = offsets_from_json(described.starting, "startingOffsets")
             session = described.stream.sparkSession
             self.skipped.add_batch(session, options.log_dir, options.checkpoint, batch_id, begins)
 

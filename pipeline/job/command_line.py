@@ -9,6 +9,7 @@ from os import environ
 from typing import NoReturn
 
 from ...storage import (
+    EXIT_DAMAGED,
     ConfigOverrides,
     InvalidConfigError,
     MaintenanceRun,
@@ -18,6 +19,7 @@ from ...storage import (
     parse_instant,
 )
 from ..locations import log_location
+from .frames import is_damage
 
 # What to do instead of a flag of Kafka's tools about brokers.
 _ANSWERS = {
@@ -123,5 +125,7 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
 
 
 def exit_code(error: Exception) -> int:
-    """Returns the exit code of a job that failed: 2 for wrong usage, 1 for anything else."""
+    """Returns the exit code of a job that failed: 3 for a damaged log, 2 for wrong usage, 1 for anything else."""
+    if is_damage(error):
+        return EXIT_DAMAGED
     return 2 if isinstance(error, InvalidConfigError) else 1

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
+from functools import cache
 from os import environ
+
+from ...storage import CorruptionError
 
 VARIABLE = "COMMITLOG_FRAMES"
 _OWN_ERROR = re.compile(r"^pyspark_commitlog\.[\w.]+Error: (.+)$", re.MULTILINE)
@@ -28,3 +32,19 @@ def cause(error: Exception) -> str:
     """Returns our own error in a line, where Spark's has it among the frames of a worker and the query's plan."""
     own = _OWN_ERROR.findall(str(error))
     return own[-1] if own and not are_shown() else str(error)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error is damage of a log, also where Spark has it only as text."""
+    return isinstance(error, CorruptionError) or bool(_damage_named().search(str(error)))
+
+
+@cache
+def _damage_named() -> re.Pattern[str]:
+    return re.compile(rf"\bpyspark_commitlog\.[\w.]+\.({'|'.join(_names_below(CorruptionError))}): ")
+
+
+def _names_below(error: type[Exception]) -> Iterator[str]:
+    yield error.__name__
+    for each in error.__subclasses__():
+        yield from _names_below(each)

@@ -92,7 +92,7 @@ def follow_partition(following: Following, partition: TopicPartition) -> Mirrore
             _catch_up(log, leader, following.allow_data_loss)
             return Mirrored(*partition, first, log.log_end_offset)
     except LogStoreError as error:
-        return Mirrored(*partition, error=str(error))
+        return Mirrored.failed(*partition, error)
 
 
 def _catch_up(log: Log, leader: PartitionLeader, allow_data_loss: bool) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from ...storage import EXIT_DAMAGED, CorruptionError, LogStoreError
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,13 @@ class Mirrored:
     first_offset: int = 0  # of the first record that this round wrote, in the log that it writes to
     next_offset: int = 0  # the offset after the last record that this round wrote, in the same log
     error: str | None = None  # why the partition is not up to date
+    exit_code: int = 0  # of a job that ends with this outcome
+
+    @classmethod
+    def failed(cls, topic: str, partition: int, error: LogStoreError) -> Self:
+        """Returns the outcome of a partition that ``error`` ended."""
+        damaged = isinstance(error, CorruptionError)
+        return cls(topic, partition, error=str(error), exit_code=EXIT_DAMAGED if damaged else 1)
 
     def __str__(self) -> str:
         if self.error is not None:

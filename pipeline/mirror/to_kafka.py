@@ -177,7 +177,7 @@ def send_partition(sending: Sending, item: tuple[int, OffsetPair]) -> tuple[Mirr
             reached = _send(reader, leader, _checked(begun, first, reader, sending), first, sending)
             return Mirrored(sending.target, partition, first, reached.target), reached
     except LogStoreError as error:
-        return Mirrored(sending.target, partition, error=str(error)), position
+        return Mirrored.failed(sending.target, partition, error), position
 
 
 def _of_topic(position: OffsetPair, topic_id: str | None, end: int, reader: LogReader, sending: Sending) -> OffsetPair:

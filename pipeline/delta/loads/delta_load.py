@@ -50,7 +50,7 @@ class DeltaLoad(TopicLoad):
             self.sink.load(self._records(starts, ends), where, self._progress(starts, ids), self._progress(ends, ids))
         elif before != (ends, ids):
             set_properties(self.session, self.sink.path, self._progress(ends, ids))
-        return Loaded(starts, ends, is_back)
+        return Loaded(starts, ends, is_back, bool(done))
 
     def _rows(self) -> DataFrame | None:
         if not DeltaTable.isDeltaTable(self.session, self.sink.path):

@@ -46,7 +46,7 @@ class ParquetLoad(TopicLoad):
             is_known = before.ids == ids and all(done.get(number) == end for number, end in ends.items())
             if rows is None or back or not is_known:
                 self._publish(rows, starts, self._known(ends, ids), back)
-            return Loaded(starts, ends, bool(back))
+            return Loaded(starts, ends, bool(back), bool(done))
 
     def _rows(self) -> DataFrame | None:
         current = self.folder.current()

@@ -32,11 +32,15 @@ class Spans(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What a load did: where it began and ended in each partition, and whether older rows were replaced."""
+    """What a load did: where it began and ended in each partition, and whether older rows were replaced.
+
+    ``resumed``: loads before it have loaded some of the topic.
+    """
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
     replaced: bool
+    resumed: bool
 
     def __str__(self) -> str:
         spans = [(number, self.starts[number], end) for number, end in sorted(self.ends.items())]

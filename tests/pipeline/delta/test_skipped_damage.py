@@ -95,7 +95,7 @@ def test_a_folder_of_parquet_files_loaded_around_damage(
     there = offsets(spark, "parquet", tmp_path / "table" / "current")
     assert there == [each for each in range(BATCHES * SIZE) if not 8 <= each <= 11]
     assert export(damaged, tmp_path, "--table-format", "parquet") == 0  # nothing new, so nothing was skipped
-    assert capsys.readouterr().out.splitlines()[-1] == runs.DONE
+    assert capsys.readouterr().out.splitlines()[-1] == "Everything new was copied."  # what is missing is missing still
 
 
 @pytest.mark.only_all
@@ -110,6 +110,7 @@ def test_a_query_whose_micro_batches_end_inside_damage_counts_it_once(
     there = offsets(spark, "delta", tmp_path / "table")
     assert there == [each for each in range(BATCHES * SIZE) if not 8 <= each <= 11]
     assert export(damaged, tmp_path, *query) == 0
+    assert capsys.readouterr().out == "Everything new was copied.\n"
     again = ("--checkpoint", str(tmp_path / "new"), "--from-offsets", '{"t": {"0": 4}}')
     assert export(damaged, tmp_path, *again) == 3  # the rows are as in the log, which still lacks them
     assert SKIPPED.format(damaged.size) in capsys.readouterr().out.splitlines()[-1]
@@ -120,7 +121,7 @@ def test_lost_first_segments_end_an_export_or_are_counted(
     as_parquet: bool, lost_start: LostStart, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ("--table-format", "parquet") if as_parquet else ("--checkpoint", str(tmp_path / "checkpoint"))
-    assert export(lost_start, tmp_path, *flags, "--read-mode", "failfast") == 1
+    assert export(lost_start, tmp_path, *flags, "--read-mode", "failfast") == 3
     told = capsys.readouterr().err
     assert "t-0: records 0 to 3 are gone" in told
     assert "use --read-mode dropmalformed" in told
@@ -130,3 +131,25 @@ def test_lost_first_segments_end_an_export_or_are_counted(
     form, path = ("parquet", tmp_path / "table" / "current") if as_parquet else ("delta", tmp_path / "table")
     assert offsets(spark, form, path) == [4, 5, 6, 7]
     assert export(lost_start, tmp_path, *flags) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Everything new was copied."
+
+
+def test_a_damaged_batch_ends_an_export_with_3_and_another_error_with_1(damaged: Damaged, tmp_path: Path) -> None:
+    checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
+    assert export(damaged, tmp_path, *checkpoint, "--read-mode", "failfast") == 3
+    assert export(damaged, tmp_path, "--read-mode", "failfast") == 1  # no checkpoint
+
+
+def test_a_table_that_has_rows_is_not_said_to_have_everything_whatever_its_checkpoint(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "job_session", lambda *_, **__: Unstopped(spark))
+    topic = Topic(spark, directory_with_internal_topics(tmp_path / "log"), partitions=1)
+    said = []
+    for each in range(2):
+        topic.append([(b"k", b"%d" % each)])
+        given = ["--table", str(tmp_path / "table"), "--checkpoint", str(tmp_path / f"checkpoint {each}")]
+        options = parser("").parse_args(["to-table", "--log-dir", topic.log_dir, "--topic", "t", *given])
+        assert runs.ExportRun(options).run() == 0
+        said.append(capsys.readouterr().out.splitlines()[-1])
+    assert said == ["Everything was copied.", "Everything new was copied."]

@@ -28,7 +28,7 @@ SOURCE = "source"
 PARTITIONS = 3
 RECORDS = 3000
 MICRO_BATCH = 300  # records to the table; back, files of three such batches make one
-DONE = "Everything was copied."
+DONE = "was copied."  # all, or all that is new
 Row = tuple[int, bytes | None, bytes | None, tuple[tuple[bytes | None, bytes | None], ...]]
 
 
