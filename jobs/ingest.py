@@ -39,10 +39,10 @@ def _ingest(options: argparse.Namespace) -> int:
     from pyspark_commitlog.pipeline.job.session import Settings, job_session  # noqa: PLC0415
     from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink  # noqa: PLC0415
 
-    if not glob(str(options.input)):  # before Spark starts, which takes seconds
-        raise InvalidConfigError(f"--input {options.input}: no such directory; name the folder of the CSV files")
     settings = Settings.load(options.config)
     topic = settings.topic(options.topic)
+    if not glob(str(options.input)):  # before Spark starts, which takes seconds
+        raise InvalidConfigError(f"--input {options.input}: no such directory; name the folder of the CSV files")
     sink = commitlog_sink(
         topic=options.topic,
         log_dir=settings.log_dir,
