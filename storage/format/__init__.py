@@ -105,19 +105,25 @@ def stop_error(scan: Scan, buffer: Bytes) -> CorruptRecordError:
 
 def checksums_match(buffer: Bytes, headers: BatchHeaders) -> Bools:
     """Whether each batch has the checksum in its header; shape (batches,)."""
-    matches: Bools = _checksums(buffer, headers) == headers.table["crc"]
+    matches: Bools = checksums_of(buffer, headers) == headers.table["crc"]
     return matches
 
 
 def verify(buffer: Bytes, headers: BatchHeaders) -> None:
     """Raise CorruptRecordError, with the position, for the first batch whose checksum is wrong."""
-    found = _checksums(buffer, headers)
+    found = checksums_of(buffer, headers)
     for row in np.flatnonzero(found != headers.table["crc"])[:1]:
         stored, position = headers.table["crc"][row], int(headers.table["position"][row])
-        raise CorruptRecordError(f"checksum {found[row]} does not match {stored} in the header", position=position)
+        raise CorruptRecordError(checksum_text(int(found[row]), int(stored)), position=position)
 
 
-def _checksums(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
+def checksum_text(found: int, stored: int) -> str:
+    """Returns the reason of an error: the checksum of the bytes, and the one that their header states."""
+    return f"checksum {found:#010x} does not match {stored:#010x} in the header"
+
+
+def checksums_of(buffer: Bytes, headers: BatchHeaders) -> np.ndarray:
+    """Returns the checksum of the bytes of each batch; shape (batches,)."""
     found = np.empty(len(headers), dtype=np.uint32)
     for first, last, magic in _runs(headers):
         found[first:last] = by_magic(magic).checksums(buffer, headers[first:last])

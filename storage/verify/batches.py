@@ -191,7 +191,7 @@ class RecordChecks:
             stored, found = int.from_bytes(source[start : start + 4], "big"), zlib.crc32(source[start + 4 : stop])
             if stored != found:
                 offset = message[reading.MESSAGE_OFFSET]
-                what = f"checksum {found} of the message at offset {offset} in a compressed set, stored is {stored}"
+                what = f"the message at offset {offset} in a compressed set: {formats.checksum_text(found, stored)}"
                 self._findings.add(Kind.BAD_CHECKSUM, window, _row_at(window, rows, position), what)
 
     def _check_offsets(self, window: Window, rows: Int64s, records: Records, counts: Int64s) -> None:

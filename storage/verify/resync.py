@@ -15,7 +15,7 @@ from .. import format as formats
 from ..filesystem.port import File
 from ..format import StopReason
 from ..format.constants import LOG_OVERHEAD
-from ..format.tables import Bytes
+from ..format.tables import BatchHeaders, Bytes
 from ..read_counts import counted
 from ..segment.resync import Search, length_at
 from ..segment.walk import WINDOW_BYTES, Window
@@ -85,14 +85,15 @@ class Walk:
         good = len(sound) if sound.all() else int(np.argmin(sound))
         window = Window(position, buffer, scan.headers[:good])
         if good < len(sound):
-            return window, self._bad_checksum(position, scan.headers.table[good])
+            return window, self._bad_checksum(window, scan.headers[good : good + 1])
         if scan.reason == StopReason.END or is_short:
             return window, None
         return window, self._stopped(position, scan, buffer)
 
-    def _bad_checksum(self, position: int, row: np.void) -> Damage:
-        begin = position + int(row["position"])
-        what = f"a batch of {row['size']} bytes does not match its checksum, {int(row['crc']):08x}"
+    def _bad_checksum(self, window: Window, batch: BatchHeaders) -> Damage:
+        row, found = batch.table[0], int(formats.checksums_of(window.buffer, batch)[0])
+        begin = window.position + int(row["position"])
+        what = f"a batch of {row['size']} bytes: {formats.checksum_text(found, int(row['crc']))}"
         return Damage(Kind.BAD_CHECKSUM, begin, begin + int(row["size"]), what)
 
     def _stopped(self, position: int, scan: formats.Scan, buffer: Bytes) -> Damage:

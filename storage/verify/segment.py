@@ -56,7 +56,7 @@ class SegmentFindings:
     segment: SegmentToVerify
     findings: tuple[Finding, ...]
     next_offset: int = 0  # after the last sound batch
-    sound_bytes: int = 0
+    sound_bytes: int = 0  # of the sound batches
     batches: int = 0
     records: int = 0  # 0 unless records were decoded
     is_damaged: bool = False  # part of the log could not be read
@@ -134,7 +134,7 @@ class _SegmentCheck:
         topic, limit = topic_of(context.directory), context.config.max_decompressed_bytes
         self._states = StateChecks(of_batches, topic, limit) if deep and topic in STATE_TOPICS else None
         self._epochs = _Epochs(of_batches)
-        self._batches, self._sound_end, self._magic_max = 0, 0, 0
+        self._batches, self._sound_bytes, self._sound_end, self._magic_max = 0, 0, 0, 0
         self._is_damaged = self._has_damaged_end = False
         self._unbounded: Damage | None = None  # the offset after it is in the next batch
 
@@ -214,6 +214,7 @@ class _SegmentCheck:
             self._states.check(window)
         self._batches += len(window.headers)
         self._magic_max = max(self._magic_max, int(window.headers.table["magic"].max()))
+        self._sound_bytes += window.headers.end
         self._sound_end = window.position + window.headers.end
 
     def _between_snapshots(self, window: Window) -> Iterator[Window]:
@@ -293,7 +294,7 @@ class _SegmentCheck:
             segment=self.segment,
             findings=self.findings.all(),
             next_offset=self._order.next_offset,
-            sound_bytes=self._sound_end,
+            sound_bytes=self._sound_bytes,
             batches=self._batches,
             records=0 if self._records is None else self._records.records,
             is_damaged=self._is_damaged,

@@ -261,9 +261,10 @@ def _check_inner_messages(buffer: Bytes, headers: BatchHeaders, config: LogConfi
         inner = memoryview(part.source)
         for index, (start, stop) in enumerate(part.table[:, [reading.MESSAGE_START, reading.MESSAGE_STOP]].tolist()):
             crc = zlib.crc32(inner[start + 4 : stop])
-            if crc != int.from_bytes(inner[start : start + 4], "big"):
+            stored = int.from_bytes(inner[start : start + 4], "big")
+            if crc != stored:
                 raise CorruptRecordError(
-                    f"message {index} of a wrapper does not match its checksum: it has {crc}", position=0
+                    f"message {index} of a wrapper: {formats.checksum_text(crc, stored)}", position=0
                 )
             if inner[start + reading.MESSAGE_MAGIC_AT] != magic:
                 raise RecordValidationError(f"message {index} of a wrapper does not have the wrapper's magic, {magic}")

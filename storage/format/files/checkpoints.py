@@ -97,7 +97,7 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
         )
     computed = crc32c(memoryview(data)[CRC_FROM:])
     if computed != crc:
-        raise CorruptSnapshotError(f"checksum {computed:08x} does not match {crc:08x} in the file", position=2)
+        raise CorruptSnapshotError(f"checksum {computed:#010x} does not match {crc:#010x} in the file", position=2)
     rows = np.frombuffer(data, dtype=SNAPSHOT_ENTRY, offset=SNAPSHOT_HEADER.itemsize)
     return [ProducerEntry(*row) for row in rows.tolist()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -119,6 +120,8 @@ def test_damage_is_named_read_around_and_not_copied(
     lost = spoil(log)
     first, last = lost[0].offsets[0], lost[-1].offsets[-1]
     check_all(log.directory, 3, "2 partitions: 1 done, 1 damaged", f"; offsets {first} to {last} are lost")
+    sound = log.size - sum(batch.size for batch in lost)
+    assert f"{sound:,} sound bytes" in commitlog("verify", "--log-dir", log.directory, "-t", "orders").stdout
     read = cat(log.directory)
     assert (read.code, read.stdout) == (3, lines(n for each in log.batches if each not in lost for n in each.offsets))
     assert read.stderr.count("\n") == 1
@@ -130,6 +133,24 @@ def test_damage_is_named_read_around_and_not_copied(
     assert copied.stderr.startswith(f"commitlog: orders-0: damaged, not copied: {log.directory}/orders-0")
     assert last_line(copied.stderr).startswith("commitlog: copy: 2 partitions: 1 done, 1 damaged; ")
     assert cat(tmp_path / "copy", "other").stdout == lines(range(count))
+
+
+def test_each_command_names_the_checksums_of_a_damaged_batch_in_one_notation(source: Written, tmp_path: Path) -> None:
+    log = source.copied(tmp_path / "log")
+    flip_a_byte(log)
+    said = re.compile(r"checksum (0x[0-9a-f]{8}) does not match (0x[0-9a-f]{8}) in the header")
+    pairs = set()
+    for command in (
+        ("verify", "--log-dir", log.directory),
+        ("rebuild-index", "--log-dir", log.directory),
+        ("cat", "--log-dir", log.directory, "-t", "orders", "-e"),
+        ("copy", "--from", log.directory, "--to", tmp_path / "copy"),
+    ):
+        done = commitlog(*command)
+        assert done.code == 3
+        (pair,) = said.findall(done.stdout + done.stderr)
+        pairs.add(pair)
+    assert len(pairs) == 1
 
 
 def test_reading_a_log_from_where_it_begins_names_the_records_lost_before(source: Written, tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_a_damaged_snapshot_is_remarked_upon(tmp_path: Path) -> None:
     path.write_bytes(b"\0\1" + bytes(8))
     findings = DumpFindings()
     assert dumped(str(path), findings=findings) == [f"Dumping {path}"]
-    assert list(findings.lines()) == [f"{path}, position 2: checksum 48674bc7 does not match 00000000 in the file"]
+    assert list(findings.lines()) == [f"{path}, position 2: checksum 0x48674bc7 does not match 0x00000000 in the file"]
 
 
 @pytest.mark.parametrize("options", [DumpOptions(), DumpOptions(print_data_log=True)])

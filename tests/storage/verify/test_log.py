@@ -365,6 +365,17 @@ def test_the_offsets_that_damage_loses_are_in_the_findings(tmp_path: Path) -> No
     assert f"offsets 2 to 3 are lost [{Kind.BAD_CHECKSUM.label}]" in str(result.of(Severity.DAMAGE)[0])
 
 
+@pytest.mark.parametrize("hurt", [0, 1, 2])
+def test_the_bytes_of_a_damaged_batch_do_not_count_as_sound(tmp_path: Path, hurt: int) -> None:
+    """The first, the middle or the last batch of a segment; all batches are of one size."""
+    marks = rolled_log(tmp_path)
+    whole = sum(path.stat().st_size for path in logs(tmp_path))
+    first = logs(tmp_path)[0]
+    flip(first, batches_of(first)[hurt] + 70)
+    result = verify_log(look(tmp_path), told(marks))
+    assert (result.batches, result.sound_bytes) == (11, whole // 12 * 11)
+
+
 def test_a_missing_segment_is_found_after_one_that_is_damaged_in_its_middle(tmp_path: Path) -> None:
     marks = rolled_log(tmp_path)
     first, second, *_ = logs(tmp_path)
