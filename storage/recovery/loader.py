@@ -87,9 +87,8 @@ class LogLoader(LogViewer):
             if not due.is_empty:
                 carry_out(due, self.context.filesystem, self.context.directory)
                 plan = self._plan(self.context.filesystem.list(self.context.directory))
+                self._remove_orphans(plan)
         files = self._files_in_use(plan)
-        if may_finish_swaps:
-            self._remove_orphans(plan)
         segments = LogSegments(self._segments(plan))
         with ExitStack() as on_error:
             on_error.callback(segments.close)

@@ -49,11 +49,16 @@ def test_lost_first_segments_are_damage_and_no_writer_removes_their_trace(tmp_pa
     assert (indexes(tmp_path), len(before)) == (before, 4)
 
 
-def test_deleting_the_lost_records_makes_the_log_sound(tmp_path: Path, marks: KeptInMemory) -> None:
+def test_deleting_the_lost_records_makes_the_log_sound(
+    tmp_path: Path, marks: KeptInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    removed = indexes(tmp_path)
     with open_log(tmp_path, marks) as log:
         log.delete_records(4)
     with open_log(tmp_path, marks):
         pass
+    said = [Path(each.split(": removed")[0]).name for each in caplog.messages if "removed this file" in each]
+    assert sorted(said) == removed  # each once
     assert (indexes(tmp_path), found(tmp_path, marks)) == ([], [])
 
 
