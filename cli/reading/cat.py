@@ -250,7 +250,7 @@ class _Tail:
 
     def lost_before(self, *, is_given: bool) -> storage.CorruptionError | None:
         """The error about lost records right below those that are read; None if ``is_given`` asks for none of them."""
-        error = self._log.lost_start()
+        error = self._log.lost_start(by_epochs=True)
         following = 0 if error is None or error.skipped_offsets is None else error.skipped_offsets[1] + 1
         return error if self.next_offset == following and not (is_given and self.asked == following) else None
 

@@ -400,5 +400,8 @@ class RootCheckpoints:
     def note_start(self, log_start_offset: int) -> None:
         self.log_directory.note_log_start(self.partition, log_start_offset)
 
+    def notes_start(self) -> bool:
+        return self.partition in self.log_directory.offsets(names.LOG_START_OFFSET_CHECKPOINT)
+
     def remote_below(self, first_offset: int) -> range | None:
         return remote_offsets(self.log_directory, {self.partition: first_offset}).get(self.partition)

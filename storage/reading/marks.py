@@ -48,6 +48,10 @@ class Checkpoints(Protocol):
         """Records where the log begins, also if that is 0, since its first segments go to a tier; durable on return."""
         ...
 
+    def notes_start(self) -> bool:
+        """Whether there is an entry for the log start; without one, no records were given to a tier."""
+        ...
+
     def remote_below(self, first_offset: int) -> range | None:
         """Returns the offsets below the first segment that only a broker's remote storage has; None: none."""
         ...
@@ -87,6 +91,9 @@ class KeptInMemory:
 
     def note_start(self, log_start_offset: int) -> None:
         self._marks = self._marks._replace(log_start_offset=log_start_offset)
+
+    def notes_start(self) -> bool:
+        return self._marks.log_start_offset > 0
 
     def remote_below(self, first_offset: int) -> None:
         """Returns None: no broker is known."""

@@ -19,7 +19,13 @@ from ..filesystem.operations import catch_up, pin
 from ..filesystem.port import FileSystem
 from ..format.files import file_names
 from ..recovery.loader import LogLoader
-from ..recovery.lost_start import find_lost_start, lost_start_error
+from ..recovery.lost_start import (
+    find_lost_start,
+    lost_by_epochs,
+    lost_by_epochs_text,
+    lost_start_error,
+    lost_start_text,
+)
 from ..recovery.producer_state import EXPIRATION_CHECK_INTERVAL_MS, ProducerState
 from ..recovery.producer_state_manager import ProducerStateManager
 from ..recovery.view import LoadedLog
@@ -154,18 +160,28 @@ class LogView:
         self.lost = loaded.lost
         self.key_filters = loaded.key_filters
 
-    def lost_start(self) -> MissingSegmentError | None:
+    def lost_start(self, *, by_epochs: bool = False) -> MissingSegmentError | None:
         """Returns the error of a log whose files show that its first segments were lost; None for other logs.
 
         If the last load found this, lists the directory again and then reads the log start: retention raises it before
-        it deletes files, perhaps between the two.
+        it deletes files, perhaps between the two. ``by_epochs``: the leader epochs count, too, a weaker trace.
         """
-        if self.lost is None:
+        if self.lost is None and not by_epochs:
             return None
         listing = self.context.filesystem.list(self.context.directory)
-        start = self.checkpoints.read().log_start_offset
-        lost = find_lost_start(self.context, listing, swap_plan(self.context, listing), start)
-        return None if lost is None else lost_start_error(self.context, lost)
+        start, plan = self.checkpoints.read().log_start_offset, swap_plan(self.context, listing)
+        lost = find_lost_start(self.context, listing, plan, start)
+        if lost is not None:
+            return lost_start_error(self.context, lost, lost_start_text(self.context, lost))
+        return self._lost_by_epochs(min(plan.segment_suffixes(), default=0)) if by_epochs else None
+
+    def _lost_by_epochs(self, first: int) -> MissingSegmentError | None:
+        """As verification, asks no log with a noted log start: a tier may have what is below the first segment."""
+        if not first or self.checkpoints.notes_start():
+            return None
+        epochs = self._loader().epoch_entries() or []
+        lost = lost_by_epochs(self.context, first, epochs, 0)
+        return None if lost is None else lost_start_error(self.context, lost, lost_by_epochs_text(lost, epochs))
 
     @property
     def earliest_offset(self) -> int:

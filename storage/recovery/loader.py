@@ -97,7 +97,7 @@ class LogLoader(LogViewer):
         return loaded
 
     def _bring_into_order(self, segments: LogSegments, files: Files) -> LoadedLog:
-        entries = self._epoch_entries()
+        entries = self.epoch_entries()
         epochs = LeaderEpochCache(entries or (), self._write_epochs)
         producers = self._recover_segments(segments, epochs, files)
         log_end_offset = self._check_end(segments)

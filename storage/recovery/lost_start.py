@@ -2,7 +2,7 @@
 
 Deleting a segment removes its ``.log`` first, so a crash may leave such an index too. Then the ``.log`` is there with
 the suffix ``.deleted``, or the checkpoint has a log start above: only an index that neither explains is a trace.
-If the indexes are lost too, the leader epochs are one, a weaker one: for verification, and for writers to keep.
+If the indexes are lost too, the leader epochs are one, a weaker one: for verification, copies and people, and for writers to keep.
 """
 
 from __future__ import annotations
@@ -65,10 +65,18 @@ def lost_start_text(context: LogContext, lost: range) -> str:
     )
 
 
-def lost_start_error(context: LogContext, lost: range) -> MissingSegmentError:
-    """Returns the error about offsets that :func:`find_lost_start` has found in a partition."""
+def lost_by_epochs_text(lost: range, epochs: Sequence[EpochEntry]) -> str:
+    """Returns the sentence about offsets that :func:`lost_by_epochs` has found."""
+    return (
+        f"records {lost.start} to {lost.stop - 1} are in no segment, but leader epoch {epochs[0].epoch} begins at "
+        f"offset {lost.start}: damage, or retention without its checkpoint"
+    )
+
+
+def lost_start_error(context: LogContext, lost: range, text: str) -> MissingSegmentError:
+    """Returns the error about offsets that were found to be lost in a partition; ``text``: the sentence about them."""
     error = MissingSegmentError(
-        f"{lost_start_text(context, lost)}; restore the files of these segments, or, if the records were deleted, "
+        f"{text}; restore the files of these segments, or, if the records were deleted, "
         f"state it by commitlog delete-records up to offset {lost.stop}",
         path=context.directory,
     )

@@ -91,7 +91,7 @@ class LogViewer(ProducerLoader):
         if not self.is_anchored and end.torn is None and end.damage is None:
             end = end._replace(damage=self._proof_of_more(end.offset))
         log_start_offset = max(self.log_start_offset, segments.first.base_offset if len(segments) else 0)
-        entries = [entry for entry in self._epoch_entries() or () if entry.start_offset <= end.offset]
+        entries = [entry for entry in self.epoch_entries() or () if entry.start_offset <= end.offset]
         epochs = LeaderEpochCache(entries)
         return LoadedLog(
             *(segments, None, epochs, log_start_offset, end.offset, self.recovery_point),
@@ -213,7 +213,8 @@ class LogViewer(ProducerLoader):
     def _segments(self, plan: SwapPlan) -> list[LogSegment]:
         return [LogSegment(self.context, base, suffix) for base, suffix in plan.segment_suffixes().items()]
 
-    def _epoch_entries(self) -> list[EpochEntry] | None:
+    def epoch_entries(self) -> list[EpochEntry] | None:
+        """Returns the leader epochs in the checkpoint; None if it is missing or damaged."""
         path = self._path(file_names.LEADER_EPOCH_CHECKPOINT)
         try:
             return checkpoints.decode_leader_epochs(read_file(self.context.filesystem, path, SIDECAR_BYTES_MAX))

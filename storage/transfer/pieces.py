@@ -85,7 +85,7 @@ def pieces_of(
 
     Raises CorruptionError for damage, also if segments were lost, which nothing or little would show in a copy.
     """
-    lost = reader.lost_start()
+    lost = reader.lost_start(by_epochs=True)
     if lost is not None:
         raise lost
     end = reader.log_end_offset if end is None else end

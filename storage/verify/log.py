@@ -14,7 +14,7 @@ from ..format.files.checkpoints import EpochEntry
 from ..format.files.file_names import TopicPartition
 from ..key_filters.files import FilterFiles
 from ..recovery.leader_epochs import LeaderEpochCache
-from ..recovery.lost_start import find_lost_start, lost_by_epochs, lost_start_text
+from ..recovery.lost_start import find_lost_start, lost_by_epochs, lost_by_epochs_text, lost_start_text
 from ..segment.swap import SwapPlan, swap_plan
 from ..segment.walk import FILE_KINDS, LogContext
 from .findings import Finding, Findings, Kind, Severity
@@ -269,10 +269,7 @@ def _check_start(
     """Adds a finding if the first leader epoch begins below the first segment: deleting records raises it, too."""
     lost = lost_by_epochs(context, results[0].segment.base_offset, epochs, 0) if results else None
     if lost is not None and not any(finding.kind is Kind.LOST_START for finding in of_names):
-        what = (
-            f"records {lost.start} to {lost.stop - 1} are in no segment, but leader epoch {epochs[0].epoch} begins at "
-            f"offset {lost.start}: damage, or retention without its checkpoint"
-        )
+        what = lost_by_epochs_text(lost, epochs)
         findings.add(Kind.LOST_START, context.directory, what, offset=lost.start, lost=(lost.start, lost.stop - 1))
 
 

@@ -28,6 +28,9 @@ class StateMarks:
         found = self._files.pinned
         return Holes.ANYWHERE if found is not None and found.is_compacted else Holes.NOWHERE
 
+    def notes_start(self) -> bool:
+        return True
+
     def remote_below(self, first_offset: int) -> None:
         """Returns None: all records are in objects of the log's own."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from pyspark_commitlog.cli.produce import READ_BYTES
-from pyspark_commitlog.storage import LogManager
+from pyspark_commitlog.storage import LogManager, TopicPartition
 from pyspark_commitlog.storage.directory import log_directory
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from tests.cli.in_process import Done, commitlog
@@ -112,7 +112,14 @@ def lose_the_first_segment(log: Written) -> list[Batch]:
     return lost
 
 
-@pytest.mark.parametrize("spoil", [flip_a_byte, lose_the_first_segment])
+def lose_it_with_its_indexes(log: Written) -> list[Batch]:
+    lost = lose_the_first_segment(log)
+    for path in (log.directory / "orders-0").glob(f"{Path(lost[0].file).stem}.*"):
+        path.unlink()
+    return lost
+
+
+@pytest.mark.parametrize("spoil", [flip_a_byte, lose_the_first_segment, lose_it_with_its_indexes])
 def test_damage_is_named_read_around_and_not_copied(
     spoil: Callable[[Written], list[Batch]], source: Written, tmp_path: Path
 ) -> None:
@@ -162,6 +169,33 @@ def test_reading_a_log_from_where_it_begins_names_the_records_lost_before(source
     assert done.stderr.startswith(f"commitlog: {log.directory}/orders-0: records 0 to {last} are gone")
     assert done.stderr.endswith(f"state it by commitlog delete-records up to offset {last + 1}\n")
     assert commitlog(*read, "--skip-damaged", "-o", last + 1) == Done(0, done.stdout, "")
+
+
+def test_records_that_only_the_leader_epochs_miss_may_be_given_up(source: Written, tmp_path: Path) -> None:
+    log = source.copied(tmp_path / "log")
+    last = lose_it_with_its_indexes(log)[-1].offsets[-1]
+    read = ("cat", "--log-dir", log.directory, "-t", "orders", "-e", "-q")
+    said = f"records 0 to {last} are in no segment, but leader epoch 0 begins at offset 0"
+    assert said in commitlog(*read).stderr
+    assert commitlog(*read, "-o", last + 1).stderr == ""
+    with LogManager.open(str(log.directory)) as manager:
+        manager.open_log("orders", 0).delete_records(last + 1)
+    assert commitlog(*read).stderr == ""
+    assert commitlog("copy", "--from", log.directory, "--to", tmp_path / "copy").code == 0
+
+
+def test_first_segments_that_retention_or_a_tier_took_are_not_lost(source: Written, tmp_path: Path) -> None:
+    """Files that wait for their removal, or an entry for the log start, which a broker writes if there is a tier."""
+    being_deleted, tiered = source.copied(tmp_path / "deleting"), source.copied(tmp_path / "tiered")
+    first = being_deleted.batches[0]
+    for path in being_deleted.path(first).parent.glob(f"{Path(first.file).stem}.*"):
+        path.rename(f"{path}.deleted")
+    lose_it_with_its_indexes(tiered)
+    with LogManager.open(str(tiered.directory)) as manager:
+        manager.note_log_start(TopicPartition("orders", 0), 0)
+    for log in (being_deleted, tiered):
+        assert cat(log.directory) == Done(0, lines(range(BATCHES * RECORDS, len(log.batches) * RECORDS)), "")
+        assert commitlog("copy", "--from", log.directory, "--to", tmp_path / f"{log.directory.name} copy").code == 0
 
 
 def test_a_copy_that_a_full_disk_stopped_is_visible_and_goes_on(source: Written, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ FAULTS = [
         in_directory(a_torn_file_beside_the_log_blocks_nothing, file_names.LEADER_EPOCH_CHECKPOINT),
         (
             Mutation(
-                "recovery.view:LogViewer._epoch_entries",
+                "recovery.view:LogViewer.epoch_entries",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),
