@@ -102,9 +102,14 @@ def compact_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
 
 
 def verify_partitions(run: MaintenanceRun, selection: Selection, runner: Runner) -> Iterator[PartitionOutcome]:
-    """Verifies logs, one segment per task; yields outcomes of damaged checkpoints at the root, then of partitions."""
-    yield from (of_directory("checkpoint", error) for error in selection.damage)
+    """Verifies logs, one segment per task; yields outcomes of damage at the root, then of partitions."""
+    yield from _of_root(selection)
     yield from _judge_deleted(run, map(verify.verdict, _verified(run, selection.partitions, runner).values()))
+
+
+def _of_root(selection: Selection) -> Iterator[PartitionOutcome]:
+    yield from (of_directory("checkpoint", error) for error in selection.damage)
+    yield from (of_directory("copy", error) for error in selection.unfinished)
 
 
 def _verified(
@@ -130,7 +135,7 @@ def recover_partitions(run: MaintenanceRun, selection: Selection, runner: Runner
         return
     with run.manager() as manager:
         manager.check_writable()
-    yield from (of_directory("checkpoint", error) for error in selection.damage)
+    yield from _of_root(selection)
     recovered = list(runner("logs", partial(recover.recover_partition, run), selection.partitions))
     done = {(each.topic, each.partition) for each in recovered if each.status is OutcomeStatus.DONE}
     with run.manager() as manager:

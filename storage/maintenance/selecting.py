@@ -6,7 +6,7 @@ What all partitions share is read once, so that ten thousand of them cost no mor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,8 +17,9 @@ from ..directory.log_directory import ROOT_FILE_BYTES_MAX
 from ..directory.manager import LogManager
 from ..directory.protected_topics import POLICY_KEY, check_stays_compacted
 from ..directory.topics_file import Known, TopicDescription
-from ..errors import CorruptionError, InvalidConfigError
+from ..errors import CorruptionError, InvalidConfigError, MissingSegmentError
 from ..filesystem.operations import read_file
+from ..filesystem.port import MadeFileSystem
 from ..format.files import checkpoints, file_names
 from ..format.files.file_names import TopicPartition
 from ..text import parse_names
@@ -32,6 +33,7 @@ class Selection:
 
     partitions: tuple[Partition, ...]  # by topic and number
     damage: tuple[CorruptionError, ...]  # of checkpoints at the root
+    unfinished: tuple[CorruptionError, ...] = ()  # copies that ended before there was a topic; if all topics are wanted
 
 
 def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: ConfigOverrides) -> Selection:
@@ -54,7 +56,18 @@ def select_partitions(manager: LogManager, wanted: Sequence[str], overrides: Con
         for of_topic in [settings.of(topics[name], chosen[name])]
         for number in topics[name].partitions
     ]
-    return _with_checkpoints(manager, partitions)
+    unfinished = () if wanted else tuple(_unfinished(manager, topics))
+    return replace(_with_checkpoints(manager, partitions), unfinished=unfinished)
+
+
+def _unfinished(manager: LogManager, topics: Iterable[str]) -> Iterator[CorruptionError]:
+    """Yields an error for each directory of an unfinished copy of a topic that is not there."""
+    for name in [] if isinstance(manager.filesystem, MadeFileSystem) else manager.filesystem.list(manager.directory):
+        number = name.removesuffix(file_names.UNFINISHED).rpartition("-")[2]
+        is_one = name.endswith(file_names.UNFINISHED) and number.isascii() and number.isdigit()
+        if is_one and not any(file_names.is_unfinished_directory(name, topic) for topic in topics):
+            reason = "a copy to here ended before it made the topic: run it again, or remove this directory"
+            yield MissingSegmentError(reason, path=manager.path(name))
 
 
 def with_checkpoints(manager: LogManager, partitions: Sequence[Partition]) -> tuple[Partition, ...]:

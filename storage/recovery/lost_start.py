@@ -2,7 +2,8 @@
 
 Deleting a segment removes its ``.log`` first, so a crash may leave such an index too. Then the ``.log`` is there with
 the suffix ``.deleted``, or the checkpoint has a log start above: only an index that neither explains is a trace.
-If the indexes are lost too, the leader epochs are one, a weaker one: for verification, copies and people, and for writers to keep.
+If the indexes are lost too, the leader epochs are one, a weaker one: for verification, for copies and people,
+and for writers to keep.
 """
 
 from __future__ import annotations
