@@ -48,9 +48,11 @@ class Changes(NamedTuple):
     bytes: int = 0  # fewer than before; for "filter", of filters that were made
     next_ms: int | None = None  # when the next segment may be deleted, if that is known
     has_notes: bool = False  # such as a warning
+    removed: int = 0  # for "tier": segments deleted from the tier
+    is_left: bool = True  # for "tier": it has records of the partition
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.bytes)
+        return bool(self.segments or self.bytes or self.removed)
 
 
 class Ended(NamedTuple):
@@ -149,8 +151,19 @@ class Tally:
         done = f"{past} {counted(segments, 'segment')}{by}{counted(size, 'byte')}, of {counted(topics, 'topic')}"
         if not topics:
             done = f"nothing to {first.verb}"
+        done += self._removed()
         soonest = min((changes.next_ms for _, changes in self._changes if changes.next_ms is not None), default=None)
         return f"; {done}" + ("" if soonest is None else f"; the next segment is due at {instant(soonest)}")
+
+    def _removed(self) -> str:
+        """``; deleted 4 segments from the tier, which has nothing of 1 topic``; empty if nothing was deleted there."""
+        removed = sum(changes.removed for _, changes in self._changes)
+        left = {topic for topic, changes in self._changes if changes.is_left}
+        emptied = {topic for topic, changes in self._changes if changes.removed} - left
+        if not removed:
+            return ""
+        rest = f", which has nothing of {counted(len(emptied), 'topic')}" if emptied else ""
+        return f"; deleted {counted(removed, 'segment')} from the tier{rest}"
 
 
 _EXIT_CODES = {

@@ -32,7 +32,14 @@ class TierReport:
         text = f"{self.name}: {did} {counted(self.done.copied, 'segment')}, {self.done.copied_bytes:,} bytes"
         if self.done.deleted:
             text += f", deleted {counted(self.done.deleted, 'segment')}"
+        if not self._holds:
+            return f"{text}; the tier has nothing of it"
         return f"{text}; the tier has offsets {self.done.tier_start_offset} to {self.done.tier_end_offset}"
+
+    @property
+    def _holds(self) -> bool:
+        """Whether the tier has records of the partition."""
+        return self.done is not None and self.done.tier_start_offset < self.done.tier_end_offset
 
     def facts(self) -> Mapping[str, Any]:
         return {"is_tiered": self.done is not None} | ({} if self.done is None else self.done._asdict())
@@ -40,7 +47,10 @@ class TierReport:
     def to_changes(self) -> Changes:
         if self.done is None:
             return Changes("tier", self.is_dry_run)
-        return Changes("tier", self.is_dry_run, self.done.copied + self.done.deleted, self.done.copied_bytes)
+        done = self.done
+        return Changes(
+            "tier", self.is_dry_run, done.copied, done.copied_bytes, removed=done.deleted, is_left=self._holds
+        )
 
 
 def tier_partitions(

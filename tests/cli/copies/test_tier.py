@@ -53,6 +53,19 @@ def test_copies_and_then_local_segments_may_go(directory: Path) -> None:
     assert [(each["copied"], each["tier_start_offset"], each["tier_end_offset"]) for each in again] == [(0, 0, 2)]
 
 
+def test_what_retention_takes_from_the_tier_at_once_is_in_the_last_line(directory: Path) -> None:
+    """The records are of 2023, and ``retention.ms`` is a week: they are copied, and deleted."""
+    altered = ("--alter", "--topic", "orders", "--add-config", "retention.ms=604800000")
+    assert commitlog("configs", "--log-dir", directory, *altered).code == 0
+    assert tier(directory, "copy").stdout.splitlines() == [
+        "orders-0: copied 2 segments, 138 bytes, deleted 2 segments; the tier has nothing of it",
+        "tier: 3 partitions: 3 done; tiered 2 segments, 138 bytes, of 1 topic; deleted 2 segments from the tier, "
+        "which has nothing of 1 topic",
+    ]
+    assert logs_in(directory.parent / "tier") == 0
+    assert tier(directory, "copy").stdout.endswith(" done; nothing to tier\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
