@@ -7,8 +7,9 @@ surveys.
 
 The results equal those of Kafka's own recovery. A valid index may differ from them: a broker restarts the count of
 ``index.interval.bytes`` when it starts, brokers before 3 wrote one entry per append, and a snapshot lists producers in
-any order. A snapshot that contains all that the log shows is kept, since it may contain more: producers whose batches
-compaction or retention has removed.
+any order. An index whose entries are all right, as verification judges them, is kept if it has at least half as many as
+a rebuilt one. A snapshot that contains all that the log shows is kept, since it may contain more: producers whose
+batches compaction or retention has removed.
 
 Only damage in a log prevents rebuilding from it; damaged logs are reported, and nothing is rebuilt from them.
 """

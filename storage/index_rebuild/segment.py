@@ -12,7 +12,7 @@ from ..errors import CorruptionError, CorruptRecordError
 from ..filesystem.operations import read_file, write_atomically
 from ..format.constants import NO_TIMESTAMP
 from ..format.files import file_names
-from ..format.files.index_entries import encode_offset_entries, encode_time_entries, fits
+from ..format.files.index_entries import OFFSET_ENTRY, TIME_ENTRY, encode_offset_entries, encode_time_entries, fits
 from ..format.tables import HEADERS, BatchHeaders, Int64s
 from ..recovery.producer_snapshots import SIDECAR_BYTES_MAX
 from ..recovery.producer_state import Marker
@@ -21,6 +21,9 @@ from ..recovery.segment_recovery import read_markers
 from ..segment.reader import SegmentReader
 from ..segment.time_index import TimestampOffset, running_largest
 from ..segment.walk import LogContext, Window
+from ..text import counted
+from ..verify.findings import Findings, Kind
+from ..verify.indexes import OffsetIndexCheck, TimeIndexCheck, read_index
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,15 @@ def survey_segment(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
 def _survey(segment: SegmentReader, *, is_active: bool) -> SegmentSurvey:
     entries = IndexEntries(segment.base_offset, segment.context.config.index_interval_bytes)
     producers, markers, next_offset = [np.empty(0, HEADERS)], {}, segment.base_offset
+    stored = _StoredIndexes(segment)
     for window in _sound_windows(segment, segment.size if is_active else segment.file_size):
         entries.add(window)
+        stored.check(window)
         markers.update(read_markers(window)[0])
         producers.append(window.headers[rows_for_replay(window.headers)].table)
         next_offset = window.headers.next_offset
-    changes = tuple(_index_changes(segment, entries, next_offset, is_active=is_active))
+    stored.finish(next_offset, is_closed=not is_active)
+    changes = tuple(_index_changes(segment, entries, stored, next_offset, is_active=is_active))
     return SegmentSurvey(segment.base_offset, next_offset, changes, BatchHeaders(np.concatenate(producers)), markers)
 
 
@@ -141,6 +147,45 @@ class IndexEntries:
         return b"".join(self._time_entries) + last
 
 
+_ENTRY_BYTES = {file_names.INDEX: OFFSET_ENTRY.itemsize, file_names.TIME_INDEX: TIME_ENTRY.itemsize}
+
+
+class _StoredIndexes:
+    """The indexes that a segment has, judged as verification does: other entries than rebuilt ones may be right."""
+
+    def __init__(self, segment: SegmentReader) -> None:
+        self._findings, base, self._end = Findings(), segment.base_offset, 0
+        kinds = {file_names.INDEX: Kind.BAD_OFFSET_INDEX, file_names.TIME_INDEX: Kind.BAD_TIME_INDEX}
+        self._files = {
+            suffix: read_index(
+                segment.context.filesystem, segment.path(suffix), kind, _ENTRY_BYTES[suffix], self._findings
+            )
+            for suffix, kind in kinds.items()
+        }
+        self._offsets = OffsetIndexCheck(self._files[file_names.INDEX], base, self._findings)
+        self._times = TimeIndexCheck(self._files[file_names.TIME_INDEX], base, self._findings)
+
+    def check(self, window: Window) -> None:
+        """Compares the entries about the next batches with them."""
+        self._offsets.check(window)
+        self._times.check(window)
+        self._end = window.position + window.headers.end
+
+    def finish(self, next_offset: int, *, is_closed: bool) -> None:
+        """Ends the comparison; the segment ends before ``next_offset``."""
+        self._offsets.finish(self._end)
+        self._times.finish(next_offset, is_closed=is_closed)
+
+    def bytes_of(self, suffix: str) -> int:
+        """Returns the bytes of the entries in an index."""
+        return len(self._files[suffix].entries)
+
+    def are_right(self, suffix: str) -> bool:
+        """Whether an index is there, and every entry in it is right."""
+        file = self._files[suffix]
+        return file.is_there and all(each.path != file.path for each in self._findings.all())
+
+
 def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
     """Yields all batches up to position ``end``. Raises CorruptRecordError unless all are whole, intact, in order."""
     path = segment.path(file_names.LOG)
@@ -167,9 +212,9 @@ def _sound_windows(segment: SegmentReader, end: int) -> Iterator[Window]:
 
 
 def _index_changes(
-    segment: SegmentReader, entries: IndexEntries, next_offset: int, *, is_active: bool
+    segment: SegmentReader, entries: IndexEntries, stored: _StoredIndexes, next_offset: int, *, is_active: bool
 ) -> Iterator[Change]:
-    """Yields a change for each wrong index.
+    """Yields a change for each wrong index, and for one with few of the entries that a rebuilt one has.
 
     In an active segment, indexes may be padded with zeros, and the time index may lack its last entry.
     """
@@ -181,9 +226,16 @@ def _index_changes(
         accepted = [
             data for each in right for data in (each, each.ljust(len(found or b""), b"\0") if is_active else each)
         ]
-        if found not in accepted:
-            lost = segment.lost_end(next_offset) if kind == file_names.INDEX and found else None
-            yield Change(path, lost or difference(found, right[0]), right[0])
+        if found in accepted:
+            continue
+        if stored.are_right(kind):
+            entry_bytes, there = _ENTRY_BYTES[kind], stored.bytes_of(kind)
+            if 2 * there < len(right[0]):
+                few = f"{counted(there // entry_bytes, 'right entry')} of {len(right[0]) // entry_bytes:,}"
+                yield Change(path, few, right[0])
+            continue
+        lost = segment.lost_end(next_offset) if kind == file_names.INDEX and found else None
+        yield Change(path, lost or difference(found, right[0]), right[0])
 
 
 def read_sidecar(context: LogContext, path: str) -> bytes | None:

@@ -18,17 +18,27 @@ from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import checkpoints, file_names, index_entries
 from pyspark_commitlog.storage.format.tables import HEADERS, BatchHeaders
 from pyspark_commitlog.storage.index_rebuild.log import plan_rebuild, rebuild_log
-from pyspark_commitlog.storage.index_rebuild.segment import difference, rebuild_segment
+from pyspark_commitlog.storage.index_rebuild.segment import IndexEntries, difference, rebuild_segment
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
 from pyspark_commitlog.storage.recovery.producer_state import Marker
 from pyspark_commitlog.storage.recovery.producer_state_manager import ProducerStateManager, rows_for_replay
+from pyspark_commitlog.storage.segment.reader import SegmentReader
 from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
 from tests.support.kafka import broker_dirs
-from tests.support.logs.building import append, batch, committed, end_transaction, open_log, rows, write_transactional
+from tests.support.logs.building import (
+    NOW_MS,
+    append,
+    batch,
+    committed,
+    end_transaction,
+    open_log,
+    rows,
+    write_transactional,
+)
 
 NEVER_EXPIRED_MS = 0
 INDEX_KINDS = (file_names.INDEX, file_names.TIME_INDEX)
@@ -144,6 +154,39 @@ def test_any_damaged_file_is_rebuilt_as_before(tmp_path: Path, suffix: str) -> N
         assert rebuild_log(log).changes == ()
     assert files(tmp_path) == expected
     assert verify_log(context(tmp_path, CONFIGS)).findings == ()
+
+
+def test_indexes_with_other_entries_that_are_right_are_kept(tmp_path: Path) -> None:
+    """A log written in several runs: each begins to count the interval again, and closing adds a time entry."""
+    marks = KeptInMemory()
+    for run in range(9):
+        with open_log(tmp_path, marks, index_interval_bytes=200) as log:
+            for n in range(3):
+                append(log, b"value", timestamps=NOW_MS + 10 * run + n)
+            log.checkpoint()
+    with open_log(tmp_path, marks, index_interval_bytes=200) as log:
+        log.roll()
+    before = files(tmp_path)
+    looked_at = context(tmp_path, {"index.interval.bytes": "200"})
+    rebuilt = IndexEntries(0, 200)
+    for window in SegmentReader(looked_at, 0).batches():
+        rebuilt.add(window)
+    assert before[file_names.segment_file(0, file_names.TIME_INDEX)] != rebuilt.time_index()
+    assert verify_log(looked_at).findings == ()
+    with open_log(tmp_path, marks, index_interval_bytes=200) as log:
+        assert plan_rebuild(log).changes == rebuild_log(log).changes == ()
+    assert files(tmp_path) == before
+
+
+def test_an_index_that_lost_most_of_its_entries_is_rebuilt(tmp_path: Path) -> None:
+    marks = KeptInMemory()
+    write_small(tmp_path, marks)
+    index = tmp_path / file_names.segment_file(0, file_names.INDEX)
+    right = index.read_bytes()
+    index.write_bytes(right[:8])
+    with open_log(tmp_path, marks, **SETTINGS) as log:
+        assert rebuild_log(log).changes == ((str(index), f"1 right entry of {len(right) // 8}"),)
+    assert index.read_bytes() == right
 
 
 def an_abort_more(index: bytes) -> bytes:
