@@ -27,8 +27,8 @@ demo: java install  ## write 336,776 flights to a topic, read them back and comp
 
 test: java install  ## run lint, types and tests, which CI runs before make test-all
 	@echo "make test: lint, types and the tests take 15 to 20 minutes on two idle cores"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types prepared
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint prepared
+	@$(MAKE) --no-print-directory --jobs=2 types unit
 
 test-all: java install  ## run the tests that make test leaves out: other Kafkas, clients in other languages, long suites, and the alerts in conf/
 	@$(MAKE) --no-print-directory unit PYTEST_ARGS="--all -m only_all $(PYTEST_ARGS)"
