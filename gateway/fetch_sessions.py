@@ -72,7 +72,7 @@ class FetchSessions:
         self._slots, self._now_s = slots, now_s
         self._sessions: OrderedDict[int, _Session] = OrderedDict()  # in order of their last use
         self._partitions = 0  # of all
-        self._guard = Lock()
+        self._guard = Lock()  # Guards the sessions and the count.
 
     def __len__(self) -> int:
         return len(self._sessions)

@@ -39,7 +39,7 @@ class LiveSettings:
     def __init__(self, config: GatewayConfig, manager: LogManager) -> None:
         """``config``: what the gateway was started with. ``manager``: used only here, and closed by :meth:`stop`."""
         self._started_with, self._manager = config, manager
-        self._lock, self._stopped = Lock(), Event()
+        self._lock, self._stopped = Lock(), Event()  # The lock guards what was read, and its listener.
         self._on_change: Callable[[Change], None] = lambda _: None
         self._seen = self._stamp()
         self._file = self._read()

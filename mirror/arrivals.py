@@ -32,7 +32,7 @@ class Arrivals:
         self._counts_records = records_max is not None
         self._waiting: deque[Piece | BaseException] = deque()
         self._size = 0
-        self._changed = Condition()
+        self._changed = Condition()  # Guards what waits, and its size.
 
     def put(self, arrived: Piece | BaseException, timeout_s: float) -> bool:
         """Adds a piece, or the error that ended a stream. Returns False if there is no room within the time."""

@@ -33,7 +33,7 @@ class Stream:
     def __init__(self, settings: SourceSettings, arrivals: Arrivals, report: Callable[[str], None]) -> None:
         """Starts the thread."""
         self._settings, self._arrivals, self._report = settings, arrivals, report
-        self._lock, self._stopped = Lock(), Event()
+        self._lock, self._stopped = Lock(), Event()  # The lock guards what is assigned.
         self._assigned: dict[SourcePartition, Assigned] = {}
         self._thread = Thread(target=self._run, name=f"mirror of {settings.group}", daemon=True)
         self._thread.start()

@@ -93,7 +93,7 @@ class FileRegistry:
         self._filesystem: FileSystem = filesystem or LocalFileSystem()
         self._directory, self._timeout_ms, self._look_s = directory, timeout_ms, look_s
         self._session = uuid4().hex[:16]
-        self._guard = RLock()
+        self._guard = RLock()  # Guards the journal, the watches and the listeners.
         self._journal = Journal(self._filesystem, self._path(FILE))
         self._watched: list[_Watched] = []
         self._calls = Calls("registry-watches")

@@ -66,7 +66,7 @@ class _Alarms:
 
     def forget(self) -> None:
         """Drops all alarms; called in a forked process, which lacks the thread, and where the lock may be held."""
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # Guards the alarms and the thread.
         self._alarms: list[tuple[float, int, Callable[[], None]]] = []  # a heap, by time and number
         self._numbers = count()
         self._thread: threading.Thread | None = None

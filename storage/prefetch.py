@@ -82,7 +82,7 @@ class _Waiting(Generic[Item]):
         self._items: list[Item] = []
         self._size = self._size_before = 0  # of the waiting items, and of all taken before
         self._is_over = False
-        self._changed = Condition()
+        self._changed = Condition()  # Guards all fields.
 
     def fill(self, items: Iterable[Item]) -> None:
         """Fetches all items, unless :meth:`stop` is called earlier."""

@@ -18,7 +18,7 @@ class EventQueue:
         self._capacity = capacity
         self._clock = clock
         self._items: deque[QueueItem] = deque()
-        self._lock = Lock()
+        self._lock = Lock()  # Guards all fields.
         self._is_filled, self._has_room = Condition(self._lock), Condition(self._lock)
         self._wanted = 0  # how many items the taker waits for; 0: it does not wait
         self._waiting = 0  # threads that wait for room

@@ -34,7 +34,7 @@ class Counters:
     clock: Clock
 
     def __post_init__(self) -> None:
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the counts.
         self._opened_ms = self.clock.now_ms()
         self._dropped = self._lost = self._sent = self._requests = self._ms = self._max_ms = 0
 

@@ -61,7 +61,7 @@ class SyncProducer:
         self._config, self._target, self._counters, self._clock = config, target, counters, clock
         self._partitioner, self._key_encoder = partitioner, key_encoder
         self._random = random.Random()
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the target: one call at a time uses it.
 
     def send(self, topic: str, partition: int | None, messages: Sequence[Message]) -> None:
         """Sends messages to one partition of a topic, an index into its sorted partitions; None: any.

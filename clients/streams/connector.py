@@ -28,7 +28,7 @@ class ConsumerConnector:
 
     def __init__(self, config: ConsumerConfig, wire: Wire) -> None:
         self.config, self._wire = config, wire
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the two flags.
         self._is_open, self._is_closed = False, False
 
     @classmethod

@@ -137,7 +137,7 @@ class _Fetcher:
     def __init__(self, run: _Run, address: Address, partitions: Collection[Partition]) -> None:
         self._run = run
         self.consumer: SimpleConsumer = consumer_of(address, run.brokers.wire, run.config)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the partitions and the flag.
         self._partitions = set(partitions)
         self._is_over = False
         self.thread = threading.Thread(target=self._fetch, name=f"commitlog fetcher {address}", daemon=True)

@@ -27,7 +27,7 @@ class Progress:
     """The partitions that this consumer owns. For any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the mapping, not what is in it.
         self._owned: dict[Partition, PartitionProgress] = {}
 
     def set(self, owned: dict[Partition, PartitionProgress]) -> None:

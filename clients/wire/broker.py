@@ -28,7 +28,7 @@ class Broker:
         self.connection, self.client_id = connection, client_id
         self._ids = count(1)
         self._versions: Mapping[int, tuple[int, int]] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the versions; held while they are asked for.
 
     def ask(self, key: int, version: int, /, *, again: bool = True, **fields: Any) -> Any:
         """Sends a request with fields by kio's names, and returns the answer's body, an object of kio's.

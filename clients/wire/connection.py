@@ -54,7 +54,7 @@ class Connection:
 
     def __init__(self, address: Address, terms: Terms | None = None) -> None:
         self.address, self._terms = address, terms or Terms()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the socket: one request at a time uses it.
         self._socket: socket.socket | None = None
         self._is_closed = False
 

@@ -40,7 +40,7 @@ class Admission:
         self._by_address = Counter[str]()
         self._newcomers: dict[Newcomer, None] = {}  # in the order in which they came
         self._allowance, self._allowed_at_s = float(limits.per_second), 0.0
-        self._lock = Lock()
+        self._lock = Lock()  # Guards all fields.
 
     def change(self, limits: AdmissionLimits) -> None:
         """Applies other limits to the connections that come from now on."""

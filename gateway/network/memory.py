@@ -28,7 +28,7 @@ class RequestMemory:
         self._taken = 0
         self._waiting: dict[WhenRoom, int] = {}  # with the number of bytes that each request lacks
         self._turn: WhenRoom | None = None  # the one that may exceed the limit
-        self._lock = Lock()
+        self._lock = Lock()  # Guards all fields.
 
     def may_read(self, when_room: WhenRoom, missing: int) -> bool:
         """Whether a request that lacks ``missing`` bytes may be read on.
@@ -107,7 +107,7 @@ class AnswerMemory:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._taken = 0
-        self._lock = Lock()
+        self._lock = Lock()  # Guards all fields.
 
     @property
     def taken(self) -> int:

@@ -14,7 +14,7 @@ class Quota:
         self._limit = limit
         self._taken = 0
         self._waiting: deque[Callable[[], None]] = deque()
-        self._lock = Lock()
+        self._lock = Lock()  # Guards all fields.
 
     def take(self, when_free: Callable[[], None]) -> bool:
         """Takes a place and returns True.

@@ -36,7 +36,7 @@ class FileReading(LedPartition, Generic[ReaderT]):
         super().__init__(topic, partition)
         self._log = log
         self._has_tier = has_tier
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the log: one thread at a time uses it.
 
     @property
     def config(self) -> LogConfig:

@@ -28,7 +28,7 @@ class MessageFormats:
 
     def __init__(self, *, are_followed: bool) -> None:
         self._are_followed = are_followed
-        self._lock = Lock()
+        self._lock = Lock()  # Guards what was noted.
         self._noted: set[tuple[str, str]] = set()
 
     @property

@@ -80,7 +80,7 @@ class Partitions(Worker):
         self._led: dict[TopicPartition, LedPartition] = {}
         self._failures: dict[TopicPartition, tuple[Exception, float]] = {}  # and until when each counts
         self._closed: set[str] = set()  # topics that are being deleted
-        self._guard = Lock()
+        self._guard = Lock()  # Guards the partitions.
         self._openings: list[_Opening] = []  # those that wait for locks
         self._held_until_s: dict[TopicPartition, float] = {}  # what they wait for, and when each gives up
         self._looks_again = False

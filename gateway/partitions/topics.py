@@ -46,7 +46,7 @@ class Topics:
         """``manager``: used only here. Raises CorruptionError if ``topics.json`` is damaged."""
         self._manager = manager
         self._hidden = () if manager.bucket is None else COORDINATOR_TOPICS  # commits have what they would hold
-        self._lock = Lock()
+        self._lock = Lock()  # Guards what was read; held while files are read.
         self._topics: Mapping[str, TopicInfo] = {}
         self._names: Mapping[UUID, str] = {}
         self._catalog: Catalog | None = None

@@ -36,7 +36,7 @@ class Throttle:
 
     def __init__(self, current: Callable[[], Quotas], now_s: Callable[[], float] = time.monotonic) -> None:
         self._current, self._now_s = current, now_s
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the accounts.
         self._paid_until_s: dict[tuple[str, object], float] = {}
 
     def may_limit(self, key: str) -> bool:

@@ -29,7 +29,7 @@ class UsersFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._lock = Lock()
+        self._lock = Lock()  # Guards what was read of the file.
         self._users: Users = {}
         self._own_secret = secrets.token_bytes(SECRET_BYTES)  # for a file without one
         self._decoys = Decoys(self._own_secret, {})

@@ -22,7 +22,7 @@ def gathering(count: int, done: Callable[[list[T]], None]) -> Callable[[int, T],
     ``count`` is 0, ``done`` is called now.
     """
     found: dict[int, T] = {}
-    lock = Lock()
+    lock = Lock()  # Guards the answers.
 
     def put(index: int, answer: T) -> None:
         with lock:

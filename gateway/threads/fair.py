@@ -33,7 +33,7 @@ class FairWorker:
         self._places = places
         self._waiting: dict[Hashable, deque[tuple[int, FairTask]]] = {}
         self._count = self._number = 0
-        self._changed = Condition()
+        self._changed = Condition()  # Guards the tasks and the flag.
         self._is_stopping = False
         self._thread = KeptThread(name, self._run)
 

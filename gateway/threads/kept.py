@@ -97,7 +97,7 @@ def run_apart(name: str, task: Callable[[], None]) -> None:
 _KNOWN: WeakSet[KeptThread] = WeakSet()
 _failures: Counter[str] = Counter()
 _ended: set[str] = set()
-_lock = Lock()
+_lock = Lock()  # Guards the three collections.
 
 
 def thread_failures() -> Mapping[str, int]:

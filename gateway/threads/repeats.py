@@ -15,7 +15,7 @@ class Repeats:
 
     def __init__(self, again_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._again_s, self._now_s = again_s, now_s
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the kinds.
         self._kinds: dict[object, tuple[float, int]] = {}  # when each was logged, and how often it came since
 
     def __len__(self) -> int:

@@ -41,7 +41,7 @@ class Worker:
         self._timers: list[tuple[float, int, Timer]] = []
         self._purge_at = PURGE_FROM  # at so many timers, those that were cancelled are removed
         self._numbers = count()
-        self._changed = Condition()
+        self._changed = Condition()  # Guards tasks, timers and the flag.
         self._is_stopping = False
         self._thread = KeptThread(name, self._run)
 

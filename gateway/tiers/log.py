@@ -16,7 +16,7 @@ class TierFiles:
 
     def __init__(self, address: TierAddress) -> None:
         self._address = address
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the files; held while the tier is opened.
         self._opened: TieredFiles | None = None
 
     def opened(self) -> TieredFiles:

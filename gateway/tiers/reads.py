@@ -63,7 +63,7 @@ class TierReads:
         self._pending_max = threads + pending_max
         self._ready: SimpleQueue[_Partition | None] = SimpleQueue()  # with a question; None ends a thread
         self._threads = [KeptThread(f"gateway-tier-{number}", self._run) for number in range(threads)]
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the partitions, the count and the flag.
         self._partitions: OrderedDict[LedPartition, _Partition] = OrderedDict()  # in the order of their last use
         self._pending, self._is_stopped = 0, False
         self._repeats = Repeats(AGAIN_S)

@@ -28,7 +28,7 @@ class TierAnswers:
     def __init__(self, exchange: Exchange, asked: Sequence[TierQuestion], then: Callable[[list[Any]], None]) -> None:
         """``then`` is called once, in the thread of the connection, with the answers in the order of the questions."""
         self._exchange, self._asked, self._then = exchange, asked, then
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the answers and the flag.
         self._found: dict[int, Any] = {}
         self._is_over = False
 

@@ -184,7 +184,7 @@ class BucketEnds:
     def __init__(self, transactions: ClientTransactions) -> None:
         self._transactions = transactions
         self._worker = Worker("gateway-transaction-ends")
-        self._guard = Lock()
+        self._guard = Lock()  # Guards what is asked.
         self._asked: list[_End] = []  # what comes while a commit is under way waits for the next one
 
     def start(self) -> None:

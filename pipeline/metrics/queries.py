@@ -153,7 +153,7 @@ class _Queries(Collector):
     def __init__(self, cluster_name: str, *, with_lag: bool) -> None:
         self.cluster_name = cluster_name
         self._with_lag = with_lag
-        self._turn = threading.Lock()
+        self._turn = threading.Lock()  # Guards the runs.
         self._runs: dict[UUID, _Query] = {}  # those that ended last come last
 
     def begin(self, run_id: UUID, group: str) -> None:

@@ -136,7 +136,7 @@ class _Slot:
 
 
 _slots: dict[tuple[str, str], _Slot] = {}  # by directory and name
-_slots_turn = threading.Lock()
+_slots_turn = threading.Lock()  # Guards the mapping, not the slots.
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class FolderPlace:
     def __init__(self, path: str, filesystem: FileSystem | None = None) -> None:
         self._path, self._filesystem = path.rstrip("/"), filesystem or LocalFileSystem()
         self._unsynced: list[str] = []
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Guards the paths.
 
     @property
     def path(self) -> str:

@@ -48,7 +48,7 @@ class PositionLogDirectory:
         """
         self.directory, self.settings = directory.rstrip("/") or "/", settings or PositionLogSettings()
         self.filesystem, self.clock = filesystem or LocalFileSystem(), clock or SystemClock()
-        self._creating = threading.Lock()
+        self._creating = threading.Lock()  # Guards the logs; held while one is made.
         self._logs: dict[tuple[str, int], PositionLog] = {}
         with ExitStack() as opening, _storage_errors(self.directory):
             make_directory_durably(self.filesystem, self.directory)

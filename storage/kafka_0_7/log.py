@@ -63,7 +63,7 @@ class PositionLog:
         """
         self.directory, self.topic, self.settings = directory, topic, settings
         self._filesystem, self._clock = filesystem, clock
-        self._lock = RLock()
+        self._lock = RLock()  # Guards the segments, the failure and the count.
         self._failure: OSError | None = None
         self._unsynced_messages = 0
         self._segments = tuple(self._opened(recovers))

@@ -26,7 +26,7 @@ class MetadataLog:
         self._directory, self._filesystem = directory, filesystem
         self._next: dict[str, int] = {}  # by partition directory
         self._found: dict[TopicIdPartition, dict[str, SegmentMetadata]] = {}
-        self._lock = Lock()
+        self._lock = Lock()  # Guards what was read; held while files are read.
 
     def look(self) -> None:
         """Reads the records that were added since; at first, all. Raises CorruptionError, with the file."""

@@ -17,7 +17,7 @@ class Connections:
 
     def __init__(self, connect: Callable[[Address], Connection], reconnect_interval: int) -> None:
         self._connect, self._interval = connect, reconnect_interval
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the connections and their counts.
         self._open: dict[int, Connection] = {}
         self._requests: dict[int, int] = {}
 

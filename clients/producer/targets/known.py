@@ -20,7 +20,7 @@ class KnownPartitions:
     def __init__(self, clock: Clock, refresh_ms: int, read: Read) -> None:
         """``read`` returns the partitions of a topic; it is called by one thread at a time."""
         self._clock, self._refresh_ms, self._read = clock, refresh_ms, read
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the topics; held while they are read.
         self._topics: dict[str, tuple[int, list[BrokerPartition]]] = {}  # when they were read, and the partitions
 
     def of(self, topic: str) -> Sequence[BrokerPartition]:

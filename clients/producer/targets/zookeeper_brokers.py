@@ -26,7 +26,7 @@ class ZooKeeperBrokers:
     def __init__(self, registry: Registry, read_num_retries: int, *, is_ours: bool) -> None:
         """``is_ours``: :meth:`close` closes the registry, too."""
         self._registry, self._retries, self._is_ours = registry, read_num_retries, is_ours
-        self._lock = Lock()
+        self._lock = Lock()  # Guards what was read; held while the registry is read.
         self._changed = Event()
         self._changed.set()
         self._brokers: dict[int, Address] = {}

@@ -56,7 +56,7 @@ class BucketAppender:
         self._is_ending = False
         self._thread = KeptThread("gateway-appender", self._run)
         self._looker = Worker("gateway-looker")
-        self._guard = Lock()
+        self._guard = Lock()  # Guards those who ask to catch up.
         self._asked: list[Callable[[Exception | None], None]] = []
 
     def start(self) -> None:

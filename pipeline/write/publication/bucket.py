@@ -127,7 +127,7 @@ class BucketPublication:
 
 # The logs of this process, by URL. Opening one takes several requests; keeping it up to date takes two.
 _OPEN_LOGS: dict[str, CommitLog] = {}
-_OPENING = Lock()
+_OPENING = Lock()  # Guards the mapping; held while a log is opened.
 
 
 def opened(url: str, before_creating: Callable[[], None] | None = None) -> CommitLog:

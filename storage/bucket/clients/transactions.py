@@ -64,7 +64,7 @@ class ClientTransactions:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._producers: dict[int, _Producer] = {}
-        self._changed = Condition()
+        self._changed = Condition()  # Guards the producers.
 
     def begin(self, transactional_id: str, producer: Producer, timeout_ms: int, after: Producer | None = None) -> None:
         """Takes over an id for a producer: what an earlier one has open, here or elsewhere, is aborted.

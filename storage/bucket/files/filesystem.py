@@ -75,7 +75,7 @@ class BucketFileSystem(ReadOnlyFileSystem):
     def __init__(self, log: CommitLog) -> None:
         self.log = log
         self._root = log.store.url
-        self._lock = RLock()
+        self._lock = RLock()  # Guards all that is remembered below.
         self._known: dict[tuple[str, int], tuple[tuple[object, ...], PartitionFiles]] = {}
         self._groups: GroupsLog | None = None
         self._footers: dict[str, Footer] = {}

@@ -59,7 +59,7 @@ class Parts:
     def _forget(self) -> None:
         """Drops all parts: a forked process lacks the threads that read them, and may have inherited a held lock."""
         self._process = process_id()
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the parts, their size and the threads.
         self._kept: OrderedDict[tuple[str, int, int], Future[memoryview]] = OrderedDict()
         self._bytes = 0
         self._threads: ThreadPoolExecutor | None = None

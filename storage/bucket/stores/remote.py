@@ -159,7 +159,7 @@ class _Clients:
     """
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the clients and the process.
         self._process: int | None = None
         self._clients: dict[tuple[str, int | None], Client] = {}
 

@@ -33,7 +33,7 @@ class Keys:
         """``files``: the plugin's private keys, in PEM; any of them may fit a segment. They are read when needed."""
         self._files = tuple(map(local_path, files))
         self._found: dict[bytes, bytes] = {}  # the keys of segments, by the encrypted one
-        self._lock = Lock()
+        self._lock = Lock()  # Guards the keys that were found.
 
     def key_of(self, encryption: Encryption) -> bytes:
         """Returns the key of a segment. Raises InvalidConfigError if no key file fits, or the extra is missing."""
