@@ -62,4 +62,5 @@ def _read(log_dir: str, spans: list[Span], options: Mapping[str, str], rows: Tai
                     size += batches[-1].nbytes
                     if size > _BYTES_MAX:
                         return None
-    return pa.Table.from_batches(batches, rows.columns)
+    # Columns of a table without batches have no chunks, which Spark does not take.
+    return pa.Table.from_batches(batches, rows.columns) if batches else rows.columns.empty_table()

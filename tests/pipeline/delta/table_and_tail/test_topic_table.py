@@ -90,6 +90,14 @@ class TestAppend:
         tail = both.where("_partition = 1 AND _offset >= 2")
         assert [row.carrier for row in tail.collect()] == ["F9"]
 
+    def test_tail_may_have_offsets_but_no_rows(self, topic: Exported) -> None:
+        topic.export()
+        with LogManager.open(topic.log_dir) as manager:
+            log = manager.open_log("t", 0)
+            write_transactional(log, 1, 0, flight("XX", 0))
+            end_transaction(log, 1, commit=False)
+        assert counted(topic.both()) == topic.expected()
+
     def test_filters_and_columns_reach_the_table_and_the_log(self, unchanged: Exported) -> None:
         found = unchanged.both().where("_offset >= 2 AND delay > 4").select("carrier")
         plan = plan_of(found)
