@@ -1,4 +1,7 @@
-"""confluent-kafka: members of a group are rolled to the new protocol and back, one by one, while records flow."""
+"""confluent-kafka: members of a group are rolled to the new protocol and back, one by one, while records flow.
+
+librdkafka's ``cooperative-sticky`` puts user data into assignments; such a group may not be upgraded, as with Kafka.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,7 @@ def type_of(gateway: Gateway, group: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
 def test_members_are_rolled_to_the_new_protocol_and_back(gateway: Gateway, topic: str, assignor: str) -> None:
     name = f"{topic}-{assignor}"
     with WireClient(gateway) as client:
