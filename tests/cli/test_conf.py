@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_commitlog.storage import LogManager
 from tests.cli.in_process import commitlog
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -27,6 +28,8 @@ def test_an_unknown_name_is_answered_with_the_most_similar_one() -> None:
 
 def test_maintain_without_a_file_takes_the_one_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    with LogManager.open(str(tmp_path), create=True) as manager:
+        manager.create_topic("t", partitions=1)
     done = commitlog("maintain", "--log-dir", tmp_path, "--dry-run")
     assert done.stdout.splitlines() == [
         f"would run retain every 5 minutes on {tmp_path}",

@@ -113,7 +113,7 @@ def test_of_two_wrong_checksums_the_first_is_reported_with_position_and_values(t
     for batch in (1, 2):
         three_batches[headers.table["position"][batch] + 65] ^= 1
     assert formats.checksums_match(three_batches, headers).tolist() == [True, False, False]
-    with pytest.raises(CorruptRecordError, match=str(headers.table["crc"][1])) as caught:
+    with pytest.raises(CorruptRecordError, match=f"{headers.table['crc'][1]:#010x} in the header") as caught:
         formats.decode(three_batches, headers)
     assert caught.value.position == headers.table["position"][1]
 
