@@ -47,24 +47,23 @@ def malformed(resources: Sequence[Any]) -> Callable[[Any], str | None]:
 
 
 def replacing(replaced: Iterable[str], configs: Sequence[Any]) -> Changes:
-    """Returns the changes of AlterConfigs: those ``replaced`` that it does not name are reset. Raises RequestError."""
-    _check_once(configs)
-    for each in configs:
-        if each.value is None:
-            raise _no_value(each.name)
+    """Returns the changes of AlterConfigs, none of which is :func:`malformed`.
+
+    Those ``replaced`` that it does not name are reset.
+    """
     return {**dict.fromkeys(replaced), **{each.name: each.value for each in configs}}
 
 
 def incremental(own: Mapping[str, str], configs: Sequence[Any]) -> Changes:
-    """Returns the changes of IncrementalAlterConfigs. Raises RequestError and InvalidConfigError."""
-    _check_once(configs)
+    """Returns the changes of IncrementalAlterConfigs, none of which is :func:`malformed`.
+
+    Raises RequestError and InvalidConfigError.
+    """
     changes: dict[str, str | None] = {}
     for each in configs:
         if each.config_operation == Operation.DELETE:
             if each.name in own:
                 changes[each.name] = None
-        elif each.value is None:
-            raise _no_value(each.name)
         elif each.config_operation == Operation.SET:
             changes[each.name] = each.value
         elif each.config_operation in (Operation.APPEND, Operation.SUBTRACT):
@@ -94,13 +93,3 @@ def _lists() -> Mapping[str, Key]:
     """Returns the keys whose values are lists, by the names of topics and of nodes."""
     keys = [key for key in keys_of(LogConfig).values() if key.kind is LIST]
     return {name: key for key in keys for name in (key.name, *(each.name for each in key.synonyms))}
-
-
-def _no_value(name: str) -> RequestError:
-    return RequestError(ErrorCode.invalid_request, f"{name} has no value")
-
-
-def _check_once(configs: Sequence[Any]) -> None:
-    twice = [name for name, times in Counter(each.name for each in configs).items() if times > 1]
-    if twice:
-        raise RequestError(ErrorCode.invalid_request, f"the request has {', '.join(twice)} more than once")
