@@ -73,8 +73,7 @@ def joined(
     """
     member = _known(group, given, how)
     subscription = _subscription(given)
-    is_replaced = given.instance_id is not None and not how.is_named and given.instance_id in group.static_ids
-    if given.instance_id is not None and is_replaced:
+    if given.instance_id is not None and not how.is_named and given.instance_id in group.static_ids:
         member = group.replace_static(given.instance_id, given.id)
     updated = replace(
         member,

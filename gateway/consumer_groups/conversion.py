@@ -99,15 +99,3 @@ def may_downgrade(group: ConsumerGroup, leaving: Collection[ConsumerMember], con
         logger.info("group %r stays a group of Kafka 4, because it has more members than group.max.size", group.name)
         return False
     return True
-
-
-def downgraded(group: ConsumerGroup, leaving: Collection[str]) -> list[ClassicMember]:
-    """Returns the members of a group on the classic protocol, but for ``leaving``, without assignments."""
-    return [
-        ClassicMember(
-            *(each.id, each.instance_id, each.client_id, each.client_host),
-            *(each.rebalance_timeout_ms, each.classic_session_ms, each.protocols),
-        )
-        for each in group.members.values()
-        if each.id not in leaving
-    ]

@@ -24,7 +24,7 @@ from ...storage import (
     InvalidRecordError,
 )
 from ..consumer_groups.classic import ClassicMember, assignment_of
-from ..consumer_groups.conversion import check_upgrade, downgraded, may_downgrade, upgraded
+from ..consumer_groups.conversion import check_upgrade, may_downgrade, upgraded
 from ..consumer_groups.group import ConsumerGroup
 from ..consumer_groups.heartbeat import Heartbeat, HeartbeatResult, beaten, check_heartbeat, check_instance, result_of
 from ..consumer_groups.member import STATIC_LEAVING, ConsumerMember, MemberState
@@ -245,12 +245,14 @@ class Consumers:
         ``epoch``: its generation, if not the group's. ``waits``: its members must join again. Returns False, with
         nothing changed, if what a member said does not decode.
         """
+        left = {each.id for each in leaving}
         members = [
             Member(
                 *(each.id, each.instance_id, each.client_id, each.client_host),
-                *(each.rebalance_timeout_ms, each.session_timeout_ms, each.protocols),
+                *(each.rebalance_timeout_ms, each.classic_session_ms, each.protocols),
             )
-            for each in downgraded(group, {each.id for each in leaving})
+            for each in group.members.values()
+            if each.id not in left
         ]
         generation = group.epoch if epoch is None else epoch
         classic = Group.continued(group.name, generation, members, self._groups.clock)
