@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from ...storage import EXIT_DAMAGED, LogStoreError, TopicPartition
 from ..job.command_line import exit_code
 from ..job.delta_jars import check_delta
-from ..job.frames import cause, is_damage
+from ..job.frames import cause, failure_code
 from ..job.run_query import Run, run_together
 from ..job.session import job_session
 from ..rows.offsets import EARLIEST, offsets_from_json
@@ -72,7 +72,8 @@ class ExportRun:
             try:
                 loaded = load(spark, options)
                 print(f"  {topic}: {loaded}", flush=True)
-                self.resumed |= {topic} if loaded.resumed else set()
+                if loaded.resumed:
+                    self.resumed.add(topic)
                 self._look_for_damage(options, loaded.starts, loaded.ends)
             except (LogStoreError, PySparkException) as error:
                 self._fail(topic, error)
@@ -94,7 +95,7 @@ class ExportRun:
         return not runs or run_together(runs, self._fail, every=self.options.every)
 
     def _fail(self, topic: str, error: Exception) -> None:
-        self.code = max(self.code, EXIT_DAMAGED if is_damage(error) else 1)
+        self.code = max(self.code, failure_code(error))
         said = f"{self._named(topic)}{cause(error)}{advice(self.topics[topic], error)}"
         print(f"export: {said}", file=sys.stderr, flush=True)
 

@@ -9,7 +9,6 @@ from os import environ
 from typing import NoReturn
 
 from ...storage import (
-    EXIT_DAMAGED,
     ConfigOverrides,
     InvalidConfigError,
     MaintenanceRun,
@@ -19,7 +18,7 @@ from ...storage import (
     parse_instant,
 )
 from ..locations import log_location
-from .frames import is_damage
+from .frames import failure_code
 
 # What to do instead of a flag of Kafka's tools about brokers.
 _ANSWERS = {
@@ -126,6 +125,4 @@ def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:
 
 def exit_code(error: Exception) -> int:
     """Returns the exit code of a job that failed: 3 for a damaged log, 2 for wrong usage, 1 for anything else."""
-    if is_damage(error):
-        return EXIT_DAMAGED
-    return 2 if isinstance(error, InvalidConfigError) else 1
+    return max(failure_code(error), 2 if isinstance(error, InvalidConfigError) else 1)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from os import environ
 
-from ...storage import CorruptionError
+from ...storage import EXIT_DAMAGED, CorruptionError
 
 VARIABLE = "COMMITLOG_FRAMES"
 _OWN_ERROR = re.compile(r"^pyspark_commitlog\.[\w.]+Error: (.+)$", re.MULTILINE)
@@ -34,9 +34,10 @@ def cause(error: Exception) -> str:
     return own[-1] if own and not are_shown() else str(error)
 
 
-def is_damage(error: Exception) -> bool:
-    """Whether an error is damage of a log, also where Spark has it only as text."""
-    return isinstance(error, CorruptionError) or bool(_damage_named().search(str(error)))
+def failure_code(error: Exception) -> int:
+    """Returns the exit code for what an error ended: 3 for damage of a log, also if Spark has it as text, else 1."""
+    is_damage = isinstance(error, CorruptionError) or bool(_damage_named().search(str(error)))
+    return EXIT_DAMAGED if is_damage else 1
 
 
 @cache

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from ...storage import EXIT_DAMAGED, CorruptionError, LogStoreError
+from ...storage import LogStoreError
+from ..job.frames import failure_code
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,7 @@ class Mirrored:
     @classmethod
     def failed(cls, topic: str, partition: int, error: LogStoreError) -> Self:
         """Returns the outcome of a partition that ``error`` ended."""
-        damaged = isinstance(error, CorruptionError)
-        return cls(topic, partition, error=str(error), exit_code=EXIT_DAMAGED if damaged else 1)
+        return cls(topic, partition, error=str(error), exit_code=failure_code(error))
 
     def __str__(self) -> str:
         if self.error is not None:
