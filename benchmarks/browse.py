@@ -12,8 +12,6 @@ from __future__ import annotations
 import http.client
 import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +24,7 @@ from typing import TYPE_CHECKING
 from benchmarks.comparison import Comparison, Ratio, Setting
 from benchmarks.timing import Timing, time_call
 from pyspark_commitlog.storage import LogManager, Records
+from tests.support.browse_server import browse_server, own_bytes
 from tests.support.chromium import chromium
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ VIEWS = {
     "maintenance": "/maintenance",
 }
 PAINTS = "performance.getEntriesByName('first-contentful-paint').map(paint => paint.startTime)"  # ms
-PROGRAM = "from pyspark_commitlog.cli import main; main()"
 
 
 def measure(setting: Setting) -> Iterator[Comparison]:
@@ -148,22 +146,14 @@ class Page:
     @property
     def memory(self) -> int:
         """Bytes of memory that are the process's own."""
-        text = Path(f"/proc/{self._process_id}/status").read_text()
-        [kib] = re.findall(r"^RssAnon:\s*(\d+) kB", text, re.MULTILINE)
-        return int(kib) * 1024
+        return own_bytes(self._process_id)
 
 
 @contextmanager
 def serving(directory: Path) -> Iterator[Page]:
     """Serves the page of a directory in a process of its own."""
-    command = [sys.executable, "-c", PROGRAM, "browse", "--log-dir", str(directory), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            url = process.stdout.readline().strip()
-            yield Page(url.removeprefix("http://").rstrip("/"), process.pid)
-        finally:
-            process.terminate()
+    with browse_server(directory) as (url, process):
+        yield Page(url.removeprefix("http://"), process)
 
 
 def first_paint(browser: Browser, url: str) -> float:

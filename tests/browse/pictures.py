@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
 from pyspark_commitlog.storage import CommittedOffset, GroupOffsets, LogManager
 from tests.support.browse import visiting
+from tests.support.chromium import chromium
 from tests.support.logs.building import now_ms, records
 from tests.support.logs.directories import directory_with_internal_topics
 
@@ -47,15 +45,12 @@ def shop(directory: Path) -> str:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         os.chdir(folder)  # so that the page shows a short path
         shop(Path("shop"))
-        chromium = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"] * (os.geteuid() == 0)
-        )
         with visiting("shop") as visitor:
             for name, (path, theme) in PICTURES.items():
-                page = chromium.new_page(viewport=SIZE, color_scheme=theme)
+                page = browser.new_page(viewport=SIZE, color_scheme=theme)
                 page.goto(f"http://{visitor.address}{path}")
                 page.screenshot(path=IMAGES / name)
 

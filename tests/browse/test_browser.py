@@ -17,6 +17,7 @@ import pytest
 
 from tests.gateway.clients.programs import printed, program
 from tests.support.browse import LONGEST, SCRIPT, Visitor
+from tests.support.chromium import chromium as started_chromium
 
 pytestmark = [pytest.mark.only_all, pytest.mark.slow]
 
@@ -48,14 +49,8 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415  takes a second, and only make test-all needs it
-
-    path = program("chromium", "chromium")
-    with sync_playwright() as playwright:
-        # As root, as in a container, Chromium does not start with its sandbox.
-        started = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"] * (os.geteuid() == 0))
+    with started_chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

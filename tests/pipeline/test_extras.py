@@ -33,12 +33,8 @@ EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name n
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in ("__init__", "demo"))
 QUICK = (NOTHING, "kafka")
 
-# Hides modules from a process, then runs --help of every command and job, and prints those that fail, or name a file of
-# the clone.
-HELP_OF_ALL = """
-import contextlib, io, json, runpy, sys
-hidden, commands, jobs = json.loads(sys.argv[1])
-
+# Hides the modules that ``hidden`` has from a process.
+HIDING = """
 class Hidden:
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -46,6 +42,16 @@ class Hidden:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Hidden)
+"""
+
+# Runs --help of every command and job, and prints those that fail, or name a file of the clone.
+HELP_OF_ALL = (
+    """
+import contextlib, io, json, runpy, sys
+hidden, commands, jobs = json.loads(sys.argv[1])
+"""
+    + HIDING
+    + """
 import pyspark_commitlog.cli
 runs = [(f"commitlog {name}", ["commitlog", name, "--help"], pyspark_commitlog.cli.main) for name in commands]
 for job in jobs:
@@ -63,20 +69,14 @@ for name, argv, run in runs:
     if code or "sage:" not in printed.getvalue() or "docs/" in printed.getvalue():  # pages are in the clone
         print(name, code, printed.getvalue()[-300:])
 """
+)
 
 
-# Hides modules from a process that runs a command.
-COMMAND = """
+# Runs a command.
+COMMAND = f"""
 import json, sys
 hidden = json.loads(sys.argv.pop(1))
-
-class Hidden:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in hidden:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Hidden)
+{HIDING}
 from pyspark_commitlog.cli import main
 sys.argv[0] = "commitlog"
 main()

@@ -11,10 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -27,6 +23,7 @@ from pyspark_commitlog.storage import (
     retain_partitions,
     select_partitions,
 )
+from tests.support.browse_server import browse_server, own_bytes
 from tests.support.chromium import chromium
 from tests.support.logs.building import now_ms
 from tests.torture.suite import Run, Suite, quiet
@@ -34,15 +31,11 @@ from tests.torture.suite import Run, Suite, quiet
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Response
 
-PARTITIONS, SEGMENTS = (
-    1_000,
-    9,
-)  # closed ones of each partition; another topic has one partition with PARTITIONS of them
+PARTITIONS, SEGMENTS = 1_000, 9  # closed segments of each; another topic has one partition with PARTITIONS of them
 CLICKS = 30  # of a case
 WARM = 500  # clicks after which memory should not grow
 GROWTH, SLACK_MB = 1.15, 20
 TIMEOUT_MS = 300_000  # a search of all partitions, on a machine that does other things too
-PROGRAM = "from pyspark_commitlog.cli import main; main()"
 NOT_PAGES = re.compile(r"/records/\d+/(key|value)")  # what a browser saves
 QUIET_TOPICS = {"file.delete.delay.ms": "0", "retention.ms": "-1"}
 PASSING = {**QUIET_TOPICS, "retention.bytes": "20000"}
@@ -52,7 +45,7 @@ def run(run: Run) -> None:
     directory = run.directory / "log"
     with LogManager.open(str(directory), create=True) as manager, quiet():
         _write(manager, min(PARTITIONS, max(2, run.count // CLICKS)))
-        with _serving(directory) as (root, server), chromium() as browser:
+        with browse_server(directory) as (root, server), chromium() as browser:
             _click(run, manager, browser, root, (server, _process_of_browser()))
 
 
@@ -181,18 +174,6 @@ def _settle(page: Page, chance: Random) -> None:
 # The processes
 
 
-@contextmanager
-def _serving(directory: Path) -> Iterator[tuple[str, int]]:
-    """Serves the page of a directory; yields its address and the id of its process."""
-    command = [sys.executable, "-c", PROGRAM, "browse", "--log-dir", str(directory), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip().rstrip("/"), process.pid
-        finally:
-            process.terminate()
-
-
 def _process_of_browser() -> int:
     """Returns the id of the process that is the parent of all of Chromium's."""
     [process] = [each for each in _children(os.getpid()) if "playwright" in _command(each)]
@@ -211,11 +192,9 @@ def _command(process: int) -> str:
 def _megabytes(process: int) -> int:
     """Memory that is a process's own, and that of its children."""
     try:
-        text = Path(f"/proc/{process}/status").read_text()
-        below = sum(map(_megabytes, _children(process)))
+        return own_bytes(process) // 2**20 + sum(map(_megabytes, _children(process)))
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return below + sum(int(kib) for kib in re.findall(r"^RssAnon:\s*(\d+) kB", text, re.MULTILINE)) // 1024
 
 
 SUITE = Suite("clicks", 100_000, run)
