@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from pyspark_commitlog.storage import LogManager
 from tests.torture.gateway.clients import PATIENT, Client, Told, finish
-from tests.torture.gateway.members.history import Place, committed, faults, is_forgotten, read_log
+from tests.torture.gateway.members.history import Place, committed, faults, is_forgotten, read_log, second_lookups
 from tests.torture.gateway.members.lives import CLASSIC, CONSUMER, LIMIT_S, SERVED, Member
 from tests.torture.gateway.server import Server
 from tests.torture.suite import Run, Suite
@@ -264,6 +264,7 @@ def _compare(run: Run, schedule: Schedule, servers: list[Server]) -> None:
     waited_for = [each.name for each in schedule.stuck if not is_forgotten(each.life(), log)]
     assert not waited_for, f"members never leave, and are not removed: {waited_for}"
     run.note("members that never left", len(schedule.stuck))
+    run.note("starts that librdkafka looked up twice", second_lookups(lives, log))
     for each in servers:
         each.check_log()
     run.note("records", sum(map(len, schedule.sent.values())))

@@ -18,6 +18,7 @@ from tests.torture.gateway.members.history import (
     is_forgotten,
     read_log,
     read_notes,
+    second_lookups,
 )
 
 TOPIC = "t"
@@ -138,6 +139,14 @@ def test_a_record_that_nobody_read_is_a_fault() -> None:
 def test_a_record_that_is_left_out_is_a_fault() -> None:
     one = life("one", (1, "assigned"), (2, "read", 0), (3, "read", 2))
     assert any("read 2 after 0" in found for found in faults([one], records(1), {}))
+
+
+def test_a_member_that_begins_again_where_the_log_begins_has_looked_that_up_twice() -> None:
+    one = life("one", (1, "assigned"), (2, "read", 0), (3, "read", 1), (4, "read", 0), (5, "read", 1))
+    assert faults([one], records(2), {}) == []
+    assert second_lookups([one], {}) == 1
+    later = life("one", (1, "assigned"), (2, "read", 0), (3, "read", 1), (3.5, "read", 2), (4, "read", 1))
+    assert any("read 1 after 2" in found for found in faults([later], records(2), {}))
 
 
 def test_a_turn_that_begins_where_nobody_committed_is_a_fault() -> None:
