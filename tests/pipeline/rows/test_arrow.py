@@ -4,15 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError, to_batch, to_records
-from pyspark_commitlog.pipeline.rows.spark_schema import arrow_schema, read_schema
+from pyspark_commitlog.pipeline.rows.columns import read_names, schema_of
 from pyspark_commitlog.storage import BinaryColumn, InvalidRecordError, Records, TopicPartition
 from tests.support.logs import building
 
 SOURCE = TopicPartition("flights", 3)
-READ = arrow_schema(read_schema(include_headers=True))
+READ = schema_of(read_names(include_headers=True))
 HEADERS = READ.field("headers").type
 WRITE = pa.schema(
     [("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", tz="UTC")), ("headers", HEADERS)]
@@ -32,12 +31,6 @@ rows = st.lists(
 def batch_of(rows: list[dict[str, object]]) -> pa.RecordBatch:
     times = [{**row, "timestamp": row["timestamp"] * 1000} for row in rows]  # type: ignore[operator]
     return pa.RecordBatch.from_pylist(times, schema=WRITE)
-
-
-@pytest.mark.parametrize("include_headers", [False, True])
-def test_arrow_types_are_those_spark_expects_from_a_source(include_headers: bool) -> None:
-    schema = read_schema(include_headers)
-    assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 @given(rows, st.data())

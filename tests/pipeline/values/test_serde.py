@@ -17,8 +17,6 @@ import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession, functions as F
 
 from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, Confluent, SingleObject
 from pyspark_commitlog.pipeline.values.schema_stores import (
@@ -28,7 +26,6 @@ from pyspark_commitlog.pipeline.values.schema_stores import (
     SchemaStore,
 )
 from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError, narrowed
-from pyspark_commitlog.pipeline.values.spark import decoded, encoded
 from pyspark_commitlog.storage import InvalidConfigError
 
 FLIGHT = {
@@ -41,7 +38,6 @@ FLIGHT = {
         {"name": "delay", "type": ["null", "double"], "default": None},
     ],
 }
-R_LONG = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
 FLIGHTS = [{"carrier": "UA", "number": 1545, "delay": 2.5}, None, {"carrier": "B6", "number": 725, "delay": None}]
 # One of every type that a column can hold.
 EVERYTHING = {
@@ -452,48 +448,6 @@ class TestJson:
         schema = pa.schema([("delay", pa.float64())])
         with pytest.raises(SerializationError, match="row 1 does not fit"):
             JsonSerde(schema).encode(pa.array([{"delay": 1.0}, {"delay": float("nan")}]))
-
-
-class TestInSpark:
-    def test_columns_survive_the_way_to_values_and_back(self, spark: SparkSession) -> None:
-        rows = spark.sql("select id as number, timestamp_seconds(id) as at, 'UA' as carrier from range(5)")
-        schema = pa.schema([("number", pa.int64()), ("at", pa.timestamp("ms", tz="UTC")), ("carrier", pa.string())])
-        avro_schema = {
-            "type": "record",
-            "name": "Row",
-            "fields": [
-                {"name": "number", "type": "long"},
-                {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-                {"name": "carrier", "type": ["null", "string"]},
-            ],
-        }
-        for serde in JsonSerde(schema), AvroSerde(avro_schema, SingleObject()):
-            values = rows.select(encoded(F.struct("*"), serde).alias("value"))
-            back = values.select(decoded(F.col("value"), serde).alias("row")).select("row.*")
-            assert [field.dataType for field in back.schema] == [field.dataType for field in rows.schema]
-            assert sorted(back.collect()) == sorted(rows.collect())
-
-    def test_time_beyond_sparks_range_fails_the_query_or_makes_its_row_null(self, spark: SparkSession) -> None:
-        """In Arrow it is exact: the unit is milliseconds there, microseconds in Spark."""
-        kind = {"type": "long", "logicalType": "timestamp-millis"}
-        schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": kind}]}
-        times = [0, 2**63 - 1, 1]
-        values = [b"\xc3\x01" + SingleObject().id_of(json.dumps(schema)) + avro(R_LONG, {"at": at}) for at in times]
-        frame = spark.createDataFrame([(value,) for value in values], "value binary").coalesce(1)
-        with pytest.raises(PySparkException, match=r"SerializationError: row \d does not fit"):
-            frame.select(decoded(F.col("value"), AvroSerde(schema, SingleObject()))).collect()
-        lenient = AvroSerde(schema, SingleObject(), "permissive")
-        rows = (
-            frame.select(decoded(F.col("value"), lenient).alias("row"))
-            .selectExpr("unix_micros(row.at) as at")
-            .collect()
-        )
-        assert [row["at"] for row in rows] == [0, None, 1000]
-
-    def test_bad_value_fails_the_query_with_its_row(self, spark: SparkSession) -> None:
-        values = spark.sql("select cast('oops' as binary) as value")
-        with pytest.raises(PySparkException, match=r"SerializationError: row 0 .*6f 6f 70 73"):
-            values.select(decoded(F.col("value"), JsonSerde(pa.schema([("a", pa.int32())])))).collect()
 
 
 class TestRegistryFaults:
