@@ -6,10 +6,8 @@ copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...storage import BinaryColumn, HeadersColumn, InvalidRecordError, LogStoreError, Records, TopicPartition
-
-T = TypeVar("T")
 
 _US_PER_MS = 1000
 _MS_MIN, _MS_MAX = -(2**63 // _US_PER_MS), 2**63 // _US_PER_MS  # years -290,308 to 294,247
@@ -68,40 +64,6 @@ def _times(records: Records, source: TopicPartition, null_times: bool) -> pa.Arr
         return pc.if_else(pa.array(beyond), None, times)
     first = int(beyond.argmax())
     raise time_beyond_spark(int(times_ms[first]), "its time", source, int(records.offsets[first]))
-
-
-@dataclass(frozen=True)
-class OverMessages(Generic[T]):
-    """Applies ``function``, in a task, to the Arrow batches in messages, each of which has one batch of ``schema``.
-
-    Returns what ``function`` returns, or [None] if a string has more bytes than ``limits`` allow for its column. The
-    class is in this module, and not where it is used, because workers have already imported this module.
-    """
-
-    function: Callable[[Iterator[pa.RecordBatch]], Iterable[T]]
-    schema: pa.Schema
-    limits: Mapping[str, int]
-
-    def __call__(self, messages: Iterable[bytes]) -> Iterable[T | None]:
-        buffers = map(pa.py_buffer, messages)  # nothing is copied
-        batches = (pa.ipc.read_record_batch(buffer, self.schema) for buffer in buffers)
-        try:
-            return self.function(short_only(batches, self.limits))
-        except LongRowError:
-            return [None]
-
-
-class LongRowError(Exception):
-    """A row has more bytes than a row in an Arrow message to a task may have."""
-
-
-def short_only(batches: Iterable[pa.RecordBatch], limits: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches. Raises LongRowError at a batch with a string longer than its column's limit in bytes."""
-    for batch in batches:
-        for name, limit in limits.items():
-            if longest(batch.column(name)) > limit:
-                raise LongRowError(f"column {name!r} has more than {limit} bytes in one row")
-        yield batch
 
 
 def longest(array: pa.Array) -> int:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructType
 
-from ..rows.arrow import LongRowError, OverMessages
+from ..rows.messages import LongRowError, OverMessages
 
 T = TypeVar("T")
 Batches = Iterator[pa.RecordBatch]

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from ...storage import TopicDescription, TransactionAbortedError
-from ..rows.arrow import LongRowError
+from ..rows.messages import LongRowError
 from ..rows.spark_schema import WriteColumns
 from ..workers.border import ending_here
 from .answers import ANSWER, Answer, Written
