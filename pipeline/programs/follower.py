@@ -17,13 +17,14 @@ from ...storage import (
     Marks,
     OffsetOutOfRangeError,
     Records,
+    TopicIds,
     TopicPartition,
+    made_again,
     ms_of,
     parse_instant,
     topic_ids,
 )
 from ..read.table import chosen_partitions, isolation_of
-from ..rows.topic_ids import TopicIds, made_again
 from .rows import Record, from_records
 
 LOOK_EVERY_S = 0.1  # how often a follower that has returned every record looks for more

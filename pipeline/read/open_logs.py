@@ -11,11 +11,11 @@ from ...storage import (
     LogWatcher,
     Marks,
     StorageError,
+    TopicIds,
     TopicPartition,
     UnknownTopicOrPartitionError,
     topic_ids,
 )
-from ..rows.topic_ids import TopicIds
 
 # Logs whose files stay open, one or a few each; a process may have about a thousand.
 KEPT = 512

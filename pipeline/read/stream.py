@@ -30,13 +30,15 @@ from ...storage import (
     LogStoreError,
     LogWatcher,
     OffsetOutOfRangeError,
+    TopicIds,
     TopicPartition,
     UnknownTopicOrPartitionError,
+    made_again,
     remote_offsets,
 )
 from ..rows.offsets import Ends, Logs, Offsets, offsets_from_nested, offsets_to_nested, warn_of_remote
 from ..rows.read_mode import ReadMode
-from ..rows.topic_ids import TopicIds, ids_in, made_again, with_ids
+from ..rows.topic_ids import ids_in, with_ids
 from ..workers.border import errors_end_here
 from .open_logs import OpenLogs, open_logs_of_this_process
 from .options import ReadOptions

@@ -11,9 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+from ...storage import TopicIds
 from .offsets import Offsets, json_object, offsets_from_nested, offsets_to_nested
-
-TopicIds = Mapping[str, str]  # by name; a topic from before Kafka 2.8 has none
 
 _BETWEEN = ":"
 
@@ -43,12 +42,3 @@ def ids_in(nested: Mapping[str, Any]) -> dict[str, str]:
     """Returns the ids that offsets came with; none in those of Spark's Kafka source, and of older versions."""
     found = (name.partition(_BETWEEN) for name in nested)
     return {topic: topic_id for topic, between, topic_id in found if between}
-
-
-def made_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
-    """Returns, by topic, what errors say of topics that have another id ``now``; an unknown id is no other one."""
-    return {
-        topic: f"topic {topic} was deleted and made again: it was read with id {known[topic]}, and has id {now[topic]}"
-        for topic in sorted(known.keys() & now.keys())
-        if known[topic] != now[topic]
-    }

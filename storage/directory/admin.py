@@ -29,6 +29,8 @@ from .manager import LogManager
 from .protected_topics import check_changeable, is_protected
 from .topics_file import Known, TopicDescription
 
+TopicIds = Mapping[str, str]  # by name; a topic from before Kafka 2.8 has none
+
 METADATA_BYTES_MAX = 1 << 16  # of partition.metadata, which has two lines
 
 
@@ -206,6 +208,15 @@ def topic_ids(manager: LogManager, partitions: Iterable[TopicPartition]) -> dict
         described = manager.described_topics()
         found |= {topic: described[topic].topic_id for topic in found if found[topic] is None and topic in described}
     return {topic: id_ for topic, id_ in found.items() if id_ is not None}
+
+
+def made_again(known: TopicIds, now: TopicIds) -> dict[str, str]:
+    """Returns, by topic, what errors say of topics that have another id ``now``; an unknown id is no other one."""
+    return {
+        topic: f"topic {topic} was deleted and made again: it was read with id {known[topic]}, and has id {now[topic]}"
+        for topic in sorted(known.keys() & now.keys())
+        if known[topic] != now[topic]
+    }
 
 
 def partition_topic_id(manager: LogManager, topic: str, partition: int) -> str | None:

@@ -20,11 +20,17 @@ from ....mirror.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
 from ....mirror.errors import RetriableError
 from ....mirror.sources.port import Source, Sources
 from ....mirror.sources.settings import sources_of
-from ....storage import OffsetOutOfRangeError, Records, TopicPartition, UnknownTopicOrPartitionError, visible_records
+from ....storage import (
+    OffsetOutOfRangeError,
+    Records,
+    TopicIds,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    visible_records,
+)
 from ...rows.arrow import to_batch
 from ...rows.offsets import LATEST
 from ...rows.spark_schema import arrow_schema, read_schema
-from ...rows.topic_ids import TopicIds
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, asked_offsets, offset_in_log, time_of
 from ..table_and_tail.plan import other_log

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
-from ....storage import CorruptionError, InvalidConfigError
-from ...rows.topic_ids import KnownOffsets, TopicIds
+from ....storage import CorruptionError, InvalidConfigError, TopicIds
+from ...rows.topic_ids import KnownOffsets
 from ..command.words import LOADED_PROPERTY
 from ..points import Points, sql_between_or_above
 from ..table_ends import last_rows

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicPartition
-from ...rows.topic_ids import KnownOffsets, TopicIds, made_again
+from ....storage import OffsetOutOfRangeError, ProgressMismatchError, TopicIds, TopicPartition, made_again
+from ...rows.topic_ids import KnownOffsets
 from ..command.words import FROM_OFFSETS
 from ..points import Points, Wanted, at_or_above
 from ..table_ends import last_rows

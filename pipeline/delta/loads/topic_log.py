@@ -8,8 +8,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ....storage import Isolation, LogManager, topic_ids
-from ...rows.topic_ids import TopicIds
+from ....storage import Isolation, LogManager, TopicIds, topic_ids
 from ..points import Points, Wanted, find_points
 from ..reload import read_between
 from ..table_ends import LastRow, check_same_log

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, local_path, topic_ids
-from ...rows.topic_ids import KnownOffsets, made_again
+from ....storage import InvalidConfigError, LogManager, NextOffsets, TablesKept, local_path, made_again, topic_ids
+from ...rows.topic_ids import KnownOffsets
 from ..parquet_folder import ParquetFolder
 from .commits import local_commits, local_version, newest_recorded
 from .plan import other_log

@@ -13,10 +13,11 @@ from ....storage import (
     OffsetOutOfRangeError,
     ProgressMismatchError,
     TopicPartition,
+    made_again,
     topic_ids,
 )
 from ...rows.offsets import DataLoss
-from ...rows.topic_ids import KnownOffsets, made_again
+from ...rows.topic_ids import KnownOffsets
 
 
 class Seam(NamedTuple):

@@ -12,12 +12,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ....storage import InvalidConfigError, LogWatcher, OffsetOutOfRangeError, TopicPartition, did_you_mean
+from ....storage import InvalidConfigError, LogWatcher, OffsetOutOfRangeError, TopicPartition, did_you_mean, made_again
 from ...read.options import ReadOptions
 from ...read.stream import PartitionState, Seen, StreamReader
 from ...read.task_ranges import OffsetRange
 from ...rows.offsets import DataLoss
-from ...rows.topic_ids import made_again
 from ...workers.border import errors_end_here
 from ..table_and_tail.plan import other_log
 from .table_files import TableFiles
