@@ -22,7 +22,7 @@ from pyarrow import parquet
 from benchmarks.comparison import Comparison, Setting
 from benchmarks.timing import Timing, alternate, time_call
 from pyspark_commitlog import read_table
-from pyspark_commitlog.pipeline.programs.sql import RecordQuery
+from pyspark_commitlog.arrow.sql import RecordQuery
 from pyspark_commitlog.storage import (
     Condition,
     LogManager,

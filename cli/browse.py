@@ -14,9 +14,9 @@ from .schemas import Registry, RegistryHeaders, SchemaFolder, framing_of
 from .signals import until_signal
 
 if TYPE_CHECKING:
+    from ..arrow.values.avro.serde import Framing
     from ..browse.config import BrowseConfig
     from ..browse.decoding import DecodeAvro
-    from ..pipeline.values.avro.serde import Framing
 
 REGISTRY_TIMEOUT_S = 3  # a page waits for it
 
@@ -74,8 +74,8 @@ def _config(log_dir: str, listen: str, token_file: Path | None, keystore: str, a
 def _decode_with(framing: Framing | None) -> DecodeAvro | None:
     if framing is None:
         return None
+    from ..arrow.values.avro.as_json import AvroAsJson  # noqa: PLC0415
     from ..browse.decoding import AvroText  # noqa: PLC0415
-    from ..pipeline.values.avro.as_json import AvroAsJson  # noqa: PLC0415
 
     decode = AvroAsJson(framing)
     return lambda value: AvroText(*decode(value))

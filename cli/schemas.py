@@ -10,7 +10,7 @@ import typer
 from ..storage import InvalidConfigError
 
 if TYPE_CHECKING:
-    from ..pipeline.values.avro.serde import Framing
+    from ..arrow.values.avro.serde import Framing
 
 Registry = Annotated[
     str | None,
@@ -37,8 +37,8 @@ def framing_of(
         raise InvalidConfigError("--registry-headers needs --registry")
     if not registry and not folder:
         return None
-    from ..pipeline.values.avro.serde import Confluent  # noqa: PLC0415  needs the extra avro
-    from ..pipeline.values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore  # noqa: PLC0415
+    from ..arrow.values.avro.serde import Confluent  # noqa: PLC0415  needs the extra avro
+    from ..arrow.values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore  # noqa: PLC0415
 
     file = None if headers is None else str(headers)
     store: SchemaStore = SchemaFolder(str(folder))

@@ -31,7 +31,7 @@ from pyspark_commitlog.storage import (
 )
 
 if TYPE_CHECKING:
-    from pyspark_commitlog.pipeline.programs.choice import SqlChoice
+    from pyspark_commitlog.arrow.choice import SqlChoice
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def _erase(options: Namespace) -> Operation:
 
 
 def _chosen_by(condition: str) -> SqlChoice:
-    from pyspark_commitlog.pipeline.programs.choice import SqlChoice  # noqa: PLC0415  needs pyarrow
+    from pyspark_commitlog.arrow.choice import SqlChoice  # noqa: PLC0415  needs pyarrow
 
     return SqlChoice(condition)
 

@@ -13,6 +13,17 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from pyspark_commitlog.arrow.finding import find as find
+    from pyspark_commitlog.arrow.follower import Follower as Follower, follow as follow
+    from pyspark_commitlog.arrow.producer import Producer as Producer, append as append
+    from pyspark_commitlog.arrow.rows import Record as Record
+    from pyspark_commitlog.arrow.table import read_table as read_table, tail as tail
+    from pyspark_commitlog.arrow.values.avro.serde import AvroSerde as AvroSerde, Confluent as Confluent
+    from pyspark_commitlog.arrow.values.schema_stores import (
+        SchemaFolder as SchemaFolder,
+        SchemaRegistry as SchemaRegistry,
+    )
+    from pyspark_commitlog.arrow.values.serde import JsonSerde as JsonSerde
     from pyspark_commitlog.gateway.server import Gateway as Gateway
     from pyspark_commitlog.pipeline.datasource import (
         CommitLogDataSource as CommitLogDataSource,
@@ -26,17 +37,6 @@ if TYPE_CHECKING:
     from pyspark_commitlog.pipeline.job.run_query import run_available as run_available
     from pyspark_commitlog.pipeline.job.session import spark_session as spark_session
     from pyspark_commitlog.pipeline.metrics.queries import CommitLogMetrics as CommitLogMetrics
-    from pyspark_commitlog.pipeline.programs.finding import find as find
-    from pyspark_commitlog.pipeline.programs.follower import Follower as Follower, follow as follow
-    from pyspark_commitlog.pipeline.programs.producer import Producer as Producer, append as append
-    from pyspark_commitlog.pipeline.programs.rows import Record as Record
-    from pyspark_commitlog.pipeline.read.table import read_table as read_table, tail as tail
-    from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde as AvroSerde, Confluent as Confluent
-    from pyspark_commitlog.pipeline.values.schema_stores import (
-        SchemaFolder as SchemaFolder,
-        SchemaRegistry as SchemaRegistry,
-    )
-    from pyspark_commitlog.pipeline.values.serde import JsonSerde as JsonSerde
     from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink as commitlog_sink
     from pyspark_commitlog.pipeline.write.partitioners.own import (
         Destination as Destination,
@@ -50,6 +50,14 @@ else:
     _loaded, __dir__, __all__ = lazy_loader.attach(
         __name__,
         submod_attrs={
+            "arrow.finding": ["find"],
+            "arrow.follower": ["Follower", "follow"],
+            "arrow.producer": ["Producer", "append"],
+            "arrow.rows": ["Record"],
+            "arrow.table": ["read_table", "tail"],
+            "arrow.values.avro.serde": ["AvroSerde", "Confluent"],
+            "arrow.values.schema_stores": ["SchemaFolder", "SchemaRegistry"],
+            "arrow.values.serde": ["JsonSerde"],
             "gateway.server": ["Gateway"],
             "pipeline.datasource": ["CommitLogDataSource", "DefaultSource"],
             "pipeline.delta.table_and_tail.topic_table": ["topic_table"],
@@ -57,14 +65,6 @@ else:
             "pipeline.job.run_query": ["run_available"],
             "pipeline.job.session": ["spark_session"],
             "pipeline.metrics.queries": ["CommitLogMetrics"],
-            "pipeline.programs.finding": ["find"],
-            "pipeline.programs.follower": ["Follower", "follow"],
-            "pipeline.programs.producer": ["Producer", "append"],
-            "pipeline.programs.rows": ["Record"],
-            "pipeline.read.table": ["read_table", "tail"],
-            "pipeline.values.avro.serde": ["AvroSerde", "Confluent"],
-            "pipeline.values.schema_stores": ["SchemaFolder", "SchemaRegistry"],
-            "pipeline.values.serde": ["JsonSerde"],
             "pipeline.write.foreach_batch": ["commitlog_sink"],
             "pipeline.write.partitioners.own": [
                 "Destination",

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "pyspark_commitlog"
 RELATIVE = (
     "storage",
+    "arrow",
     "pipeline",
     "gateway",
     "registry",
@@ -47,13 +48,19 @@ FLOORS = {
         config filesystem prefetch text paths classes extras read_counts
         kernels errors clock verdicts
         """,
+    "arrow": """
+        choice finding
+        sql follower
+        avro_texts producer table
+        batches columns rows values
+        """,
     "pipeline": """
         datasource
         delta maintenance mirror demo
         job metrics
-        write programs
+        write
         read
-        workers rows values
+        workers rows
         locations
         """,
     "gateway": """
@@ -134,8 +141,9 @@ HEIGHT = {
 # What a folder may import of the others: of storage only its face.
 ALLOWED = {
     "storage": {"storage"},
-    "pipeline": {"storage", "clients", "mirror", "pipeline"},
-    "jobs": {"storage", "pipeline", "jobs"},
+    "arrow": {"storage", "arrow"},
+    "pipeline": {"storage", "arrow", "clients", "mirror", "pipeline"},
+    "jobs": {"storage", "arrow", "pipeline", "jobs"},
     "registry": {"storage", "registry"},
     "protocol": {"storage", "protocol"},
     "gateway": {"storage", "registry", "protocol", "gateway"},
@@ -143,11 +151,12 @@ ALLOWED = {
     "mirror": {"storage", "registry", "protocol", "clients", "mirror"},
     "browse": {"storage", "browse"},
     # Of these, storage alone outside of functions.
-    "cli": {"storage", "clients", "mirror", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
-    PACKAGE: {"storage", "pipeline", "gateway"},
+    "cli": {"storage", "arrow", "clients", "mirror", "pipeline", "registry", "gateway", "browse", "jobs", "cli"},
+    PACKAGE: {"storage", "arrow", "pipeline", "gateway"},
 }
 
 LATE = (
+    "arrow",
     "clients",
     "mirror",
     "pipeline",
@@ -160,7 +169,6 @@ LATE = (
 SPARK = (
     "pipeline/",
     "jobs/",
-    f"{PACKAGE}/",
     "tests/pipeline/",
     "tests/jobs/",
     "tests/conftest.py",
@@ -379,6 +387,17 @@ def test_a_file_imports_only_what_it_may(path: str) -> None:
     assert violations(path, (ROOT / path).read_text()) == []
 
 
+def test_spark_is_imported_in_pipeline_and_jobs_alone() -> None:
+    ours = [path for path in sources() if path.startswith((*FOLDERS, PACKAGE))]
+    with_spark = {
+        path.split("/")[0]
+        for path in ours
+        for one in imports(path, ast.parse((ROOT / path).read_text()))
+        if one.name[0] in ("pyspark", "py4j", "delta")
+    }
+    assert with_spark == {"pipeline", "jobs"}
+
+
 @pytest.mark.parametrize("folder", FLOORS)
 def test_every_room_has_its_floor(folder: str) -> None:
     found = {path.name.removesuffix(".py") for path in (ROOT / folder).iterdir() if path.name[0] not in "._"}
@@ -458,6 +477,8 @@ REFUSED = {
     "a client of object stores outside the port": ("storage/bucket/commit_log.py", "import obstore"),
     "numba in a test of something else": ("tests/storage/writing/test_log.py", "import numba"),
     "Spark in storage": ("storage/writing/log.py", "from pyspark.sql import SparkSession"),
+    "Spark for Python without it": ("arrow/table.py", "def f():\n    from pyspark.sql import DataFrame"),
+    "Python without Spark imports pipeline": ("arrow/table.py", "from ..pipeline.rows.spark_schema import read_schema"),
     "Spark in the cli, even inside a function": ("cli/reading/cat.py", "def f():\n    import pyspark.sql.functions"),
     "Spark in a test of storage": ("tests/storage/writing/test_log.py", "import pyspark"),
     "Spark in a helper that makes do without": ("tests/support/spark/kafka_source.py", "import pyspark"),
@@ -474,7 +495,7 @@ REFUSED = {
 
 ACCEPTED = {
     "a room imports a name from its module": ("storage/writing/log.py", "from ..segment.reader import SegmentReader"),
-    "a room of pipeline does": ("pipeline/write/task.py", "from ..rows.columns import WriteColumns"),
+    "a room of pipeline does": ("pipeline/write/task.py", "from ..rows.spark_schema import WriteColumns"),
     "a job does": ("jobs/demo.py", "from pyspark_commitlog.pipeline.job.session import spark_session"),
     "a room imports from below": (
         "storage/writing/log.py",

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.test_layering import FOLDERS
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-FOLDERS = "storage", "pipeline", "registry", "gateway", "clients", "mirror", "protocol", "browse", "cli", "jobs"
 ANY = "…"  # in a message: what differs from case to case
 WORDS_MAX = 2500  # of a page, unless a short one is before it
 SHORT_PAGE = {"crash_safety_evidence.md": "crash_safety.md"}  # of each longer page
@@ -70,22 +71,7 @@ def test_every_message_of_the_failure_guide_is_one_that_the_code_has() -> None:
     lines = [line for page in DOCS.glob("failures*.md") for line in page.read_text(encoding="utf-8").splitlines()]
     cells = [line.split("|")[1] for line in lines if line.startswith("| `")]
     told = {message for cell in cells for message in re.findall("`([^`]+)`", cell)} - FROM_ELSEWHERE
-    written = [
-        text
-        for folder in (
-            "storage",
-            "pipeline",
-            "registry",
-            "gateway",
-            "clients",
-            "mirror",
-            "protocol",
-            "browse",
-            "cli",
-            "jobs",
-        )
-        for text in texts(ROOT / folder)
-    ]
+    written = [text for folder in FOLDERS for text in texts(ROOT / folder)]
     assert len(told) > 70
     assert {each for each in told if not any(map(beginning(each).match, written))} == set()
 

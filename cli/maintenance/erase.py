@@ -95,7 +95,7 @@ def erase(
 
 def _chosen_by(where: str | None) -> storage.RecordChoice:
     with storage.needs_extra("--where", extra="find"):
-        from ...pipeline.programs.choice import SqlChoice  # noqa: PLC0415  needs pyarrow
+        from ...arrow.choice import SqlChoice  # noqa: PLC0415  needs pyarrow
 
     assert where is not None
     with settings_given():

@@ -20,7 +20,7 @@ from . import record_text
 from .cat import Format, Isolation, IsolationLevel
 
 if TYPE_CHECKING:
-    from ...pipeline.values.avro.serde import Framing
+    from ...arrow.values.avro.serde import Framing
 
     Topics = storage.LogManager | storage.PositionTopics
 
@@ -191,7 +191,7 @@ def _output(
         yield _Output(lambda found: map(text, record_text.messages(*found.partition, found.records)), list)
         return
     with storage.needs_extra("--where or --select", extra="find"):
-        from ...pipeline.programs.sql import RecordQuery  # noqa: PLC0415  needs pyarrow
+        from ...arrow.sql import RecordQuery  # noqa: PLC0415  needs pyarrow
 
     with settings_given(), RecordQuery(where, select, schemas) as query:
         yield _Output(lambda found: map(_as_json, query.rows(found)), lambda: query.unsearched)

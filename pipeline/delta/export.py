@@ -12,6 +12,8 @@ from typing import NamedTuple, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ...arrow.batches import TimeBeyondSparkError
+from ...arrow.values.serde import Serde
 from ...clients.topic_filters import Whitelist
 from ...storage import (
     INTERNAL_TOPICS,
@@ -29,9 +31,7 @@ from ...storage import (
 )
 from ..job.settings_files import properties
 from ..locations import table_location
-from ..rows.arrow import TimeBeyondSparkError
 from ..rows.offsets import LATEST, AtOffsets, Offsets, bound_at_offsets, offsets_from_json, offsets_to_nested
-from ..values.serde import Serde
 from ..write.foreach_batch import commitlog_sink
 from .command.words import DELTA, PARQUET, TableMode
 from .loads.delta_load import DeltaLoad

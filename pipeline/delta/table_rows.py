@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from ...arrow.values.serde import Serde
 from ...storage import InvalidConfigError
-from ..values.serde import Serde
-from ..values.spark import decoded
+from ..rows.values import decoded
 from .command.words import COORDINATES
 from .undecodable import DECODED
 

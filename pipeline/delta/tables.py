@@ -18,13 +18,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window, functions as F
 from pyspark.sql.types import BinaryType
 
+from ...arrow.values.recorded import serde_to_text
+from ...arrow.values.serde import Serde, SerializationError
 from ...storage import InvalidConfigError, LogManager, TopicPartition, did_you_mean
 from ..job.delta_jars import check_delta, check_reachable
 from ..locations import table_location
 from ..rows.offsets import EARLIEST, Offsets, offsets_to_nested
-from ..values.recorded import serde_to_text
-from ..values.serde import Serde, SerializationError
-from ..values.spark import encoded
+from ..rows.values import encoded
 from ..write.exactly_once.connect_queries import KnowsItsQuery
 from ..write.exactly_once.progress import Run
 from .command.words import BAD_RECORDS_PROPERTY, COORDINATES, MODE_PROPERTY, SERDE_PROPERTY, TableMode

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ..values.serde import Serde, decoded_or_reasons
+from ...arrow.values.serde import Serde, decoded_or_reasons
 
 DECODED, REASON = "decoded", "reason"  # columns in addition to those of the records
 NO_KEY = "has no key: a table of mode upsert needs one"

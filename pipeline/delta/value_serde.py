@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ...arrow.values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
+from ...arrow.values.serde import JsonSerde, Mode, Serde
 from ...storage import InvalidConfigError
-from ..values.schema_stores import SchemaFolder, SchemaRegistry, SchemaStore
-from ..values.serde import JsonSerde, Mode, Serde
 from .command.value_arguments import TAKEN
 
 if TYPE_CHECKING:
-    from ..values.avro.serde import Framing
+    from ...arrow.values.avro.serde import Framing
 
 
 def serde_of(options: argparse.Namespace) -> Serde | None:
@@ -69,7 +69,7 @@ def _instead(options: argparse.Namespace) -> str:
 
 
 def _avro_serde(options: argparse.Namespace) -> Serde:
-    from ..values.avro.serde import AvroSerde, Confluent, SingleObject  # noqa: PLC0415  needs the extra avro
+    from ...arrow.values.avro.serde import AvroSerde, Confluent, SingleObject  # noqa: PLC0415  needs the extra avro
 
     framing: Framing = SingleObject()
     if options.registry or options.schema_folder:

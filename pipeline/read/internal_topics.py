@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...arrow.batches import is_beyond_spark, time_beyond_spark
 from ...storage import (
     CorruptionError,
     CorruptRecordError,
@@ -27,7 +28,6 @@ from ...storage import (
     decode_group_key,
     decode_transaction_key,
 )
-from ..rows.arrow import is_beyond_spark, time_beyond_spark
 
 Row = dict[str, Any]
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from ...arrow.columns import READ_TYPES
 from ...storage import (
     InvalidConfigError,
     Isolation,
@@ -25,7 +26,6 @@ from ...storage import (
 )
 from ..locations import read_location, table_location
 from ..rows.catalog_tables import VIEW, missing_path, refuse_table
-from ..rows.columns import READ_TYPES
 from ..rows.kafka_options import BROKERS, KAFKAS, check_names, log_once, notice_of
 from ..rows.offsets import (
     EARLIEST,

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from ...arrow.batches import check_nulls, to_batch
+from ...arrow.columns import IN_RECORDS
 from ...storage import (
     InvalidConfigError,
     LogConfig,
@@ -14,8 +16,6 @@ from ...storage import (
     PositionTopics,
     TopicPartition,
 )
-from ..rows.arrow import check_nulls, to_batch
-from ..rows.columns import IN_RECORDS
 from ..rows.offsets import AtTimestamp, AtTimestamps, Ends, Logs, check_start_before_end
 from ..rows.read_mode import ReadMode
 from ..workers.border import errors_end_here

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from ...arrow.batches import check_nulls, to_batch
+from ...arrow.columns import IN_RECORDS
 from ...storage import (
     ALL_TIMES,
     CorruptionError,
@@ -19,8 +21,6 @@ from ...storage import (
     Timespan,
     salvaged_records,
 )
-from ..rows.arrow import check_nulls, to_batch
-from ..rows.columns import IN_RECORDS
 from ..rows.read_mode import ReadMode
 from .internal_topics import DECODED_FROM
 from .options import ReadOptions

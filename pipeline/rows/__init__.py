@@ -1,1 +1,1 @@
-"""Rows of Spark as columns of records, and back: schemas, Arrow batches, and offsets in Spark's JSON."""
+"""Spark's schemas, columns of values by a serde, Arrow batches in messages, and offsets in Spark's JSON."""

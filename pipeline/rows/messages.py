@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from .arrow import longest
+from ...arrow.batches import longest
 
 T = TypeVar("T")
 

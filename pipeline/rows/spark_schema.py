@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ...arrow.columns import check_known, read_names, schema_of
 from ...storage import InvalidConfigError, did_you_mean
-from .columns import check_known, read_names, schema_of
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

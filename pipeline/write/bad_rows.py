@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ...arrow.batches import CREATE_TIME, as_binary
 from ...storage import BinaryColumn, HeadersColumn, Records
-from ..rows.arrow import CREATE_TIME, as_binary
 
 REASON = "commitlog.error.reason"
 TOPIC = "commitlog.error.topic"

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.taskcontext import TaskContext  # pyspark does not export it if only Connect's client is installed
 
+from ...arrow.batches import to_records
 from ...storage import (
     BatchFields,
     Divided,
@@ -30,7 +31,6 @@ from ...storage import (
     find_refused,
     gathered,
 )
-from ..rows.arrow import to_records
 from .answers import ARROW_ANSWER, Answer, UnwritableRowError, Written
 from .bad_rows import BadRow, Origin, keyless_headers, to_bad_records
 from .partitioners.chooser import UNKNOWN, Chooser, PartitionerError, Rows, Source

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.arrow.table import read_table
 from pyspark_commitlog.pipeline.job.session import spark_session
-from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.pipeline.write.foreach_batch import CommitLogSink, commitlog_sink
 from tests.pipeline.inline_query import BeforeBatch, rows_of
 from tests.pipeline.inline_spark import TOPIC

@@ -18,7 +18,19 @@ import pytest
 from tests.pipeline.test_deployments import environment
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("storage", "registry", "protocol", "clients", "mirror", "gateway", "browse", "pipeline", "jobs", "cli")
+FOLDERS = (
+    "storage",
+    "arrow",
+    "registry",
+    "protocol",
+    "clients",
+    "mirror",
+    "gateway",
+    "browse",
+    "pipeline",
+    "jobs",
+    "cli",
+)
 
 README_PROGRAM, *_ = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.M | re.S)
 LINES = [f"line {n}" for n in range(100)]

@@ -22,11 +22,11 @@ from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.delta import upserts
 from pyspark_commitlog.pipeline.delta.table_and_tail import small_tail
 from pyspark_commitlog.pipeline.delta.table_and_tail.kept import known_table
 from pyspark_commitlog.pipeline.job.session import DELTA_SETTINGS, spark_session
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
 from pyspark_commitlog.storage import (
     ConfigOverrides,
     InvalidConfigError,

@@ -15,6 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from ....arrow.batches import to_batch
 from ....mirror.brokers.connections import ListedTopic
 from ....mirror.brokers.leader import EARLIEST as _EARLIEST, LATEST as _LATEST
 from ....mirror.errors import RetriableError
@@ -28,7 +29,6 @@ from ....storage import (
     UnknownTopicOrPartitionError,
     visible_records,
 )
-from ...rows.arrow import to_batch
 from ...rows.offsets import LATEST
 from ...rows.spark_schema import arrow_schema, read_schema
 from ..command.words import FROM_OFFSETS

@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, functions as F
 
+from ....arrow.values.recorded import serde_to_text
+from ....arrow.values.serde import Serde
 from ...rows.topic_ids import KnownOffsets
-from ...values.recorded import serde_to_text
-from ...values.serde import Serde
 from ..parquet_folder import ParquetFolder
 from ..points import Points, at_or_above
 from ..table_rows import brings_fields, differ, nullable, to_rows

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from ....arrow.values.serde import Serde, SerializationError
 from ....storage import LogManager
 from ...read.options import ReadOptions
 from ...read.task import batches_of
 from ...read.task_ranges import OffsetRange
-from ...values.serde import Serde, SerializationError
 from ..table_stream.tail_rows import TailRows
 from .plan import Span
 

@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 
 from pyspark.sql.types import StructType
 
+from ....arrow.values.recorded import serde_from_text
+from ....arrow.values.serde import Serde
 from ....storage import InvalidConfigError
-from ...values.recorded import serde_from_text
-from ...values.serde import Serde
 from ..command.words import BAD_RECORDS_PROPERTY, COORDINATES, SERDE_PROPERTY
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from ....arrow.values.serde import Serde, narrowed
 from ....storage import InvalidConfigError, LogManager, did_you_mean
 from ...locations import table_location
 from ...rows.offsets import DataLoss
-from ...values.serde import Serde, narrowed
 from ..command.words import TableMode
 from ..reload import read_between
 from ..table_rows import DELETED, nullable, to_rows

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ....arrow.columns import READ_TYPES
+from ....arrow.values.serde import Serde, SerializationError, decoded_or_reasons, narrowed
 from ....storage import TopicPartition
-from ...rows.columns import READ_TYPES
-from ...values.serde import Serde, SerializationError, decoded_or_reasons, narrowed
-from ...values.spark import as_spark
+from ...rows.values import as_spark
 from ..command.words import COORDINATES
 
 _SOURCES = {name.lower(): source for name, source in COORDINATES.items()}

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ....arrow.batches import as_binary
 from ....storage import BinaryColumn, InvalidConfigError, Refused, partitions_of
-from ...rows.arrow import as_binary
 from .own import Destination, Partitioner
 from .setting import KafkasPartitioner, OwnPartitioner
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.arrow.values.avro.serde import Confluent
+from pyspark_commitlog.arrow.values.schema_stores import SchemaRegistry
 from pyspark_commitlog.pipeline.delta import export
 from pyspark_commitlog.pipeline.delta.command.arguments import parser
 from pyspark_commitlog.pipeline.delta.export import each_topic, query
 from pyspark_commitlog.pipeline.delta.tables import TableSink
 from pyspark_commitlog.pipeline.delta.value_serde import serde_of
-from pyspark_commitlog.pipeline.values.avro.serde import Confluent
-from pyspark_commitlog.pipeline.values.schema_stores import SchemaRegistry
 from pyspark_commitlog.storage import InvalidConfigError, LogManager
 
 COMMON = ["--log-dir", "log", "--topic", "t", "--table", "table", "--checkpoint", "checkpoint"]

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
+from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.delta.table_rows import in_table
 from pyspark_commitlog.pipeline.delta.tables import changes_to_records, table_sink
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
 from pyspark_commitlog.storage import InvalidConfigError
 from tests.pipeline.delta.table_topics import Topic, rows
 from tests.support.logs.directories import directory_with_internal_topics

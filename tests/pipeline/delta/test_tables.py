@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import commitlog_sink
+from pyspark_commitlog.arrow.values.avro.serde import AvroSerde, SingleObject
+from pyspark_commitlog.arrow.values.serde import JsonSerde, SerializationError
 from pyspark_commitlog.pipeline.delta.tables import changes_to_records, starting_offsets, table_sink
 from pyspark_commitlog.pipeline.job.delta_jars import check_delta
-from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, SingleObject
-from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError
 from pyspark_commitlog.storage import InvalidConfigError, LogManager, ProgressMismatchError, delete_topic
 from tests.pipeline.delta.table_topics import PARTITIONS, Pair, Topic, raw, rows, run
 from tests.support.logs.building import NOW_MS

@@ -7,8 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline.values.schema_stores import SchemaRegistryError
-from pyspark_commitlog.pipeline.values.serde import JsonSerde, SerializationError, decoded_or_reasons
+from pyspark_commitlog.arrow.values.schema_stores import SchemaRegistryError
+from pyspark_commitlog.arrow.values.serde import JsonSerde, SerializationError, decoded_or_reasons
 
 SERDE = JsonSerde(pa.schema([("v", pa.int32())]))
 

@@ -15,12 +15,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, InputPartition
 
+from pyspark_commitlog.arrow.columns import schema_of
 from pyspark_commitlog.pipeline.read import batch as batch_module, open_logs, task_ranges
 from pyspark_commitlog.pipeline.read.batch import BatchReader, FilteringBatchReader, batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import (
     BatchFields,
     Codec,

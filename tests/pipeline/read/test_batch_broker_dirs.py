@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.arrow.columns import READ_TYPES, schema_of
 from pyspark_commitlog.pipeline.read.batch import batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
-from pyspark_commitlog.pipeline.rows.columns import READ_TYPES, schema_of
 from pyspark_commitlog.storage import CorruptionError, Isolation
 from tests.storage.reading.test_reader_broker_dirs import DIFFERENT, NOT_OPENED, STAGES, fingerprint
 from tests.storage.reading.test_reader_legacy_dirs import as_dumped, dumped

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from pyspark_commitlog.arrow.table import read_table
 from pyspark_commitlog.cli import app
 from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
-from pyspark_commitlog.pipeline.read.table import read_table
 from pyspark_commitlog.storage import EXIT_DAMAGED
 from pyspark_commitlog.storage.bucket import CommitLog
 from pyspark_commitlog.storage.bucket.files.filesystem import open_files

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from pyspark_commitlog.arrow.batches import TimeBeyondSparkError
 from pyspark_commitlog.pipeline.read.batch import BatchReader
 from pyspark_commitlog.pipeline.read.options import ReadOptions
-from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError
 from pyspark_commitlog.storage import CorruptRecordError, GroupOffsets, InvalidConfigError, LogManager
 from pyspark_commitlog.storage.format.internal.internal_topics import OffsetCommitKey, OffsetCommitValue
 from pyspark_commitlog.storage.recovery.segment_recovery import read_markers

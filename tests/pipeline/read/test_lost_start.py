@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.pipeline.programs.follower import follow
+from pyspark_commitlog.arrow.columns import schema_of
+from pyspark_commitlog.arrow.follower import follow
+from pyspark_commitlog.arrow.table import read_table, tail
 from pyspark_commitlog.pipeline.read.batch import batch_reader
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
-from pyspark_commitlog.pipeline.read.table import read_table, tail
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import LogManager, MissingSegmentError, OffsetOutOfRangeError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.format.files import file_names

@@ -13,9 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.arrow.columns import schema_of
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import LogManager, UnknownTopicOrPartitionError, delete_topic
 from pyspark_commitlog.storage.transfer.to_directory import copy_to_directory
 from tests.pipeline.read.plain_offsets import plain

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.sql.types import StructType
 
+from pyspark_commitlog.arrow.table import read_table, tail
 from pyspark_commitlog.pipeline.job.command_line import arguments, to_run
 from pyspark_commitlog.pipeline.locations import local_directory
 from pyspark_commitlog.pipeline.metrics.directory import DirectoryMetrics
@@ -16,7 +17,6 @@ from pyspark_commitlog.pipeline.read.internal_topics import Decode
 from pyspark_commitlog.pipeline.read.options import Columns, ReadOptions, Use
 from pyspark_commitlog.pipeline.read.rate_limits import TriggerLimits, time_string_ms
 from pyspark_commitlog.pipeline.read.subscription import Subscription
-from pyspark_commitlog.pipeline.read.table import read_table, tail
 from pyspark_commitlog.pipeline.read.task_ranges import TaskLimits
 from pyspark_commitlog.pipeline.rows.offsets import (
     EARLIEST,

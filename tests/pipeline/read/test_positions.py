@@ -10,10 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from pyspark_commitlog.arrow.columns import schema_of
 from pyspark_commitlog.pipeline.read.options import ReadOptions
 from pyspark_commitlog.pipeline.read.positions import PositionBatchReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import (
     InvalidConfigError,
     InvalidOffsetError,

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 from pyspark.sql.streaming.query import StreamingQuery
 
+from pyspark_commitlog.arrow.columns import schema_of
 from pyspark_commitlog.pipeline.read.open_logs import OpenLogs
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import UNDECIDED, StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import (
     CorruptRecordError,
     GroupOffsets,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_commitlog.arrow.columns import schema_of
 from pyspark_commitlog.pipeline.read.options import ReadOptions, Use
 from pyspark_commitlog.pipeline.read.stream import StreamReader
 from pyspark_commitlog.pipeline.read.task_ranges import OffsetRange
-from pyspark_commitlog.pipeline.rows.columns import schema_of
 from pyspark_commitlog.storage import Isolation, LogManager, TopicPartition
 from tests.support.logs.building import end_transaction, records, write_transactional
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions as F
 
-from pyspark_commitlog.pipeline.values.avro.serde import AvroSerde, SingleObject
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
-from pyspark_commitlog.pipeline.values.spark import decoded, encoded
+from pyspark_commitlog.arrow.values.avro.serde import AvroSerde, SingleObject
+from pyspark_commitlog.arrow.values.serde import JsonSerde
+from pyspark_commitlog.pipeline.rows.values import decoded, encoded
 
 
 def as_avro(at: int) -> bytes:

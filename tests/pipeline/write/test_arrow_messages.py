@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, Observation, SparkSession, functions as F
 
-from pyspark_commitlog.pipeline.rows.arrow import longest
+from pyspark_commitlog.arrow.batches import longest
 from pyspark_commitlog.pipeline.rows.messages import LongRowError, short_only
 from pyspark_commitlog.pipeline.write import arrow_messages
 from pyspark_commitlog.pipeline.write.foreach_batch import commitlog_sink

@@ -12,7 +12,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from pyspark_commitlog.pipeline.read.table import read_table
+from pyspark_commitlog.arrow.table import read_table
 from pyspark_commitlog.pipeline.write import task as writing
 from pyspark_commitlog.pipeline.write.answers import Written
 from pyspark_commitlog.pipeline.write.publication.transactions import TransactionTicket

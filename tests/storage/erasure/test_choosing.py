@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_commitlog.pipeline.programs.choice import SqlChoice
+from pyspark_commitlog.arrow.choice import SqlChoice
 from pyspark_commitlog.storage import LogManager, Records, TopicPartition
 from pyspark_commitlog.storage.directory.admin import delete_topic
 from pyspark_commitlog.storage.erasure.certificate import Erasure, ErasureClaim

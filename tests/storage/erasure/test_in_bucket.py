@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_commitlog.pipeline.programs.choice import SqlChoice
+from pyspark_commitlog.arrow.choice import SqlChoice
 from pyspark_commitlog.storage.bucket import CommitLog, Segment, Slice
 from pyspark_commitlog.storage.erasure.certificate import Erasure
 from pyspark_commitlog.storage.erasure.keys import AskedKeys

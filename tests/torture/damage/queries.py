@@ -20,12 +20,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from pyspark_commitlog.arrow.batches import TimeBeyondSparkError
+from pyspark_commitlog.arrow.table import read_table
 from pyspark_commitlog.pipeline.delta.command.arguments import parser
 from pyspark_commitlog.pipeline.delta.export import query
 from pyspark_commitlog.pipeline.job.run_query import run_available
 from pyspark_commitlog.pipeline.job.session import spark_session
-from pyspark_commitlog.pipeline.read.table import read_table
-from pyspark_commitlog.pipeline.rows.arrow import TimeBeyondSparkError
 from pyspark_commitlog.storage import errors
 from pyspark_commitlog.storage.errors import LogStoreError
 from pyspark_commitlog.storage.reading.aborted import Isolation

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyspark_commitlog.pipeline.programs.choice import SqlChoice
+from pyspark_commitlog.arrow.choice import SqlChoice
 from pyspark_commitlog.storage import LogManager
 from pyspark_commitlog.storage.erasure.certificate import Erasure
 from pyspark_commitlog.storage.erasure.keys import AskedKeys

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.delta.table_and_tail.topic_table import topic_table
 from pyspark_commitlog.pipeline.delta.table_rows import to_rows
 from pyspark_commitlog.pipeline.delta.tables import TableSink, table_sink
 from pyspark_commitlog.pipeline.delta.upserts import newest_of_each_key
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
 from tests.pipeline.delta.table_topics import Topic, raw, run
 from tests.support.logs.directories import directory_with_internal_topics
 

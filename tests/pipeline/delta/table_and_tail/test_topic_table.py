@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog import topic_table
+from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.delta.command.words import SERDE_PROPERTY
 from pyspark_commitlog.pipeline.delta.table_and_tail import small_tail
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
 from pyspark_commitlog.storage import InvalidConfigError, LogManager, OffsetOutOfRangeError
 from tests.pipeline.delta.table_and_tail.exported import FLIGHT, Exported, counted, flight, plan_of
 from tests.support.logs.building import NOW_MS, end_transaction, write_transactional

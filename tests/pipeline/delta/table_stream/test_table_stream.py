@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from pyspark_commitlog.arrow.values.serde import JsonSerde
 from pyspark_commitlog.pipeline.delta.table_and_tail.file_upkeep import optimize, vacuum
-from pyspark_commitlog.pipeline.values.serde import JsonSerde
 from pyspark_commitlog.storage import LogManager, delete_topic
 from tests.pipeline.delta.table_and_tail.exported import FLIGHT, Exported, counted, flight
 from tests.pipeline.delta.table_topics import run
