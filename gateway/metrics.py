@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from ..protocol.apis import ApiKey
+from ..protocol.apis import APIS
 from .figures import Figures, OfTopic
 from .threads.kept import thread_failures, unwell_threads
 
@@ -80,4 +80,4 @@ def _counter(name: str, text: str, value: int) -> Metric:
 
 def _name(key: int) -> str:
     """Returns Kafka's name of a kind of request, such as ``InitProducerId``."""
-    return "".join(part.title() for part in ApiKey(key).name.split("_"))
+    return "".join(part.title() for part in APIS[key].name.split("_"))

@@ -8,123 +8,82 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+
+class Versions(NamedTuple):
+    """The versions of one kind of request, both ends inclusive."""
+
+    highest: int
+    flexible_from: int  # versions from here on have compact strings and tagged fields
+    lowest: int = 0
 
 
 class ApiKey(IntEnum):
-    """Kinds of requests, by Kafka's names."""
+    """Kinds of requests, by Kafka's names and numbers, with their versions."""
 
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-
-
-class Api(NamedTuple):
-    """The versions of one kind of request, both ends inclusive."""
-
-    lowest: int
     highest: int
-    flexible_from: int  # versions from here on have compact strings and tagged fields
+    flexible_from: int
+    lowest: int
 
+    def __new__(cls, number: int, versions: Versions) -> Self:
+        key = int.__new__(cls, number)
+        key._value_ = number
+        key.highest, key.flexible_from, key.lowest = versions
+        return key
 
-APIS: Mapping[int, Api] = {
-    ApiKey.PRODUCE: Api(0, 11, 9),
-    ApiKey.FETCH: Api(0, 17, 12),
-    ApiKey.LIST_OFFSETS: Api(0, 9, 6),
-    ApiKey.METADATA: Api(0, 12, 9),
-    ApiKey.OFFSET_COMMIT: Api(0, 9, 8),
-    ApiKey.OFFSET_FETCH: Api(0, 9, 6),
-    ApiKey.FIND_COORDINATOR: Api(0, 6, 3),
-    ApiKey.JOIN_GROUP: Api(0, 9, 6),
-    ApiKey.HEARTBEAT: Api(0, 4, 4),
-    ApiKey.LEAVE_GROUP: Api(0, 5, 4),
-    ApiKey.SYNC_GROUP: Api(0, 5, 4),
-    ApiKey.DESCRIBE_GROUPS: Api(0, 5, 5),
-    ApiKey.LIST_GROUPS: Api(0, 5, 3),
-    ApiKey.SASL_HANDSHAKE: Api(0, 1, 2),
-    ApiKey.API_VERSIONS: Api(0, 4, 3),
-    ApiKey.CREATE_TOPICS: Api(0, 7, 5),
-    ApiKey.DELETE_TOPICS: Api(0, 6, 4),
-    ApiKey.DELETE_RECORDS: Api(0, 2, 2),
-    ApiKey.INIT_PRODUCER_ID: Api(0, 5, 2),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(0, 4, 4),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Api(0, 3, 3),  # the versions from 4 on are for brokers
-    ApiKey.ADD_OFFSETS_TO_TXN: Api(0, 4, 3),
-    ApiKey.END_TXN: Api(0, 4, 3),
-    ApiKey.WRITE_TXN_MARKERS: Api(0, 1, 1),
-    ApiKey.TXN_OFFSET_COMMIT: Api(0, 4, 3),
-    ApiKey.DESCRIBE_ACLS: Api(0, 3, 2),
-    ApiKey.CREATE_ACLS: Api(0, 3, 2),
-    ApiKey.DELETE_ACLS: Api(0, 3, 2),
-    ApiKey.DESCRIBE_CONFIGS: Api(0, 4, 4),
-    ApiKey.ALTER_CONFIGS: Api(0, 2, 2),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Api(0, 2, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: Api(0, 4, 2),
-    ApiKey.SASL_AUTHENTICATE: Api(0, 2, 2),
-    ApiKey.CREATE_PARTITIONS: Api(0, 3, 2),
-    ApiKey.DELETE_GROUPS: Api(0, 2, 2),
-    ApiKey.ELECT_LEADERS: Api(0, 2, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(0, 1, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(0, 0, 0),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(0, 0, 0),
-    ApiKey.OFFSET_DELETE: Api(0, 0, 1),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(0, 1, 1),
-    ApiKey.ALTER_CLIENT_QUOTAS: Api(0, 1, 1),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(0, 0, 0),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(0, 0, 0),
-    ApiKey.DESCRIBE_CLUSTER: Api(0, 1, 0),
-    ApiKey.DESCRIBE_PRODUCERS: Api(0, 0, 0),
-    ApiKey.DESCRIBE_TRANSACTIONS: Api(0, 0, 0),
-    ApiKey.LIST_TRANSACTIONS: Api(0, 1, 0),
+    PRODUCE = 0, Versions(highest=11, flexible_from=9)
+    FETCH = 1, Versions(highest=17, flexible_from=12)
+    LIST_OFFSETS = 2, Versions(highest=9, flexible_from=6)
+    METADATA = 3, Versions(highest=12, flexible_from=9)
+    OFFSET_COMMIT = 8, Versions(highest=9, flexible_from=8)
+    OFFSET_FETCH = 9, Versions(highest=9, flexible_from=6)
+    FIND_COORDINATOR = 10, Versions(highest=6, flexible_from=3)
+    JOIN_GROUP = 11, Versions(highest=9, flexible_from=6)
+    HEARTBEAT = 12, Versions(highest=4, flexible_from=4)
+    LEAVE_GROUP = 13, Versions(highest=5, flexible_from=4)
+    SYNC_GROUP = 14, Versions(highest=5, flexible_from=4)
+    DESCRIBE_GROUPS = 15, Versions(highest=5, flexible_from=5)
+    LIST_GROUPS = 16, Versions(highest=5, flexible_from=3)
+    SASL_HANDSHAKE = 17, Versions(highest=1, flexible_from=2)
+    API_VERSIONS = 18, Versions(highest=4, flexible_from=3)
+    CREATE_TOPICS = 19, Versions(highest=7, flexible_from=5)
+    DELETE_TOPICS = 20, Versions(highest=6, flexible_from=4)
+    DELETE_RECORDS = 21, Versions(highest=2, flexible_from=2)
+    INIT_PRODUCER_ID = 22, Versions(highest=5, flexible_from=2)
+    OFFSET_FOR_LEADER_EPOCH = 23, Versions(highest=4, flexible_from=4)
+    ADD_PARTITIONS_TO_TXN = 24, Versions(highest=3, flexible_from=3)  # the versions from 4 on are for brokers
+    ADD_OFFSETS_TO_TXN = 25, Versions(highest=4, flexible_from=3)
+    END_TXN = 26, Versions(highest=4, flexible_from=3)
+    WRITE_TXN_MARKERS = 27, Versions(highest=1, flexible_from=1)
+    TXN_OFFSET_COMMIT = 28, Versions(highest=4, flexible_from=3)
+    DESCRIBE_ACLS = 29, Versions(highest=3, flexible_from=2)
+    CREATE_ACLS = 30, Versions(highest=3, flexible_from=2)
+    DELETE_ACLS = 31, Versions(highest=3, flexible_from=2)
+    DESCRIBE_CONFIGS = 32, Versions(highest=4, flexible_from=4)
+    ALTER_CONFIGS = 33, Versions(highest=2, flexible_from=2)
+    ALTER_REPLICA_LOG_DIRS = 34, Versions(highest=2, flexible_from=2)
+    DESCRIBE_LOG_DIRS = 35, Versions(highest=4, flexible_from=2)
+    SASL_AUTHENTICATE = 36, Versions(highest=2, flexible_from=2)
+    CREATE_PARTITIONS = 37, Versions(highest=3, flexible_from=2)
+    DELETE_GROUPS = 42, Versions(highest=2, flexible_from=2)
+    ELECT_LEADERS = 43, Versions(highest=2, flexible_from=2)
+    INCREMENTAL_ALTER_CONFIGS = 44, Versions(highest=1, flexible_from=1)
+    ALTER_PARTITION_REASSIGNMENTS = 45, Versions(highest=0, flexible_from=0)
+    LIST_PARTITION_REASSIGNMENTS = 46, Versions(highest=0, flexible_from=0)
+    OFFSET_DELETE = 47, Versions(highest=0, flexible_from=1)
+    DESCRIBE_CLIENT_QUOTAS = 48, Versions(highest=1, flexible_from=1)
+    ALTER_CLIENT_QUOTAS = 49, Versions(highest=1, flexible_from=1)
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50, Versions(highest=0, flexible_from=0)
+    ALTER_USER_SCRAM_CREDENTIALS = 51, Versions(highest=0, flexible_from=0)
+    DESCRIBE_CLUSTER = 60, Versions(highest=1, flexible_from=0)
+    DESCRIBE_PRODUCERS = 61, Versions(highest=0, flexible_from=0)
+    DESCRIBE_TRANSACTIONS = 65, Versions(highest=0, flexible_from=0)
+    LIST_TRANSACTIONS = 66, Versions(highest=1, flexible_from=0)
     # Version 1 of both is that of Kafka 4: librdkafka 2.16 sends only that, and if it is missing sends nothing, and
     # polls for ever without an error.
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(0, 1, 0),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Api(0, 1, 0),
-}
+    CONSUMER_GROUP_HEARTBEAT = 68, Versions(highest=1, flexible_from=0)
+    CONSUMER_GROUP_DESCRIBE = 69, Versions(highest=1, flexible_from=0)
+
+
+APIS: Mapping[int, ApiKey] = {int(key): key for key in ApiKey}  # by number

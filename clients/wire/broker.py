@@ -42,7 +42,7 @@ class Broker:
         try:
             return read_answer(key, version, answer, answer_header_bytes(key, version))
         except MalformedRequestError as error:
-            raise self.malformed(f"the answer to {ApiKey(key).name} {version} cannot be read: {error}") from error
+            raise self.malformed(f"the answer to {APIS[key].name} {version} cannot be read: {error}") from error
 
     def malformed(self, why: str) -> MalformedAnswerError:
         """Returns the error for an answer; the connection ends, since what else comes on it is doubtful too."""
@@ -67,7 +67,7 @@ class Broker:
         found = min(highest, highest_there)
         if found < max(lowest_there, APIS[key].lowest):
             raise ClientError(
-                f"{self.connection.address}: the broker has {ApiKey(key).name} from version {lowest_there} to "
+                f"{self.connection.address}: the broker has {APIS[key].name} from version {lowest_there} to "
                 f"{highest_there}, this client up to {highest}"
             )
         return found
