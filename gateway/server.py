@@ -53,11 +53,10 @@ from .threads.worker import Task
 from .turns.transactions import OpenTransactions
 from .turns.turn import ProduceTurn, Shared
 
-READ_BY_HAND = (ApiKey.PRODUCE, ApiKey.FETCH)
 INT64_MAX = 2**63 - 1
 ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
 COUNTED = (PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE)  # quotas that a Produce request uses
-PRODUCE = b"\0\0"  # the kind at the head of a Produce request
+PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # at the head of a request
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +212,7 @@ class Gateway:
         )
         limits = Limits(
             request_bytes_max=config.socket_request_max_bytes,
-            places_of=Places(config.queued_max_requests).of,
+            places_of=Places(config.queued_max_requests, {key: kind.sort for key, kind in KINDS.items()}).of,
             memory=RequestMemory(INT64_MAX if bytes_max < 0 else bytes_max),
             login_memory=RequestMemory(config.commitlog_login_queued_max_request_bytes),
             admission=admission,
@@ -353,7 +352,8 @@ class Gateway:
         """
         try:
             check_login(request)
-            if request.key not in READ_BY_HAND:  # here: a malformed one must not reach a thread that others wait for
+            if not self._kinds[request.key].is_read_by_hand:
+                # Here, as a malformed one must not reach a thread that others wait for.
                 request.read_body(request.limits.entries_here)
         except TooManyEntriesError:
             self.context.large.submit(self._run, request, self.context.large.submit)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...protocol.apis import ApiKey
 from ..context import Handler
+from ..places import Sort
 from ..security.rules import Operation
 from .access import groups, repeated, topics, transactions
 from .access.guards import Guard, everyone, of_cluster
@@ -44,57 +45,69 @@ from .transactions.txn_offsets import commit_transactional_offsets
 
 
 class Kind(NamedTuple):
-    """One kind of request. Its versions are in ``protocol/apis``."""
+    """What is done with one kind of request. Its number and versions are in ``protocol/apis``."""
 
     handler: Handler
     guard: Guard  # asked first, while there are rules
+    sort: Sort = Sort.OTHERS  # the requests that it shares places with
     once: Callable[[Any, int], Any] | None = None  # removes what a body names again
     names_topics: bool = False  # as those to change, so that its guard refuses reserved names without rules too
+    is_read_by_hand: bool = False  # by its handler, which reads no body of kio's
     error_since: int | None = None  # the first version whose answer has an error of the whole; None: no version
 
 
 KINDS: Mapping[int, Kind] = {
-    ApiKey.PRODUCE: Kind(produce, everyone),
-    ApiKey.FETCH: Kind(fetch, everyone),
+    ApiKey.PRODUCE: Kind(produce, everyone, Sort.PRODUCE, is_read_by_hand=True),
+    ApiKey.FETCH: Kind(fetch, everyone, Sort.FETCH, is_read_by_hand=True),
     ApiKey.LIST_OFFSETS: Kind(
-        list_offsets, partial(topics.partitions, operation=Operation.DESCRIBE), once=repeated.oldest_offsets
+        list_offsets,
+        partial(topics.partitions, operation=Operation.DESCRIBE),
+        Sort.OFFSETS,
+        once=repeated.oldest_offsets,
     ),
-    ApiKey.METADATA: Kind(metadata, topics.metadata),
-    ApiKey.OFFSET_COMMIT: Kind(commit_offsets, groups.commit_offsets, names_topics=True),
-    ApiKey.OFFSET_FETCH: Kind(fetch_offsets, groups.fetch_offsets, once=repeated.groups_with_topics),
+    ApiKey.METADATA: Kind(metadata, topics.metadata, Sort.METADATA),
+    ApiKey.OFFSET_COMMIT: Kind(commit_offsets, groups.commit_offsets, Sort.GROUPS, names_topics=True),
+    ApiKey.OFFSET_FETCH: Kind(fetch_offsets, groups.fetch_offsets, Sort.GROUPS, once=repeated.groups_with_topics),
     ApiKey.FIND_COORDINATOR: Kind(
         find_coordinator, groups.find_coordinator, once=partial(repeated.texts, field="coordinator_keys"), error_since=0
     ),
-    ApiKey.JOIN_GROUP: Kind(join_group, partial(groups.group, operation=Operation.READ), error_since=0),
-    ApiKey.HEARTBEAT: Kind(heartbeat, partial(groups.group, operation=Operation.READ), error_since=0),
-    ApiKey.LEAVE_GROUP: Kind(leave_group, partial(groups.group, operation=Operation.READ), error_since=0),
-    ApiKey.SYNC_GROUP: Kind(sync_group, partial(groups.group, operation=Operation.READ), error_since=0),
+    ApiKey.JOIN_GROUP: Kind(join_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
+    ApiKey.HEARTBEAT: Kind(heartbeat, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
+    ApiKey.LEAVE_GROUP: Kind(leave_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
+    ApiKey.SYNC_GROUP: Kind(sync_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
     ApiKey.DESCRIBE_GROUPS: Kind(
         describe_groups,
         partial(groups.several, operation=Operation.DESCRIBE, asked="groups", answer="groups"),
+        Sort.GROUPS,
         once=partial(repeated.texts, field="groups"),
     ),
-    ApiKey.LIST_GROUPS: Kind(list_groups, groups.list_groups, error_since=0),
-    ApiKey.SASL_HANDSHAKE: Kind(sasl_handshake, everyone),
+    ApiKey.LIST_GROUPS: Kind(list_groups, groups.list_groups, Sort.GROUPS, error_since=0),
+    ApiKey.SASL_HANDSHAKE: Kind(sasl_handshake, everyone, Sort.LOGIN),
     ApiKey.API_VERSIONS: Kind(api_versions, everyone, error_since=0),
-    ApiKey.CREATE_TOPICS: Kind(create_topics, topics.create_topics, names_topics=True),
-    ApiKey.DELETE_TOPICS: Kind(delete_topics, topics.delete_topics, names_topics=True),
+    ApiKey.CREATE_TOPICS: Kind(create_topics, topics.create_topics, Sort.ADMIN, names_topics=True),
+    ApiKey.DELETE_TOPICS: Kind(delete_topics, topics.delete_topics, Sort.ADMIN, names_topics=True),
     ApiKey.DELETE_RECORDS: Kind(
         delete_records,
         partial(topics.changed_partitions, operation=Operation.DELETE),
+        Sort.ADMIN,
         once=repeated.numbered_topics,
         names_topics=True,
     ),
-    ApiKey.INIT_PRODUCER_ID: Kind(init_producer_id, transactions.init_producer_id, error_since=0),
+    ApiKey.INIT_PRODUCER_ID: Kind(init_producer_id, transactions.init_producer_id, Sort.PRODUCER_IDS, error_since=0),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Kind(
         offset_for_leader_epoch,
         partial(topics.partitions, operation=Operation.DESCRIBE, topic="topic", part="partition"),
+        Sort.OFFSETS,
     ),
-    ApiKey.ADD_PARTITIONS_TO_TXN: Kind(add_partitions, transactions.add_partitions, names_topics=True),
-    ApiKey.ADD_OFFSETS_TO_TXN: Kind(add_offsets, transactions.add_offsets),
-    ApiKey.END_TXN: Kind(end_transaction, transactions.end_transaction),
-    ApiKey.WRITE_TXN_MARKERS: Kind(write_markers, transactions.write_markers),
-    ApiKey.TXN_OFFSET_COMMIT: Kind(commit_transactional_offsets, transactions.commit_offsets, names_topics=True),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Kind(
+        add_partitions, transactions.add_partitions, Sort.TRANSACTIONS, names_topics=True
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: Kind(add_offsets, transactions.add_offsets, Sort.TRANSACTIONS),
+    ApiKey.END_TXN: Kind(end_transaction, transactions.end_transaction, Sort.TRANSACTIONS),
+    ApiKey.WRITE_TXN_MARKERS: Kind(write_markers, transactions.write_markers, Sort.TRANSACTIONS),
+    ApiKey.TXN_OFFSET_COMMIT: Kind(
+        commit_transactional_offsets, transactions.commit_offsets, Sort.TRANSACTIONS, names_topics=True
+    ),
     ApiKey.DESCRIBE_ACLS: Kind(
         describe_acls, partial(of_cluster, operation=Operation.DESCRIBE, refused=described_acls)
     ),
@@ -103,10 +116,14 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.DESCRIBE_CONFIGS: Kind(
         describe_configs,
         partial(topics.configs, operation=Operation.DESCRIBE_CONFIGS, field="results"),
+        Sort.ADMIN,
         once=repeated.resources,
     ),
     ApiKey.ALTER_CONFIGS: Kind(
-        alter_configs, partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"), names_topics=True
+        alter_configs,
+        partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+        Sort.ADMIN,
+        names_topics=True,
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Kind(
         alter_replica_log_dirs, partial(of_cluster, operation=Operation.ALTER, refused=refused_moves)
@@ -114,14 +131,16 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.DESCRIBE_LOG_DIRS: Kind(
         describe_log_dirs,
         topics.log_dirs,
+        Sort.ADMIN,
         once=partial(repeated.topics, name="topic", partitions="partitions"),
         error_since=3,
     ),
-    ApiKey.SASL_AUTHENTICATE: Kind(sasl_authenticate, everyone),
-    ApiKey.CREATE_PARTITIONS: Kind(create_partitions, topics.create_partitions, names_topics=True),
+    ApiKey.SASL_AUTHENTICATE: Kind(sasl_authenticate, everyone, Sort.LOGIN),
+    ApiKey.CREATE_PARTITIONS: Kind(create_partitions, topics.create_partitions, Sort.ADMIN, names_topics=True),
     ApiKey.DELETE_GROUPS: Kind(
         delete_groups,
         partial(groups.several, operation=Operation.DELETE, asked="groups_names", answer="results"),
+        Sort.GROUPS,
         once=partial(repeated.texts, field="groups_names"),
     ),
     ApiKey.ELECT_LEADERS: Kind(
@@ -130,6 +149,7 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Kind(
         incremental_alter_configs,
         partial(topics.configs, operation=Operation.ALTER_CONFIGS, field="responses"),
+        Sort.ADMIN,
         names_topics=True,
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Kind(
@@ -138,7 +158,7 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Kind(
         list_reassignments, partial(of_cluster, operation=Operation.DESCRIBE, refused=refused_list)
     ),
-    ApiKey.OFFSET_DELETE: Kind(delete_offsets, groups.delete_offsets, error_since=0),
+    ApiKey.OFFSET_DELETE: Kind(delete_offsets, groups.delete_offsets, Sort.GROUPS, error_since=0),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Kind(
         describe_quotas, partial(of_cluster, operation=Operation.DESCRIBE_CONFIGS, refused=described_quotas)
     ),
@@ -158,9 +178,10 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Kind(
         describe_transactions,
         transactions.describe_transactions,
+        Sort.TRANSACTIONS,
         once=partial(repeated.texts, field="transactional_ids"),
     ),
-    ApiKey.LIST_TRANSACTIONS: Kind(list_transactions, transactions.list_transactions),
+    ApiKey.LIST_TRANSACTIONS: Kind(list_transactions, transactions.list_transactions, Sort.TRANSACTIONS),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Kind(consumer_group_heartbeat, groups.consumer_heartbeat, error_since=0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Kind(
         describe_consumer_groups,
