@@ -374,22 +374,24 @@ if TYPE_CHECKING:
         restore_groups as restore_groups,
         restore_to_directory as restore_to_directory,
     )
-    from .tiers import (
-        PinnedTier as PinnedTier,
+    from .tiers.address import (
+        TierAddress as TierAddress,
+        is_tier_address as is_tier_address,
+        parse_tier_address as parse_tier_address,
+        tier_address as tier_address,
+    )
+    from .tiers.files.filesystem import TieredFiles as TieredFiles
+    from .tiers.files.pinned import PinnedTier as PinnedTier
+    from .tiers.metadata_records import (
         RemoteRecord as RemoteRecord,
         SegmentMetadata as SegmentMetadata,
         SegmentState as SegmentState,
         SegmentUpdate as SegmentUpdate,
-        TierAddress as TierAddress,
-        TieredFiles as TieredFiles,
         TopicIdPartition as TopicIdPartition,
-        is_tier_address as is_tier_address,
-        open_objects as open_objects,
         parse_remote_record as parse_remote_record,
-        parse_tier_address as parse_tier_address,
         segments_of as segments_of,
-        tier_address as tier_address,
     )
+    from .tiers.objects import open_objects as open_objects
     from .topic_rules import (
         SINK_PREFIX as SINK_PREFIX,
         check_new_name as check_new_name,
@@ -780,22 +782,19 @@ else:
                 "restore_groups",
                 "restore_to_directory",
             ],
-            "tiers": [
-                "PinnedTier",
+            "tiers.address": ["TierAddress", "is_tier_address", "parse_tier_address", "tier_address"],
+            "tiers.files.filesystem": ["TieredFiles"],
+            "tiers.files.pinned": ["PinnedTier"],
+            "tiers.metadata_records": [
                 "RemoteRecord",
                 "SegmentMetadata",
                 "SegmentState",
                 "SegmentUpdate",
-                "TierAddress",
-                "TieredFiles",
                 "TopicIdPartition",
-                "is_tier_address",
-                "open_objects",
                 "parse_remote_record",
-                "parse_tier_address",
                 "segments_of",
-                "tier_address",
             ],
+            "tiers.objects": ["open_objects"],
             "topic_rules": ["SINK_PREFIX", "check_new_name", "check_not_reserved", "is_reserved"],
             "transactions.abandoned": [
                 "OpenPartition",

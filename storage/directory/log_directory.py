@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from .. import bucket, tiers
+from .. import bucket
 from ..clock import Clock, SystemClock
 from ..errors import CorruptionError, LogDirLockedError, MissingSegmentError, NotALogDirError, StorageError
 from ..filesystem.local import LocalFileSystem
@@ -28,6 +28,7 @@ from ..format.files.file_names import TopicPartition
 from ..paths import local_path
 from ..reading.marks import UNFINISHED_COPY, Marks
 from ..segment.joining import Holes
+from ..tiers.address import is_tier_address
 from .position_topics import is_of_0_7
 from .remote_tier import remote_offsets
 from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
@@ -82,8 +83,10 @@ class LogDirectory:
         """
         if filesystem is None and not create and bucket.is_store_url(directory):
             filesystem = bucket.open_files(directory, clock=clock)
-        elif filesystem is None and tiers.is_tier_address(directory):
-            filesystem = tiers.open_tiered_files(directory)
+        elif filesystem is None and is_tier_address(directory):
+            from ..tiers.files.filesystem import open_tiered_files  # noqa: PLC0415  a directory needs none of it
+
+            filesystem = open_tiered_files(directory)
         elif isinstance(filesystem, MadeFileSystem):
             filesystem.catch_up()
         path = filesystem.root if isinstance(filesystem, MadeFileSystem) else local_path(directory)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar
 from uuid import uuid4
 
-from .. import bucket, tiers
+from .. import bucket
 from ..clock import Clock
 from ..config import LogConfig
 from ..errors import (
@@ -314,10 +314,13 @@ class LogManager(LogDirectory):
     def _files_to_read(self, directory: str) -> FileSystem:
         """Returns the file system for a reader of a partition: one that shows its files as they were together."""
         files = self.filesystem
-        if not isinstance(files, MadeFileSystem):  # so that a local directory loads nothing of a bucket's
+        if not isinstance(files, MadeFileSystem):  # a local directory loads nothing of a bucket or a tier
             return files
-        if isinstance(files, tiers.TieredFiles):
-            return tiers.PinnedTier(files, directory)
+        from ..tiers.files.filesystem import TieredFiles  # noqa: PLC0415  as above
+        from ..tiers.files.pinned import PinnedTier  # noqa: PLC0415
+
+        if isinstance(files, TieredFiles):
+            return PinnedTier(files, directory)
         return bucket.PinnedFiles(files, directory) if isinstance(files, bucket.BucketFileSystem) else files
 
     def _checkpoints_to_read(self, partition: TopicPartition, files: FileSystem) -> Checkpoints:

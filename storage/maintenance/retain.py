@@ -18,7 +18,7 @@ from ..retention.apply import preview_retention, retain
 from ..retention.plan import RetentionOptions, SegmentFate
 from ..retention.policies import RetentionPolicy, SparingRetention, policies_with
 from ..retention.report import RetentionReport
-from ..tiers import TopicIdPartition
+from ..tiers.metadata_records import TopicIdPartition
 from ..writing.log import Log
 from .outcome import Changes, PartitionOutcome, Report, outcome_of, patiently
 from .run import MaintenanceRun, Partition

@@ -35,7 +35,8 @@ from ..reading.reader import LogReader
 from ..segment.joining import Holes, always
 from ..segment.walk import LogContext
 from ..text import parse_pairs
-from ..tiers import is_tier_address, open_tiered_files
+from ..tiers.address import is_tier_address
+from ..tiers.files.filesystem import open_tiered_files
 from ..verify.log import CheckpointedOffsets
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from ..directory.manager import LogManager
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from ..format.tables import Records
-from ..tiers import (
+from ..tiers.metadata_records import (
     PARTITIONS,
     RemoteRecord,
     SegmentMetadata,

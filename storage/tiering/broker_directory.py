@@ -25,7 +25,7 @@ from ..filesystem.operations import size_of, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..remote_metadata.topic import MetadataTopic
-from ..tiers import SegmentMetadata, SegmentState, TopicIdPartition
+from ..tiers.metadata_records import SegmentMetadata, SegmentState, TopicIdPartition
 from .contents import FLAT
 
 

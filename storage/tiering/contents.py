@@ -23,7 +23,7 @@ from ..recovery.loader import LogLoader
 from ..recovery.producer_state_manager import ProducerStateManager, rows_for_replay
 from ..recovery.segment_recovery import read_markers
 from ..segment.walk import Window
-from ..tiers import SegmentEpoch, SegmentMetadata, SegmentState, TopicIdPartition
+from ..tiers.metadata_records import SegmentEpoch, SegmentMetadata, SegmentState, TopicIdPartition
 from ..transfer.pieces import PIECE_BYTES_MAX, pieces_of
 
 FLAT = (EpochEntry(0, 0),)  # one epoch for a whole log: a broker's next epoch is always larger

@@ -29,14 +29,8 @@ from ..errors import PolicyViolationError
 from ..format.files import checkpoints
 from ..format.files.file_names import TopicPartition
 from ..remote_metadata.topic import MetadataTopic, copied_below
-from ..tiers import (
-    SegmentMetadata,
-    SegmentState,
-    SegmentUpdate,
-    TopicIdPartition,
-    delete_segment,
-    put_segment,
-)
+from ..tiers.metadata_records import SegmentMetadata, SegmentState, SegmentUpdate, TopicIdPartition
+from ..tiers.writing import delete_segment, put_segment
 from ..writing.log import Log
 from .contents import SegmentContent, contents_of
 

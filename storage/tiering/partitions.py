@@ -13,7 +13,7 @@ from ..maintenance.run import MaintenanceRun, Partition, Runner
 from ..maintenance.selecting import Selection
 from ..remote_metadata.topic import MetadataTopic
 from ..text import counted
-from ..tiers import open_objects
+from ..tiers.objects import open_objects
 from .copying import TieredPartition, copy_to_tier, due_segments
 
 

@@ -17,7 +17,8 @@ from ..directory.manager import LogManager
 from ..errors import PolicyViolationError
 from ..format.files import checkpoints
 from ..format.files.file_names import TopicPartition
-from ..tiers import SegmentMetadata, SegmentState, TopicIdPartition, put_segment
+from ..tiers.metadata_records import SegmentMetadata, SegmentState, TopicIdPartition
+from ..tiers.writing import put_segment
 from .contents import FLAT, SegmentContent, check_whole, contents_of
 
 NO_BROKER = -1

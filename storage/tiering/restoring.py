@@ -27,9 +27,11 @@ from ..filesystem.operations import write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..groups.offsets import CommittedOffset, GroupOffsets
-from ..tiers import Tier, TierAddress, TieredFiles, open_tier, tier_address
-from ..tiers.files.filesystem import TOPICS_FILE
+from ..tiers.address import TierAddress, tier_address
+from ..tiers.files.filesystem import TOPICS_FILE, TieredFiles
 from ..tiers.local_storage import FOLDER, LocalStorageTier
+from ..tiers.opening import open_tier
+from ..tiers.port import Tier
 from ..topic_rules import SINK_PREFIX
 from ..transfer.choosing import OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
 from ..transfer.groups import Groups, commit_groups

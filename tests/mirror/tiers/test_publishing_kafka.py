@@ -16,7 +16,7 @@ from pyspark_commitlog.mirror.tiers.publishing import NEW, Published, publish_to
 from pyspark_commitlog.storage import LogManager, open_objects, prepare_directory
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.reading.aborted import Isolation
-from pyspark_commitlog.storage.tiers import DirectoryObjects
+from pyspark_commitlog.storage.tiers.objects import DirectoryObjects
 from tests.support.kafka import kafka_jvm, tiered
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.broker_dirs import rows

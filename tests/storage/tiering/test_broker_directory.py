@@ -9,7 +9,13 @@ from pyspark_commitlog.storage.format.files import checkpoints, file_names as na
 from pyspark_commitlog.storage.format.files.checkpoints import EpochEntry
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.tiering.broker_directory import PreparedPartition, prepare_directory
-from pyspark_commitlog.storage.tiers import SegmentEpoch, SegmentMetadata, SegmentState, SegmentUpdate, TopicIdPartition
+from pyspark_commitlog.storage.tiers.metadata_records import (
+    SegmentEpoch,
+    SegmentMetadata,
+    SegmentState,
+    SegmentUpdate,
+    TopicIdPartition,
+)
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

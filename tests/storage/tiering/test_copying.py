@@ -20,14 +20,11 @@ from pyspark_commitlog.storage.maintenance.partitions import retain_partitions
 from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.tiering.copying import TieredPartition, copy_to_tier
-from pyspark_commitlog.storage.tiers import (
-    DirectoryObjects,
-    SegmentState,
-    TieredFiles,
-    TopicIdPartition,
-    open_tier,
-    tier_address,
-)
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
+from pyspark_commitlog.storage.tiers.metadata_records import SegmentState, TopicIdPartition
+from pyspark_commitlog.storage.tiers.objects import DirectoryObjects
+from pyspark_commitlog.storage.tiers.opening import open_tier
 from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_commitlog.storage.errors import LogStoreError, ObjectStoreError
 from pyspark_commitlog.storage.tiering.copying import TieredPartition
-from pyspark_commitlog.storage.tiers import SegmentState
+from pyspark_commitlog.storage.tiers.metadata_records import SegmentState
 from tests.storage.tiering.test_copying import DAY_MS, Tier, disk_with
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 from tests.support.disk.power_cuts import Effort

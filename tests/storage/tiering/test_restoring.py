@@ -21,7 +21,7 @@ from pyspark_commitlog.storage.tiering.restoring import (
     restore_groups,
     restore_to_directory,
 )
-from pyspark_commitlog.storage.tiers import DirectoryObjects
+from pyspark_commitlog.storage.tiers.objects import DirectoryObjects
 from pyspark_commitlog.storage.transfer.pieces import CopiedPartition
 from pyspark_commitlog.storage.verify.log import verify_log
 from tests.support.kafka.broker_dirs import rows

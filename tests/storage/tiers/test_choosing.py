@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pyspark_commitlog.storage.format.files.checkpoints import EpochEntry
-from pyspark_commitlog.storage.tiers import SegmentEpoch, TierSegment, TopicIdPartition
 from pyspark_commitlog.storage.tiers.choosing import choose
+from pyspark_commitlog.storage.tiers.metadata_records import SegmentEpoch, TopicIdPartition
+from pyspark_commitlog.storage.tiers.port import TierSegment
 
 PARTITION = TopicIdPartition("t", "AAAAAAAAAAAAAAAAAAAAAA", 0)
 ONE_EPOCH = [EpochEntry(0, 0)]

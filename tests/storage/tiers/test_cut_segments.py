@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_commitlog.storage import Isolation, LogManager
-from pyspark_commitlog.storage.tiers import TieredFiles, open_tier, tier_address
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
+from pyspark_commitlog.storage.tiers.opening import open_tier
 from tests.support.kafka.broker_dirs import rows
 from tests.support.tiers import LAYOUTS, broker, store_with
 

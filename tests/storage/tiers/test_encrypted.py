@@ -9,8 +9,9 @@ import pytest
 
 from pyspark_commitlog.storage import Isolation, LogManager
 from pyspark_commitlog.storage.errors import CorruptionError, InvalidConfigError
-from pyspark_commitlog.storage.tiers import TierSegment, open_tier, tier_address
-from pyspark_commitlog.storage.tiers.port import BESIDE
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.opening import open_tier
+from pyspark_commitlog.storage.tiers.port import BESIDE, TierSegment
 from tests.support.kafka.broker_dirs import rows
 from tests.support.tiers import GOLDEN, broker, store_with
 

@@ -11,7 +11,9 @@ import pytest
 from pyspark_commitlog.storage.bucket import FolderListing
 from pyspark_commitlog.storage.errors import CorruptionError, NotALogDirError, ObjectMissingError, ObjectStoreError
 from pyspark_commitlog.storage.format.files import file_names as names
-from pyspark_commitlog.storage.tiers import SegmentMetadata, Tier, TierSegment, TopicIdPartition, open_tier
+from pyspark_commitlog.storage.tiers.metadata_records import SegmentMetadata, TopicIdPartition
+from pyspark_commitlog.storage.tiers.opening import open_tier
+from pyspark_commitlog.storage.tiers.port import Tier, TierSegment
 from tests.support.stores.faulty_store import FaultyStore
 from tests.support.stores.memory_store import MemoryStore
 from tests.support.tiers import LAYOUTS, TOPICS, Broker, broker, store_with

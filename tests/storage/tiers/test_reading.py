@@ -20,7 +20,9 @@ from pyspark_commitlog.storage.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
-from pyspark_commitlog.storage.tiers import TieredFiles, open_tier, tier_address
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
+from pyspark_commitlog.storage.tiers.opening import open_tier
 from pyspark_commitlog.storage.verify.log import CheckpointedOffsets, verify_log
 from tests.support.kafka.broker_dirs import rows
 from tests.support.stores.faulty_store import FaultyStore

@@ -23,7 +23,9 @@ from pyspark_commitlog.storage.errors import LogStoreError, TopicExistsError
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.tiering.restoring import opened_to_restore, restore_to_directory
-from pyspark_commitlog.storage.tiers import TieredFiles, open_tier, tier_address
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
+from pyspark_commitlog.storage.tiers.opening import open_tier
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, PowerCut
 from tests.support.logs.building import NOW_MS

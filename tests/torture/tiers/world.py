@@ -15,7 +15,9 @@ from pyspark_commitlog.storage.maintenance.run import ConfigOverrides
 from pyspark_commitlog.storage.reading.aborted import Isolation
 from pyspark_commitlog.storage.remote_metadata.topic import CONFIGS, MetadataTopic
 from pyspark_commitlog.storage.tiering.copying import copy_to_tier
-from pyspark_commitlog.storage.tiers import TieredFiles, open_tier, tier_address
+from pyspark_commitlog.storage.tiers.address import tier_address
+from pyspark_commitlog.storage.tiers.files.filesystem import TieredFiles
+from pyspark_commitlog.storage.tiers.opening import open_tier
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem, PowerCut
