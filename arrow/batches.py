@@ -30,7 +30,7 @@ class TimeBeyondSparkError(LogStoreError):
 def to_batch(
     records: Records, source: TopicPartition, schema: pa.Schema, *, null_times: bool = False
 ) -> pa.RecordBatch:
-    """Returns the records with the columns of ``schema``, some of the data source's (``spark_schema.arrow_schema``).
+    """Returns the records with the columns of ``schema``, which are some of ``columns.READ_TYPES``.
 
     Raises TimeBeyondSparkError for a time that the column timestamp cannot hold; with ``null_times``, it is null.
     """
@@ -88,9 +88,10 @@ def check_nulls(batch: pa.RecordBatch, where: str) -> None:
 
 
 def to_records(batch: pa.RecordBatch, now_ms: int) -> Records:
-    """Returns the rows of a batch, which has the columns of ``WriteColumns``, as records with offsets from 0.
+    """Returns the rows of a batch as records with offsets from 0.
 
-    A record without a timestamp gets ``now_ms``. Raises InvalidRecordError for a header without a key.
+    The batch has a column ``value``, and may have ``key``, ``timestamp`` and ``headers``. A record without a timestamp
+    gets ``now_ms``. Raises InvalidRecordError for a header without a key.
     """
     rows = batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))

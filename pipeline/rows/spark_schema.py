@@ -24,7 +24,7 @@ from ...storage import InvalidConfigError, did_you_mean
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-# The same as columns.READ_TYPES, in Spark's types.
+# The same as arrow.columns.READ_TYPES, in Spark's types.
 _READ: dict[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
@@ -53,7 +53,7 @@ def read_schema(include_headers: bool) -> StructType:
 
 
 def schema_with(names: Iterable[str]) -> StructType:
-    """Returns the schema of some columns, in the given order. Raises the errors of ``columns.schema_of``."""
+    """Returns the schema of some columns, in the given order. Raises the errors of :func:`schema_of`."""
     return StructType([StructField(name, _READ[name]) for name in schema_of(names).names])
 
 
