@@ -122,7 +122,7 @@ def check_headers(findings: BatchFindings, window: Window) -> None:
 
 
 class RecordChecks:
-    """Decodes every batch, checks its records, and counts them in ``records``."""
+    """Decodes every batch, checks its records, and counts them in ``records``, without markers."""
 
     def __init__(self, findings: BatchFindings, decompressed_bytes_max: int) -> None:
         self._findings = findings
@@ -150,7 +150,7 @@ class RecordChecks:
                     Kind.BAD_RECORDS, window, int(rows[0]), f"its checksum is right, but {_reason(error)}"
                 )
             return False
-        self.records += len(records)
+        self._count(window, rows, counts)
         self._check_offsets(window, rows, records, counts)
         self._check_timestamps(window, rows, records, counts)
         for part in parts:
@@ -167,8 +167,11 @@ class RecordChecks:
             of_part, last_offsets = last_offsets[: len(part.table)], last_offsets[len(part.table) :]
             if part.is_legacy or not canonical.are_canonical(frozen(part.source), part.table, frozen(of_part)):
                 return False
-        self.records += int(window.headers.table["count"][rows].sum())
+        self._count(window, rows, window.headers.table["count"][rows])
         return True
+
+    def _count(self, window: Window, rows: Int64s, counts: Int64s) -> None:
+        self.records += int(counts[~window.headers.is_control[rows]].sum())
 
     def _check_bytes(self, window: Window, rows: Int64s, part: Part) -> None:
         """Adds findings for bytes in records of magic 2 that readers ignore and Kafka never writes."""
