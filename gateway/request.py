@@ -13,7 +13,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any, ParamSpec
 
-from ..protocol.bodies import ErrorCode, read_request, write_answer
+from ..protocol.bodies import ErrorCode, has_error, read_request, write_answer
 from ..protocol.errors import RequestError, code_of, message_of
 from ..protocol.headers import RequestHeader, answer_header
 from .figures import Figures
@@ -53,12 +53,9 @@ class Request:
         figures: Figures,
         limits: RequestLimits | None = None,
         *,
-        error_since: int | None = None,
         charge: Callable[[Request, float], float] | None = None,
     ) -> None:
-        """``error_since``: the first version whose answer has an error of the whole; None: no version has one.
-
-        ``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait. None: nobody
+        """``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait. None: nobody
         counts it, and no clock of a thread is read, which costs a system call.
         """
         self._is_ended = False
@@ -66,7 +63,7 @@ class Request:
         self._spent_s = 0.0
         self._working_since: tuple[int, float] | None = None  # the thread, and its time then
         self._throttled_s = 0.0
-        self.exchange, self._error_since = exchange, error_since
+        self.exchange = exchange
         self.limits = limits or RequestLimits()
         self._body: Any = None
         self._answer_bytes = 0  # of what handlers have for the answer so far
@@ -252,7 +249,7 @@ class Request:
             logger.error("a request of kind %s failed", self.key, exc_info=error)
         if self._is_ended:
             return
-        if self._error_since is None or self.version < self._error_since:
+        if not has_error(self.key, self.version):
             self.close()
             return
         body = {"error_code": code_of(error), "error_message": message_of(error)}

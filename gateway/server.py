@@ -322,9 +322,8 @@ class Gateway:
             logger.exception("a request could not be read")
             exchange.close()
         else:
-            since = self._kinds[header.key].error_since
             charge = self._charge if self.context.throttle.may_limit(REQUEST_PERCENTAGE) else None
-            request = Request(exchange, header, self.figures, self._limits, error_since=since, charge=charge)
+            request = Request(exchange, header, self.figures, self._limits, charge=charge)
             self._serve_request(request, header)
 
     def _charge(self, request: Request, spent_s: float) -> float:

@@ -96,6 +96,12 @@ def answer_class(key: int, version: int) -> Any:
     return load_response_schema(key, layout) if isinstance(layout, int) else layout
 
 
+@cache
+def has_error(key: int, version: int) -> bool:
+    """Whether an answer has a field for an error of the whole request."""
+    return "error_code" in {each.name for each in dataclasses.fields(answer_class(key, version))}
+
+
 def made(entity: Any, values: Body) -> Any:
     """Returns an object of kio's class ``entity``; ignores values for fields that the class lacks."""
     return entity(

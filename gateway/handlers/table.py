@@ -53,7 +53,6 @@ class Kind(NamedTuple):
     once: Callable[[Any, int], Any] | None = None  # removes what a body names again
     names_topics: bool = False  # as those to change, so that its guard refuses reserved names without rules too
     is_read_by_hand: bool = False  # by its handler, which reads no body of kio's
-    error_since: int | None = None  # the first version whose answer has an error of the whole; None: no version
 
 
 KINDS: Mapping[int, Kind] = {
@@ -69,21 +68,21 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.OFFSET_COMMIT: Kind(commit_offsets, groups.commit_offsets, Sort.GROUPS, names_topics=True),
     ApiKey.OFFSET_FETCH: Kind(fetch_offsets, groups.fetch_offsets, Sort.GROUPS, once=repeated.groups_with_topics),
     ApiKey.FIND_COORDINATOR: Kind(
-        find_coordinator, groups.find_coordinator, once=partial(repeated.texts, field="coordinator_keys"), error_since=0
+        find_coordinator, groups.find_coordinator, once=partial(repeated.texts, field="coordinator_keys")
     ),
-    ApiKey.JOIN_GROUP: Kind(join_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
-    ApiKey.HEARTBEAT: Kind(heartbeat, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
-    ApiKey.LEAVE_GROUP: Kind(leave_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
-    ApiKey.SYNC_GROUP: Kind(sync_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS, error_since=0),
+    ApiKey.JOIN_GROUP: Kind(join_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS),
+    ApiKey.HEARTBEAT: Kind(heartbeat, partial(groups.group, operation=Operation.READ), Sort.GROUPS),
+    ApiKey.LEAVE_GROUP: Kind(leave_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS),
+    ApiKey.SYNC_GROUP: Kind(sync_group, partial(groups.group, operation=Operation.READ), Sort.GROUPS),
     ApiKey.DESCRIBE_GROUPS: Kind(
         describe_groups,
         partial(groups.several, operation=Operation.DESCRIBE, asked="groups", answer="groups"),
         Sort.GROUPS,
         once=partial(repeated.texts, field="groups"),
     ),
-    ApiKey.LIST_GROUPS: Kind(list_groups, groups.list_groups, Sort.GROUPS, error_since=0),
+    ApiKey.LIST_GROUPS: Kind(list_groups, groups.list_groups, Sort.GROUPS),
     ApiKey.SASL_HANDSHAKE: Kind(sasl_handshake, everyone, Sort.LOGIN),
-    ApiKey.API_VERSIONS: Kind(api_versions, everyone, error_since=0),
+    ApiKey.API_VERSIONS: Kind(api_versions, everyone),
     ApiKey.CREATE_TOPICS: Kind(create_topics, topics.create_topics, Sort.ADMIN, names_topics=True),
     ApiKey.DELETE_TOPICS: Kind(delete_topics, topics.delete_topics, Sort.ADMIN, names_topics=True),
     ApiKey.DELETE_RECORDS: Kind(
@@ -93,7 +92,7 @@ KINDS: Mapping[int, Kind] = {
         once=repeated.numbered_topics,
         names_topics=True,
     ),
-    ApiKey.INIT_PRODUCER_ID: Kind(init_producer_id, transactions.init_producer_id, Sort.PRODUCER_IDS, error_since=0),
+    ApiKey.INIT_PRODUCER_ID: Kind(init_producer_id, transactions.init_producer_id, Sort.PRODUCER_IDS),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Kind(
         offset_for_leader_epoch,
         partial(topics.partitions, operation=Operation.DESCRIBE, topic="topic", part="partition"),
@@ -133,7 +132,6 @@ KINDS: Mapping[int, Kind] = {
         topics.log_dirs,
         Sort.ADMIN,
         once=partial(repeated.topics, name="topic", partitions="partitions"),
-        error_since=3,
     ),
     ApiKey.SASL_AUTHENTICATE: Kind(sasl_authenticate, everyone, Sort.LOGIN),
     ApiKey.CREATE_PARTITIONS: Kind(create_partitions, topics.create_partitions, Sort.ADMIN, names_topics=True),
@@ -158,7 +156,7 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Kind(
         list_reassignments, partial(of_cluster, operation=Operation.DESCRIBE, refused=refused_list)
     ),
-    ApiKey.OFFSET_DELETE: Kind(delete_offsets, groups.delete_offsets, Sort.GROUPS, error_since=0),
+    ApiKey.OFFSET_DELETE: Kind(delete_offsets, groups.delete_offsets, Sort.GROUPS),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Kind(
         describe_quotas, partial(of_cluster, operation=Operation.DESCRIBE_CONFIGS, refused=described_quotas)
     ),
@@ -171,7 +169,7 @@ KINDS: Mapping[int, Kind] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Kind(
         alter_scram_users, partial(of_cluster, operation=Operation.ALTER, refused=altered_scram_users)
     ),
-    ApiKey.DESCRIBE_CLUSTER: Kind(describe_cluster, everyone, error_since=0),
+    ApiKey.DESCRIBE_CLUSTER: Kind(describe_cluster, everyone),
     ApiKey.DESCRIBE_PRODUCERS: Kind(
         describe_producers, partial(topics.partitions, operation=Operation.READ), once=repeated.topics
     ),
@@ -182,7 +180,7 @@ KINDS: Mapping[int, Kind] = {
         once=partial(repeated.texts, field="transactional_ids"),
     ),
     ApiKey.LIST_TRANSACTIONS: Kind(list_transactions, transactions.list_transactions, Sort.TRANSACTIONS),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Kind(consumer_group_heartbeat, groups.consumer_heartbeat, error_since=0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Kind(consumer_group_heartbeat, groups.consumer_heartbeat),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Kind(
         describe_consumer_groups,
         groups.describe_consumers,

@@ -18,6 +18,7 @@ from pyspark_commitlog.gateway.handlers.table import KINDS, Kind
 from pyspark_commitlog.gateway.server import Gateway
 from pyspark_commitlog.gateway.transactions.coordinator import TransactionCoordinator
 from pyspark_commitlog.protocol.apis import APIS, ApiKey
+from pyspark_commitlog.protocol.bodies import ErrorCode
 from pyspark_commitlog.storage import LogManager
 from tests.support.gateway import WireClient, create_topic, produce_fields, serving
 from tests.support.logs.building import batch
@@ -62,6 +63,35 @@ def test_an_error_of_a_handler_ends_its_request(gateway: Gateway, monkeypatch: p
 
     monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
     check_ends(gateway, key, APIS[key].highest, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.FETCH, 7), (ApiKey.FIND_COORDINATOR, 3), (ApiKey.END_TXN, 0), (ApiKey.OFFSET_FETCH, 7)]
+)
+def test_an_error_of_a_handler_is_the_answer_if_there_is_a_field_for_it(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise ERRORS[0]
+
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
+    with WireClient(gateway) as client:
+        assert client.ask(key, version).error_code is ErrorCode.unknown_server_error
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.FETCH, 6), (ApiKey.FIND_COORDINATOR, 4), (ApiKey.PRODUCE, 9), (ApiKey.OFFSET_FETCH, 8)]
+)
+def test_an_error_of_a_handler_closes_the_connection_if_the_answer_has_no_field_for_it(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise ERRORS[0]
+
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
+    with WireClient(gateway) as client:
+        client.send(key, version)
+        assert client.is_closed()
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
