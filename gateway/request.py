@@ -55,8 +55,9 @@ class Request:
         *,
         charge: Callable[[Request, float], float] | None = None,
     ) -> None:
-        """``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait. None: nobody
-        counts it, and no clock of a thread is read, which costs a system call.
+        """``charge``: counts the time of threads, in seconds, and returns for how long the client is to wait.
+
+        None: nobody counts it, and no clock of a thread is read, which costs a system call.
         """
         self._is_ended = False
         self._charge = charge  # until it was called
