@@ -12,9 +12,9 @@ from pyspark_commitlog.storage.errors import CorruptRecordError, StorageError
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.writing.log import Log
+from tests.faults.fault import Fault, Mutation, in_directory, on_disk
 from tests.storage.compaction.test_rounds import clean, write
 from tests.storage.directory import test_log_directory, test_manager
-from tests.storage.faults.fault import Fault, Mutation, in_directory, on_disk
 from tests.storage.maintenance import test_run_faults
 from tests.storage.segment import test_swap
 from tests.storage.writing import test_log_appends, test_log_rolls
@@ -176,7 +176,7 @@ FAULTS = [
         in_directory(test_log_appends.test_a_write_that_stops_half_way_is_cut_off),
         (
             Mutation(
-                "recovery.segment_recovery:recover",
+                "storage.recovery.segment_recovery:recover",
                 "if segment.size < file_size and next_offset < synced_offset:",
                 "if segment.size < file_size:",
             ),
@@ -189,7 +189,7 @@ FAULTS = [
         on_disk(a_rolled_segment_outlives_a_power_cut),
         (
             Mutation(
-                "writing.shared_log:SharedLog._begin_segment",
+                "storage.writing.shared_log:SharedLog._begin_segment",
                 "self.context.filesystem.sync_directory(self.context.directory)",
                 "pass",
             ),
@@ -201,14 +201,14 @@ FAULTS = [
         "A producer snapshot is written but not synced; after a power cut an older state is used, and "
         "batches are accepted twice.",
         on_disk(producers_outlive_a_power_cut_though_their_records_are_deleted),
-        (Mutation("writing.shared_log:SharedLog._roll", "sync=True", "sync=False"),),
+        (Mutation("storage.writing.shared_log:SharedLog._roll", "sync=True", "sync=False"),),
     ),
     Fault(
         4,
         "KAFKA-10471",
         "A crash happens while logs are loaded; the next start assumes a clean shutdown.",
         in_directory(test_manager.test_the_first_writer_removes_a_brokers_clean_shutdown_mark),
-        (Mutation("directory.log_directory:LogDirectory._take_broker_lock", "is not None", "is None"),),
+        (Mutation("storage.directory.log_directory:LogDirectory._take_broker_lock", "is not None", "is None"),),
     ),
     Fault(
         5,
@@ -217,7 +217,7 @@ FAULTS = [
         in_directory(opening_fails_half_way_and_moves_no_mark),
         (
             Mutation(
-                "writing.shared_log:SharedLog._load_locked",
+                "storage.writing.shared_log:SharedLog._load_locked",
                 "    finally:\n",
                 "    finally:\n        self.checkpoints.write(Marks(0, 0))\n",
             ),
@@ -228,7 +228,11 @@ FAULTS = [
         "KAFKA-10101",
         "Recovery advances the recovery point before the recovered data is synced; a second crash loses that data.",
         on_disk(what_recovery_found_is_synced_before_it_counts_as_synced),
-        (Mutation("recovery.loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"),),
+        (
+            Mutation(
+                "storage.recovery.loader:LogLoader._bring_into_order", "self._sync(segments, log_end_offset)", "pass"
+            ),
+        ),
     ),
     Fault(
         7,
@@ -237,7 +241,7 @@ FAULTS = [
         in_directory(a_torn_file_beside_the_log_blocks_nothing, file_names.LEADER_EPOCH_CHECKPOINT),
         (
             Mutation(
-                "recovery.view:LogViewer.epoch_entries",
+                "storage.recovery.view:LogViewer.epoch_entries",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),
@@ -248,7 +252,7 @@ FAULTS = [
         "KAFKA-10432",
         "Leader epoch 0 is skipped when epochs are rebuilt; logs are truncated at wrong offsets.",
         in_directory(epoch_zero_is_rebuilt),
-        (Mutation("recovery.segment_recovery:assign_epochs", "else -1", "else 0"),),
+        (Mutation("storage.recovery.segment_recovery:assign_epochs", "else -1", "else 0"),),
     ),
     Fault(
         9,
@@ -257,7 +261,7 @@ FAULTS = [
         on_disk(a_swap_that_is_found_costs_no_snapshot),
         (
             Mutation(
-                "recovery.loader:LogLoader._load",
+                "storage.recovery.loader:LogLoader._load",
                 "carry_out(due, self",
                 "carry_out(replace(due, deleted=[*due.deleted, *(n for n in due.kept if 'snap' in n)]), self",
             ),
@@ -270,7 +274,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_7401_a_swap_below_the_log_start_does_not_hinder_opening),
         (
             Mutation(
-                "recovery.view:LogViewer._plan",
+                "storage.recovery.view:LogViewer._plan",
                 "swap_plan(self.context, listing)",
                 "(plan := swap_plan(self.context, listing), "
                 "[1 // (base >= self.log_start_offset) for base, swap in plan.segment_suffixes().items() if swap])[0]",
@@ -282,7 +286,7 @@ FAULTS = [
         "KAFKA-6388",
         "A roll finds the empty segment that a crash left under its name, and the writer is stuck.",
         in_directory(test_log_rolls.test_an_empty_log_file_named_by_the_log_end_counts_as_an_interrupted_roll),
-        (Mutation("reading.view:LogView.is_rolled", "is not None", "is None"),),
+        (Mutation("storage.reading.view:LogView.is_rolled", "is not None", "is None"),),
     ),
     Fault(
         31,
@@ -291,7 +295,7 @@ FAULTS = [
         in_directory(an_empty_active_segment_opens_whatever_it_lacks),
         (
             Mutation(
-                "recovery.loader:LogLoader._to_recover",
+                "storage.recovery.loader:LogLoader._to_recover",
                 "lacks_an_index = not",
                 'self.context.filesystem.open(segment.path(file_names.INDEX), "read").close()\n'
                 "        lacks_an_index = False and not",
@@ -305,7 +309,7 @@ FAULTS = [
         in_directory(a_snapshot_behind_what_a_crash_left_is_not_believed),
         (
             Mutation(
-                "recovery.producer_snapshots:ProducerLoader._from_snapshot",
+                "storage.recovery.producer_snapshots:ProducerLoader._from_snapshot",
                 "if self.log_start_offset < offset <= end_offset:",
                 "if self.log_start_offset < offset:",
             ),
@@ -318,7 +322,7 @@ FAULTS = [
         in_directory(recovery_begins_at_the_snapshot_below_the_damage),
         (
             Mutation(
-                "recovery.producer_snapshots:stray_snapshots",
+                "storage.recovery.producer_snapshots:stray_snapshots",
                 "bases = set(segment_bases)",
                 "bases = {max(segment_bases)}",
             ),
@@ -331,7 +335,7 @@ FAULTS = [
         in_directory(test_log_directory.test_a_damaged_checkpoint_costs_a_recovery_and_no_record),
         (
             Mutation(
-                "directory.log_directory:LogDirectory.offsets",
+                "storage.directory.log_directory:LogDirectory.offsets",
                 "except CorruptionError as error",
                 "except ZeroDivisionError as error",
             ),
@@ -344,7 +348,7 @@ FAULTS = [
         in_directory(every_subset_of_suffixed_files_is_the_old_or_the_new_log),
         (
             Mutation(
-                "segment.swap:plan_swaps",
+                "storage.segment.swap:plan_swaps",
                 "if first_cleaned is None or file_names.offset_in(name) < first_cleaned",
                 "if True",
             ),

@@ -11,7 +11,7 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.recovery.loader import LogLoader
 from pyspark_commitlog.storage.recovery.producer_state import Origin
-from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
+from tests.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
 from tests.storage.recovery import test_producer_state
 from tests.storage.verify import test_log
 from tests.storage.writing import test_log_appends, test_log_truncation
@@ -129,14 +129,14 @@ FAULTS = [
         "The append to the transaction index fails after the append to the log; the retry writes the "
         "same records again.",
         in_directory(test_log_appends.test_an_aborted_transaction_is_indexed_before_its_marker_is_written),
-        (Mutation("writing.log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
+        (Mutation("storage.writing.log:Log._write_part", _INDEXED + _APPENDED, _APPENDED + _INDEXED),),
     ),
     Fault(
         30,
         "KAFKA-6492",
         "A log is truncated at an offset in an empty segment: an exception takes the partition offline.",
         in_directory(a_cut_in_an_empty_segment),
-        (Mutation("segment.writer:LogSegment.truncate_to", "if position is not None:", "if True:"),),
+        (Mutation("storage.segment.writer:LogSegment.truncate_to", "if position is not None:", "if True:"),),
     ),
     Fault(
         32,
@@ -149,7 +149,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "recovery.producer_state_manager:_Change.__init__",
+                "storage.recovery.producer_state_manager:_Change.__init__",
                 "self.states: dict[int, ProducerState] = {}",
                 "self.states: dict[int, ProducerState] = manager._producers",
             ),
@@ -160,7 +160,7 @@ FAULTS = [
         "KAFKA-7692",
         "The sequence of a producer wraps from 2^31 - 1 to 0: an exception.",
         by_itself(test_producer_state.test_sequences_wrap_within_and_between_batches, test_producer_state.Partition),
-        (Mutation("recovery.producer_state:ProducerBatch.first_sequence", " % (INT32_MAX + 1)", ""),),
+        (Mutation("storage.recovery.producer_state:ProducerBatch.first_sequence", " % (INT32_MAX + 1)", ""),),
     ),
     Fault(
         34,
@@ -172,7 +172,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "recovery.producer_state_manager:ProducerStateManager._is_expired",
+                "storage.recovery.producer_state_manager:ProducerStateManager._is_expired",
                 "state.last_timestamp >=",
                 "(state.last_timestamp if state.batches else 0) >=",
             ),
@@ -185,10 +185,12 @@ FAULTS = [
         in_directory(a_reader_that_begins_before_a_commit_shows_nothing_aborted),
         (
             Mutation(
-                "reading.reader:LogReader.records", "bound = self.end_offset(isolation)", "bound = self.log_end_offset"
+                "storage.reading.reader:LogReader.records",
+                "bound = self.end_offset(isolation)",
+                "bound = self.log_end_offset",
             ),
             Mutation(
-                "reading.aborted:Outcomes._hidden_from_open",
+                "storage.reading.aborted:Outcomes._hidden_from_open",
                 "producer.current_txn_first_offset if producer is not None and producer.in_transaction else INT64_MAX",
                 "INT64_MAX",
             ),
@@ -201,12 +203,12 @@ FAULTS = [
         on_disk(one_partition_fails_and_the_others_go_on),
         (
             Mutation(
-                "writing.synced_log:SyncedLog._fail",
+                "storage.writing.synced_log:SyncedLog._fail",
                 "self._failure = str(error)",
                 "self.context.filesystem.is_offline = self._failure = str(error)",
             ),
             Mutation(
-                "writing.shared_log:SharedLog._writing",
+                "storage.writing.shared_log:SharedLog._writing",
                 "if self._is_locked:",
                 _OFFLINE,
             ),
@@ -218,8 +220,10 @@ FAULTS = [
         "A read near the end of a file of the largest segment size is short; the fetch fails.",
         in_directory(a_read_at_the_end_of_a_file_of_more_than_two_gib),
         (
-            Mutation("filesystem.local_file:LocalFile.read", "min(length, max(self.size() - position, 0))", "length"),
-            Mutation("filesystem.local_file:LocalFile._read_large", "return buffer[:filled]", "return buffer"),
+            Mutation(
+                "storage.filesystem.local_file:LocalFile.read", "min(length, max(self.size() - position, 0))", "length"
+            ),
+            Mutation("storage.filesystem.local_file:LocalFile._read_large", "return buffer[:filled]", "return buffer"),
         ),
     ),
     Fault(
@@ -229,7 +233,7 @@ FAULTS = [
         in_directory(interrupted_in_a_cut),
         (
             Mutation(
-                "writing.log:Log.truncate_to",
+                "storage.writing.log:Log.truncate_to",
                 "with self._writing(), self._syncing, self._changing():",
                 "with self._writing():",
             ),
@@ -242,7 +246,7 @@ FAULTS = [
         in_directory(test_log_truncation.test_a_cut_at_or_above_the_end_only_drops_later_epochs),
         (
             Mutation(
-                "writing.log:Log.truncate_to",
+                "storage.writing.log:Log.truncate_to",
                 "            self.epochs.truncate_from_end(self._log_end_offset)",
                 "            pass",
             ),
@@ -255,12 +259,12 @@ FAULTS = [
         by_itself(test_log.test_a_compacted_log_is_recognized_without_its_config),
         (
             Mutation(
-                "verify.batches:BatchOrder.check",
+                "storage.verify.batches:BatchOrder.check",
                 'self.is_compacted |= bool(((table["count"] >= 0) & (table["count"] < spans)).any())',
                 "pass",
             ),
             Mutation(
-                "verify.log:plan_verification",
+                "storage.verify.log:plan_verification",
                 "context.config.compact or checkpointed.cleaner_offset is not None",
                 "False",
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.storage.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
+from tests.faults.fault import Fault, Mutation, by_itself, in_directory, on_disk
 from tests.storage.maintenance import test_run_faults
 from tests.storage.retention import test_apply, test_apply_crash, test_plan
 from tests.storage.retention.test_plan import four, gone, limits, log, segment
@@ -39,7 +39,7 @@ FAULTS = [
         in_directory(test_apply.test_a_delayed_removal_leaves_new_files_of_the_same_name),
         (
             Mutation(
-                "segment.swap:carry_out",
+                "storage.segment.swap:carry_out",
                 "filesystem.remove(file_names.join(directory, name))",
                 'filesystem.remove(file_names.join(directory, name.removesuffix(".deleted")))',
             ),
@@ -52,7 +52,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_7400_segments_below_the_log_start_go_from_a_topic_that_is_only_compacted),
         (
             Mutation(
-                "retention.policies:kafka_policies",
+                "storage.retention.policies:kafka_policies",
                 "if not config.delete:",
                 "if not config.delete:\n        return ()\n    if False:",
             ),
@@ -65,7 +65,7 @@ FAULTS = [
         by_itself(test_plan.test_the_time_of_a_file_means_nothing_where_records_have_one),
         (
             Mutation(
-                "retention.survey:SegmentFacts.timestamp_ms",
+                "storage.retention.survey:SegmentFacts.timestamp_ms",
                 "self.largest_timestamp_ms if self.largest_timestamp_ms >= 0 else self.modified_ms",
                 "self.modified_ms",
             ),
@@ -76,14 +76,18 @@ FAULTS = [
         "KAFKA-20732",
         "Bytes that are both local and in the remote tier are counted twice; data is deleted that should stay.",
         in_directory(test_apply.test_size_counts_every_segment_once),
-        (Mutation("retention.survey:LogFacts.size", "sum(segment.size", "2 * sum(segment.size"),),
+        (Mutation("storage.retention.survey:LogFacts.size", "sum(segment.size", "2 * sum(segment.size"),),
     ),
     Fault(
         44,
         "KAFKA-15479",
         "A segment is counted twice when a log exceeds its size limit; more is deleted than should be.",
         each_segment_is_counted_once,
-        (Mutation("retention.policies:SizeRetention.judge", "situation.size - segment.size", "situation.size"),),
+        (
+            Mutation(
+                "storage.retention.policies:SizeRetention.judge", "situation.size - segment.size", "situation.size"
+            ),
+        ),
     ),
     Fault(
         45,
@@ -91,8 +95,10 @@ FAULTS = [
         "A deletion is interrupted; segments of the remote tier stay forever.",
         an_interrupted_deletion_is_finished_by_the_next_run,
         (
-            Mutation("retention.apply:retain", "remove_deleted_files(context)", "pass"),
-            Mutation("recovery.loader:LogLoader._is_waiting", "return status is not None and", "return True or"),
+            Mutation("storage.retention.apply:retain", "remove_deleted_files(context)", "pass"),
+            Mutation(
+                "storage.recovery.loader:LogLoader._is_waiting", "return status is not None and", "return True or"
+            ),
         ),
     ),
     Fault(
@@ -116,7 +122,7 @@ FAULTS = [
         sizes_beyond_two_gib_count,
         (
             Mutation(
-                "retention.survey:LogFacts.size",
+                "storage.retention.survey:LogFacts.size",
                 "sum(segment.size for segment in self.segments)",
                 "(sum(segment.size for segment in self.segments) + 2**31) % 2**32 - 2**31",
             ),

@@ -18,7 +18,8 @@ import pytest
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
 
-PACKAGE = "pyspark_commitlog.storage"
+PACKAGE = "pyspark_commitlog"
+CHANGED = " with the fault"  # ends the file names of changed functions in tracebacks
 Scenario = Callable[[Path], object]  # is given an empty directory; raises where the fault shows
 
 
@@ -26,7 +27,7 @@ Scenario = Callable[[Path], object]  # is given an empty directory; raises where
 class Mutation:
     """One function of the engine with a fault put in: ``correct``, which it contains once, replaced by ``faulty``."""
 
-    function: str  # module below storage, a colon, name: "compaction.dirty:_bounds", "segment.writer:LogSegment.trim"
+    function: str  # module, a colon, name: "storage.compaction.dirty:_bounds", "gateway.groups.group:Group.add"
     correct: str
     faulty: str
 
@@ -50,7 +51,7 @@ class Mutation:
         flags = __future__.annotations.compiler_flag
         made: dict[str, object] = {}
         changed = source.replace(self.correct, self.faulty)
-        exec(compile(changed, f"<{self.function} with the fault>", "exec", flags), module, made)
+        exec(compile(changed, f"{self.function}{CHANGED}", "exec", flags), module, made)
         return made[function.__name__]
 
 

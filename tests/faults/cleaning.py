@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.format.files import file_names
+from tests.faults.fault import Fault, Mutation, on_disk
 from tests.storage.compaction import test_rounds
 from tests.storage.compaction.test_rounds import a_log, clean, compacted_topic, end, pairs, transactional, write
-from tests.storage.faults.fault import Fault, Mutation, on_disk
 from tests.storage.maintenance import test_run_faults
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
@@ -60,8 +60,8 @@ def compressed_batches_that_lose_nothing_keep_their_bytes(disk: MemoryFileSystem
         assert [bytes(w.buffer) for segment in log.segments for w in segment.batches()] == [b"".join(before)]
 
 
-_KEPT = "compaction.filter:Filter._kept"
-_NEEDED = "compaction.filter:Filter._is_needed"
+_KEPT = "storage.compaction.filter:Filter._kept"
+_NEEDED = "storage.compaction.filter:Filter._is_needed"
 
 FAULTS = [
     Fault(
@@ -73,8 +73,8 @@ FAULTS = [
             test_run_faults.test_kafka_6264_records_more_than_an_int_apart_are_compacted_into_segments_that_can_hold_them
         ),
         (
-            Mutation("compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
-            Mutation("compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
+            Mutation("storage.compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
+            Mutation("storage.compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
         ),
     ),
     Fault(
@@ -83,8 +83,8 @@ FAULTS = [
         "A gap of more than 2^31 offsets within one group of segments stops the cleaner.",
         on_disk(test_rounds.test_kafka_5413_a_group_spans_no_more_offsets_than_a_segment_can),
         (
-            Mutation("compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
-            Mutation("compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
+            Mutation("storage.compaction.dirty:group_segments", "<= INT32_MAX", "<= 2**62"),
+            Mutation("storage.compaction.output:Output._fitting", "> INT32_MAX\n    beyond", "> 2**62\n    beyond"),
         ),
     ),
     Fault(
@@ -95,7 +95,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_20036_aborted_data_stays_away_where_the_output_needs_several_segments),
         (
             Mutation(
-                "compaction.output:Output.append",
+                "storage.compaction.output:Output.append",
                 "while entries and entries[0].last_offset < self._next_offset:",
                 "while entries:",
             ),
@@ -109,7 +109,7 @@ FAULTS = [
             test_run_faults.test_kafka_8351_a_marker_stays_as_long_as_data_of_its_transaction_in_another_group,
             commit=False,
         ),
-        (Mutation("compaction.rounds:_Round.run", "rules, transactions)", "rules, Transactions(self.log))"),),
+        (Mutation("storage.compaction.rounds:_Round.run", "rules, transactions)", "rules, Transactions(self.log))"),),
     ),
     Fault(
         17,
@@ -118,7 +118,7 @@ FAULTS = [
         on_disk(test_run_faults.test_kafka_13727_a_round_that_ends_early_brings_no_aborted_record_back, 3),
         (
             Mutation(
-                "compaction.markers:Transactions.discardable",
+                "storage.compaction.markers:Transactions.discardable",
                 "found |= self._log.hidden_rows(segment, window, markers)",
                 "pass",
             ),
@@ -143,7 +143,7 @@ FAULTS = [
         "KAFKA-13194",
         "Records of an open transaction are compacted.",
         on_disk(test_rounds.test_kafka_13194_nothing_undecided_is_cleaned),
-        (Mutation("compaction.dirty:_bounds", "yield log.last_stable_offset,", "yield log.log_end_offset,"),),
+        (Mutation("storage.compaction.dirty:_bounds", "yield log.last_stable_offset,", "yield log.log_end_offset,"),),
     ),
     Fault(
         21,
@@ -172,7 +172,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_7385_a_segment_of_empty_batches_only_is_read_and_cleaned_again),
         (
             Mutation(
-                "compaction.output:Output.append",
+                "storage.compaction.output:Output.append",
                 "fitting.next_offset",
                 'int(fitting.table["last_offset"][fitting.table["count"] > 0].max()) + 1',
             ),
@@ -184,9 +184,9 @@ FAULTS = [
         "The dirty part begins with a gap; the cleaner ends every round where it began.",
         on_disk(a_dirty_part_without_a_record_that_counts_is_passed),
         (
-            Mutation("compaction.rounds:_Round._note_read", "if len(last_offsets) and", "if False and"),
+            Mutation("storage.compaction.rounds:_Round._note_read", "if len(last_offsets) and", "if False and"),
             Mutation(
-                "compaction.rounds:_Round._build_map",
+                "storage.compaction.rounds:_Round._build_map",
                 "(end if following is None else following.base_offset) - 1",
                 "self.offset_map.latest_offset",
             ),
@@ -197,7 +197,7 @@ FAULTS = [
         "KAFKA-9826",
         "The first dirty offset is outside the log; the cleaner keeps using it forever.",
         on_disk(test_rounds.test_kafka_9826_a_checkpoint_outside_the_log_makes_all_of_it_dirty, 99),
-        (Mutation("compaction.dirty:cleanable", " or not start <= checkpointed <= log.log_end_offset", ""),),
+        (Mutation("storage.compaction.dirty:cleanable", " or not start <= checkpointed <= log.log_end_offset", ""),),
     ),
     Fault(
         26,
@@ -206,7 +206,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_6834_a_batch_larger_than_the_buffer_is_cleaned),
         (
             Mutation(
-                "segment.walk:SegmentWalk.walk",
+                "storage.segment.walk:SegmentWalk.walk",
                 "(wanted := max(wanted + 1, size_at_start(buffer))) > end - position",
                 "not scan.end",
             ),
@@ -221,7 +221,7 @@ FAULTS = [
         ),
         (
             Mutation(
-                "compaction.rewriting:written",
+                "storage.compaction.rewriting:written",
                 "(np.diff(fates[kept]) != 0) | (starts[kept][1:] != (starts + sizes)[kept][:-1])",
                 "np.diff(fates[kept]) != 0",
             ),
@@ -232,7 +232,7 @@ FAULTS = [
         "KAFKA-4298",
         "Compressed batches that lose no record are rewritten, and wrongly.",
         on_disk(compressed_batches_that_lose_nothing_keep_their_bytes),
-        (Mutation("compaction.filter:Filter._decide", "= Fate.COPIED", "= Fate.REBUILT"),),
+        (Mutation("storage.compaction.filter:Filter._decide", "= Fate.COPIED", "= Fate.REBUILT"),),
     ),
     Fault(
         38,
@@ -241,7 +241,7 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_9133_a_log_start_in_the_active_segment_leaves_nothing_to_clean),
         (
             Mutation(
-                "compaction.dirty:Cleanable.is_dirty",
+                "storage.compaction.dirty:Cleanable.is_dirty",
                 "self.first_uncleanable_offset > self.first_dirty_offset and self.dirty_bytes > 0",
                 "self.first_uncleanable_offset != self.first_dirty_offset",
             ),
@@ -252,7 +252,7 @@ FAULTS = [
         "KAFKA-12840",
         "Compaction is removed from the policy while it runs; half of a cleaned log is swapped in.",
         on_disk(test_rounds.test_kafka_12840_a_policy_that_changes_meanwhile_leaves_the_log_as_it_was),
-        (Mutation("compaction.rounds:_Round._clean_group", "self.check()", "pass"),),
+        (Mutation("storage.compaction.rounds:_Round._clean_group", "self.check()", "pass"),),
     ),
     Fault(
         41,
@@ -261,7 +261,9 @@ FAULTS = [
         on_disk(test_rounds.test_kafka_7322_two_maintenance_jobs_never_work_on_one_log),
         (
             Mutation(
-                "writing.shared_log:SharedLog.maintaining", "with take_maintenance_lock(self.context):", "if True:"
+                "storage.writing.shared_log:SharedLog.maintaining",
+                "with take_maintenance_lock(self.context):",
+                "if True:",
             ),
         ),
     ),
@@ -270,6 +272,6 @@ FAULTS = [
         "KAFKA-5431",
         "Preallocated segments keep their zeros when they are cleaned, and cannot be read.",
         on_disk(test_rounds.test_kafka_5431_preallocated_segments_end_with_their_last_batch),
-        (Mutation("segment.writer:LogSegment.trim", "self._file.truncate(self.size)", "pass"),),
+        (Mutation("storage.segment.writer:LogSegment.trim", "self._file.truncate(self.size)", "pass"),),
     ),
 ]
