@@ -74,6 +74,13 @@ def test_a_later_request_stands_for_all_partitions_of_its_session(sessions: Fetc
     assert keys_of(fetching.asked.partitions) == [B, C]
 
 
+def test_a_later_request_has_the_leader_epochs_of_its_session(sessions: FetchSessions) -> None:
+    first = asked(INITIAL)._replace(partitions=[FetchPartition(*A, leader_epoch=5, offset=0, max_bytes=100)])
+    session = sessions.resolve(first, ALICE, by_topic_id=False).send([answered(A)]).session_id
+    later = sessions.resolve(asked(1, session=session), ALICE, by_topic_id=False).asked
+    assert [each.leader_epoch for each in later.awake("terms")] == [5]
+
+
 def test_an_earlier_request_that_waits_looks_again_when_a_later_one_changes_partitions(sessions: FetchSessions) -> None:
     session, woken = begun(sessions, A, B), list[int]()
     earlier = sessions.resolve(asked(1, session=session), ALICE, by_topic_id=False).asked
@@ -107,7 +114,7 @@ def test_an_error_is_sent_each_time_and_its_end_too(sessions: FetchSessions) -> 
 def test_partitions_with_records_go_behind_the_others(sessions: FetchSessions) -> None:
     session = begun(sessions, A, B, C)
     fetching = sessions.resolve(asked(1, session=session), ALICE, by_topic_id=False)
-    fetching.send([answered(A, 1, b"r"), answered(B), answered(C)])
+    fetching.send([answered(A, 1, b"r"), answered(B, 1), answered(C)])  # B has moved, and had no room for records
     following = sessions.resolve(asked(2, session=session), ALICE, by_topic_id=False)
     assert keys_of(following.asked.partitions) == [B, C, A]
 

@@ -268,6 +268,12 @@ def test_classic_members_share_again_when_one_leaves_a_group_that_may_not_be_dow
     assert synced(bench, "b", joined["b"]) == [("t", [0, 1, 2, 3])]
 
 
+def test_a_static_member_on_the_new_protocol_takes_the_place_of_its_classic_self(bench: Bench) -> None:
+    """A classic static member does not leave the group when its client stops."""
+    classic(bench, "a", gives=(ALL,), instance_id="i")
+    assert told(bench.enter("new", "t", instance_id="i")) == parts("t", 0, 1, 2, 3)
+
+
 def test_an_administrator_removes_a_static_member_of_the_new_protocol(bench: Bench) -> None:
     members = classic(bench, "a", gives=(ALL,))
     bench.enter("c", "t", instance_id="i")

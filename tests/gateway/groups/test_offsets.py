@@ -254,6 +254,18 @@ def test_members_that_read_a_topic_keep_its_offsets_alive() -> None:
     assert (bench.fetched(), bench.fetched(topic="u")) == (1, None)
 
 
+def test_nothing_of_a_group_expires_while_it_rebalances() -> None:
+    """Members may be about to subscribe to other topics."""
+    bench = expiring()
+    (a,) = bench.stable("a", protocols=(("range", SUBSCRIBED_TO_T),), rebalance_timeout_ms=RETENTION_MS * 9)
+    bench.commit(2, a, topic="u")
+    bench.join("b")
+    for _ in range(20):
+        bench.home.advance(SESSION_MS // 2)
+        assert bench.heartbeat(a) is ErrorCode.rebalance_in_progress
+    assert bench.fetched(topic="u") == 2
+
+
 def test_nothing_of_a_group_with_unknown_subscriptions_expires() -> None:
     bench = expiring()
     (a,) = bench.stable("a", protocol_type="connect", protocols=PROTOCOLS)

@@ -74,6 +74,14 @@ def test_a_search_by_time_finds_aborted_records_like_a_brokers(client: WireClien
     assert listed(client, topic, NOW_MS + 1, isolation=1).offset == -1
 
 
+def test_a_search_by_time_ends_where_readers_of_committed_records_do(
+    client: WireClient, topic: str, log_dir: Path
+) -> None:
+    with LogManager.open(str(log_dir)) as manager:
+        manager.open_log(topic, 0).append(batch(b"open", producer_id=5, base_sequence=0, transactional=True))
+    assert [listed(client, topic, 0, isolation=level).offset for level in (0, 1)] == [0, -1]
+
+
 def test_a_partition_without_records_ends_its_leader_epoch(client: WireClient, topic: str) -> None:
     """Else a consumer that knows the epoch takes the log for truncated."""
     assert listed(client, topic, -2).leader_epoch == listed(client, topic, -1).leader_epoch == 0

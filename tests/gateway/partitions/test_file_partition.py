@@ -123,6 +123,15 @@ def test_those_who_wait_are_woken_once_when_more_is_shown() -> None:
     assert woken == ["one"]
 
 
+def test_those_who_wait_are_woken_when_the_partition_goes() -> None:
+    led = opened(MemoryFileSystem())
+    woken: list[str] = []
+    assert led.wait((0,), lambda: woken.append("waiter"))
+    led.leave()
+    assert woken == ["waiter"]
+    assert not led.wait((0,), lambda: woken.append("late"))
+
+
 def test_those_who_wait_sleep_on_through_a_change_that_moves_nothing() -> None:
     led = opened(MemoryFileSystem())
     append(led, b"one")

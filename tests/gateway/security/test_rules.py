@@ -68,6 +68,21 @@ def test_other_resources() -> None:
     assert not allows("bob", Operation.WRITE, Resource.TOPIC, None)
 
 
+def test_prefixes_within_others_and_of_one_letter_count() -> None:
+    text = "\n".join(
+        f'[[allow]]\nusers = ["{user}"]\noperations = ["read"]\ntopics = ["{topic}"]'
+        for user, topic in (("ann", "f*"), ("bob", "fa*"), ("cid", "fb*"))
+    )
+    allowed = {user for user in ("ann", "bob", "cid") if allows(user, Operation.READ, Resource.TOPIC, "fabric", text)}
+    assert allowed == {"ann", "bob"}
+
+
+def test_who_may_use_what_no_rule_is_about_may_not_use_what_others_may() -> None:
+    rules = Rules(parse_rules(tomllib.loads(RULES.rpartition("[[allow]]")[0])), allows_without_acls=True)
+    bob = Client("User:bob", "127.0.0.1")
+    assert [rules.allow(bob, Operation.READ, Resource.TOPIC, each) for each in ("free", "orders")] == [True, False]
+
+
 def test_super_users_may_do_everything() -> None:
     rules = Rules(parse_rules(tomllib.loads(RULES)), frozenset({"User:root"}))
     assert rules.allow(Client("User:root", "127.0.0.1"), Operation.WRITE, Resource.TOPIC, "shop-closed")

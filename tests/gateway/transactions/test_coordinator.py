@@ -106,6 +106,34 @@ def test_no_batch_is_appended_once_the_end_is_asked_for(
     assert content(manage(disk), 0) == [b"a"]
 
 
+def test_an_end_that_arrives_late_ends_the_next_transaction(
+    bench: Bench, producer: Producer, disk: MemoryFileSystem
+) -> None:
+    """As with Kafka (KAFKA-17754): before version 5 of EndTxn, no request says which transaction it belongs to."""
+    assert bench.transaction(producer, b"a") == [NONE] * 5
+    begun(bench, producer, b"b")
+    assert bench.end(producer, commit=False) is NONE
+    assert content(manage(disk), 0) == [b"a"]
+
+
+def test_an_end_of_another_epoch_is_refused(bench: Bench, producer: Producer) -> None:
+    _, newer = bench.init()
+    assert newer == Producer(producer.id, producer.epoch + 1)
+    begun(bench, newer)
+    for epoch in (producer.epoch, newer.epoch + 1):
+        assert bench.end(Producer(producer.id, epoch)) is ErrorCode.producer_fenced
+    assert bench.state() == "ONGOING 1"
+
+
+def test_epochs_do_not_rise_while_states_cannot_be_written(
+    bench: Bench, producer: Producer, faulty: FaultyFileSystem
+) -> None:
+    failing(faulty, fail("write", STATES, lasting=True))
+    assert [bench.init() for _ in range(3)] == [(ErrorCode.coordinator_not_available, None)] * 3
+    faulty.rules.clear()
+    assert bench.init() == (NONE, Producer(producer.id, producer.epoch + 1))
+
+
 def test_a_coordinator_whose_state_was_replaced_goes_on_with_the_newest(
     bench: Bench, producer: Producer, disk: MemoryFileSystem
 ) -> None:

@@ -163,6 +163,15 @@ def test_a_consumer_above_its_quota_waits_with_all_connections_of_its_id(
     assert others == own
 
 
+def test_a_consumer_above_its_quota_keeps_its_fetch_session(limited: Gateway, admin: WireClient) -> None:
+    alter(admin, entry({"client-id": "greedy"}, ("consumer_byte_rate", 100_000.0)))
+    produce(admin, 150_000)
+    with WireClient(limited, "greedy") as greedy:
+        first = greedy.ask(FETCH, 12, **fetch_fields("t", 0, session_epoch=0))
+    assert first.throttle_time.total_seconds() > 0
+    assert first.session_id > 0
+
+
 def test_requests_that_have_arrived_wait_too(limited: Gateway, admin: WireClient) -> None:
     alter(admin, entry({"client-id": "greedy"}, ("producer_byte_rate", 400_000.0)))
     with WireClient(limited, "greedy") as greedy:

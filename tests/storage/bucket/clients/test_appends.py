@@ -153,6 +153,7 @@ def test_a_write_that_the_collector_made_void_is_put_again() -> None:
     assert offsets(append_batches(slow, [client_batch(slow, b"a")])) == [0]
     assert values(slow) == [(0, b"a")]
     assert voided
+    assert slow.state.uses.keys().isdisjoint(voided)
 
 
 def test_a_topic_that_was_deleted_is_unknown_and_its_producers_are_forgotten() -> None:

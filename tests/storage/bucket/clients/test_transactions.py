@@ -406,6 +406,19 @@ def test_an_addition_that_arrives_late_is_not_in_the_next_transaction() -> None:
     assert (shown(found), found.state.groups) == ({0: b"kept"}, {})
 
 
+def test_a_batch_of_a_transaction_that_has_ended_is_not_in_the_next_one(log: CommitLog) -> None:
+    client = Client(log)
+    client.append(b"a")
+    (opened,) = (each.transaction for each in log.state.open.values())
+    client.end(commit=True)
+    client.append(b"b")
+    data = batch(b"late", producer_id=PRODUCER, base_sequence=2, transactional=True).data
+    late = ClientBatch(log.state.topic_ids["t"], 0, check_batch(data, config()), opened)
+    assert isinstance(append_batches(log, [late])[0], InvalidProducerEpochError)
+    client.end(commit=True)
+    assert shown(log) == {0: b"a", 1: b"b"}
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_what_is_tried_until_it_is_known_counts_once(seed: int) -> None:
     inner, random = MemoryStore(), Random(seed)
