@@ -7,7 +7,7 @@ import importlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.clock import ManualClock
 from tests.support.disk.memory_filesystem import MemoryFileSystem
+from tests.support.gateway import WireClient, create_topic, serving
 
 PACKAGE = "pyspark_commitlog"
 CHANGED = " with the fault"  # ends the file names of changed functions in tracebacks
@@ -112,3 +113,35 @@ def by_itself(test: Callable[..., object], *arguments: object) -> Scenario:
         test(*[argument() if callable(argument) else argument for argument in arguments])
 
     return scenario
+
+
+def given(test: Callable[..., object], **arguments: object) -> Scenario:
+    """A test that gets ``arguments`` and, if it asks for them, a directory and what patches modules for it."""
+
+    @wraps(test)
+    def scenario(directory: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            call_by_name(test, {"tmp_path": directory, "monkeypatch": patch, **arguments})
+
+    return scenario
+
+
+def on_gateway(
+    test: Callable[..., object], *, settings: Mapping[str, object] | None = None, **arguments: object
+) -> Scenario:
+    """A test that gets a gateway and what belongs to one, by the names of fixtures; ``arguments``: its others."""
+
+    @wraps(test)
+    def scenario(directory: Path) -> None:
+        log_dir = directory / "log"
+        with serving(log_dir, **(settings or {})) as gateway, WireClient(gateway) as client:
+            create_topic(client, "t", 2)
+            has = {"gateway": gateway, "client": client, "topic": "t", "log_dir": log_dir}
+            call_by_name(test, {**has, "tmp_path": directory, **arguments})
+
+    return scenario
+
+
+def call_by_name(test: Callable[..., object], has: Mapping[str, object]) -> None:
+    """Call a test with those of the arguments that it takes."""
+    test(**{name: has[name] for name in inspect.signature(test).parameters})
