@@ -17,7 +17,7 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(CURDIR)/conf
 unexport SPARK_HOME PYTHONPATH
 
-.PHONY: help demo test test-all test-matrix lint types prepared unit torture install java python bench docs notebooks wheel clean
+.PHONY: help demo test test-all test-matrix lint types prepared unit torture install java python bench docs notebooks wheel release clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -98,6 +98,20 @@ notebooks: java install  ## run the notebooks and store their output
 
 wheel: install  ## build a wheel in dist/
 	$(BIN)/python -m hatchling build -t wheel
+
+# For each release: what pip installs with all extras, by its names, versions and licences, and the checksums to sign.
+release: install $(VENV)/release-installed  ## build wheel, sdist, the list of their parts (SBOM) and checksums in dist/
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	$(PYTHON) -m venv dist/installed
+	dist/installed/bin/python -m pip install --quiet "$$(ls dist/*.whl)[all]"
+	$(BIN)/cyclonedx-py environment dist/installed/bin/python --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json
+	rm -rf dist/installed
+	cd dist && sha256sum * > SHA256SUMS
+
+$(VENV)/release-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[release]'
+	@touch $@
 
 clean:  ## remove what the demo and the tests made; keep the environment
 	rm -rf data dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

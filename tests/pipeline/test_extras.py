@@ -29,7 +29,8 @@ from tests.support.logs.building import append, rows
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NOTHING = "nothing"
-EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name not in ("dev", "bench", "torture"))]
+NOT_USERS = ("all", "bench", "dev", "release", "torture")  # all: of these nothing is missing
+EXTRAS = [NOTHING, *(name for name in PROJECT["optional-dependencies"] if name not in NOT_USERS)]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in ("__init__", "demo"))
 QUICK = (NOTHING, "kafka")
 
