@@ -38,6 +38,9 @@ SETTINGS = WORKER_SETTINGS | {
     "spark.sql.session.timeZone": "UTC",
     # With fewer rows per Arrow batch, a task starts and finishes earlier; the writer combines many batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    # A table and the tail of its log become one stage, and more than a megabyte of tail Arrow batches for tasks.
+    "spark.sql.codegen.wholeStage.union.enabled": "true",
+    "spark.sql.execution.arrow.localRelationThreshold": "1m",
     # Not extraJavaOptions, which are the user's.
     "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
     "spark.executor.defaultJavaOptions": _JAVA_OPTIONS,

@@ -1,7 +1,7 @@
-"""A short tail, read and decoded by the program itself, as rows in the plan of the query.
+"""A short tail, read and decoded by the program itself; a query then needs no Python process for it.
 
-A query then needs no Python process for it, and Spark applies filters to the rows before it runs anything: one that
-keeps none of them reads only the table.
+Spark has the rows in the plan of the query up to ``spark.sql.execution.arrow.localRelationThreshold``, and applies
+filters to them before it runs anything: one that keeps none of them reads only the table. Tasks decode larger ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..table_stream.tail_rows import TailRows
 from .plan import Span
 
 OFFSETS_MAX = 250_000  # of a short tail
-_BYTES_MAX = 32 * 1024 * 1024  # of its rows in memory, which are in the plan of each query
+_BYTES_MAX = 32 * 1024 * 1024  # of its rows, which the driver holds
 
 
 def small_tail(

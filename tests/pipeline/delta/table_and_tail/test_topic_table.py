@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,13 @@ class TestAppend:
         topic.append([(b"f", flight("F9", 8))], partition=1)
         assert counted(topic.both()) == topic.expected()
         assert topic.both().count() == both.count() + 1
+
+    def test_spark_compiles_table_and_tail_into_one_stage(self, unchanged: Exported) -> None:
+        """Otherwise an aggregate reads the table row by row."""
+        found = unchanged.both().groupBy().sum("delay")
+        assert found.collect()[0][0] == 1 + 3 + 4 + 5 + 7
+        stages = re.findall(r"\*\((\d+)\) (?:HashAggregate\(.*partial_sum|Union)", plan_of(found))
+        assert stages == ["1", "1"]
 
     @pytest.mark.only_all
     def test_export_moves_the_seam_and_a_dataframe_from_before_stays_as_it_was(self, topic: Exported) -> None:
