@@ -33,6 +33,7 @@ DELTA_SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _PACKAGES = {"s3a": " (org.apache.hadoop:hadoop-aws of the version of Spark's hadoop-client-api)"}
+_reachable: set[tuple[Any, str]] = set()  # JVMs and schemes; each micro-batch asks
 _FETCH_TIMEOUT_S = 600
 # Settings of Ivy, which count when the jars are fetched.
 _IVY = ("spark.jars.ivy", "spark.jars.ivySettings", "spark.jars.repositories")
@@ -75,7 +76,7 @@ def check_delta(session: SparkSession) -> None:
 def check_reachable(session: SparkSession, path: str) -> None:
     """Raises InvalidConfigError if a session of this process has no file system for a table at ``path``, a URL."""
     jvm, scheme = getattr(session, "_jvm", None), urlsplit(path).scheme
-    if jvm is None or not scheme:
+    if jvm is None or not scheme or (jvm, scheme) in _reachable:
         return
     conf = session._jsparkSession.sessionState().newHadoopConf()
     try:
@@ -87,6 +88,7 @@ def check_reachable(session: SparkSession, path: str) -> None:
             else f"give it Hadoop's jar for {scheme}, in spark.jars.packages{_PACKAGES.get(scheme, '')}"
         )
         raise InvalidConfigError(f"table {path}: this Spark session has no file system for {scheme}:; {hint}") from None
+    _reachable.add((jvm, scheme))
 
 
 @lru_cache(maxsize=1)  # each micro-batch asks

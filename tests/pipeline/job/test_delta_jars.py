@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark import SparkContext
 
 from pyspark_commitlog.pipeline.job import delta_jars as module
-from pyspark_commitlog.pipeline.job.delta_jars import DELTA_SETTINGS, delta_jars
+from pyspark_commitlog.pipeline.job.delta_jars import DELTA_SETTINGS, check_reachable, delta_jars
 from pyspark_commitlog.pipeline.job.session import _with_delta
 from pyspark_commitlog.storage import InvalidConfigError
 
@@ -84,3 +85,12 @@ def test_jars_and_repositories_of_sparks_own_file_stay(
     file.write_text("spark.jars /jars/delta-spark_4.2_2.13-4.4.0.jar\n")
     assert _with_delta({}) == DELTA_SETTINGS
     assert len(asked) == 1
+
+
+def test_hadoop_is_asked_once_for_the_file_system_of_a_table() -> None:
+    """Each micro-batch has a session of its own."""
+    jvm = MagicMock()
+    for _ in range(2):
+        check_reachable(MagicMock(_jvm=jvm), "s3a://logs/table")
+    asked = jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass
+    assert [each.args[0] for each in asked.call_args_list] == ["s3a"]
