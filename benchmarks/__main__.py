@@ -27,6 +27,7 @@ PARTS = (
     "bucket_writing",
     "bucket_reading",
     "bucket_opening",
+    "bucket_tables",
     "tier_reading",
     "gateway_writing",
     "gateway_reading",
