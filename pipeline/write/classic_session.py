@@ -156,18 +156,30 @@ def table_version(session: SparkSession, path: str) -> int:
     return int(_snapshot(session, path).version())
 
 
+def newest_version(session: SparkSession, path: str) -> int:
+    """Returns the newest version of the Delta table at ``path``, without a job of Spark."""
+    log, nothing = _log(session, path), _jvm(session).scala.Option.empty()
+    return int(log.update(False, nothing, nothing).version())
+
+
 def properties_at(session: SparkSession, path: str, version: int) -> dict[str, str] | None:
     """Returns the properties of the Delta table at ``path``, or None if this JVM knows another version than this."""
     found = _snapshot(session, path)
     if found.version() != version:
         return None
-    jvm = session.sparkContext._gateway.jvm  # type: ignore[union-attr]
-    return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(found.metadata().configuration()))
+    return dict(_jvm(session).scala.jdk.javaapi.CollectionConverters.asJava(found.metadata().configuration()))
 
 
 def _snapshot(session: SparkSession, path: str) -> Any:
+    return _log(session, path).unsafeVolatileSnapshot()
+
+
+def _log(session: SparkSession, path: str) -> Any:
+    return _jvm(session).org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+
+
+def _jvm(session: SparkSession) -> Any:
     gateway = session.sparkContext._gateway
     assert gateway is not None
     assert gateway.jvm is not None
-    log = gateway.jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
-    return log.unsafeVolatileSnapshot()
+    return gateway.jvm

@@ -209,6 +209,10 @@ def _newest_version(session: SparkSession, path: str) -> Callable[[], int | None
         return partial(local_version, folder)
     if not DeltaTable.isDeltaTable(session, path):
         return lambda: None
+    if not is_remote():
+        from ...write.classic_session import newest_version  # noqa: PLC0415  as above
+
+        return partial(newest_version, session, path)
     table = DeltaTable.forPath(session, path)
     return lambda: int(table.history(1).collect()[0].version)
 
@@ -219,8 +223,8 @@ def _commits(session: SparkSession, path: str, newest: int) -> Iterator[Commit]:
         yield from local_commits(folder, newest)
         return
     table, below = DeltaTable.forPath(session, path), newest + 1
-    for history in (table.history(_ASKED_FIRST), table.history()):
-        rows = history.where(f"version < {below}").orderBy("version", ascending=False).collect()
-        for row in rows:
+    for most in (_ASKED_FIRST, None):
+        rows = table.history(most).collect()  # the newest first
+        for row in (each for each in rows if each.version < below):
             below = int(row.version)
             yield Commit.of(below, row.asDict())
