@@ -91,7 +91,7 @@ class TurnAnswer:
     def complete(self) -> None:
         """Makes the answers ready to be sent."""
         try:
-            self.parts = [b"".join(map(self._encoded, self._frames))] if self._failures else [self._data]
+            self.parts = [b"".join(self._encoded_all())] if self._failures else [self._data]
         except Exception:  # of ours
             logger.exception("answers with errors cannot be written; their connection is closed")
             self.connection.close()
@@ -101,6 +101,15 @@ class TurnAnswer:
     def drop(self) -> None:
         """Drops the answers: the connection is closed."""
         self.parts = ()
+
+    def _encoded_all(self) -> Iterator[bytes]:
+        """Ends the connection where a request without an answer failed: nothing else tells its client."""
+        for frame in self._frames:
+            if frame.acks:
+                yield self._encoded(frame)
+            elif any(self._placed[number].row in self._failures for number in range(frame.first, frame.stop)):
+                self.is_last = True
+                return
 
     def _encoded(self, frame: FoundFrame) -> bytes:
         produced = [self._produced(self._placed[number]) for number in range(frame.first, frame.stop)]

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
@@ -42,6 +43,7 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
     "uncompressed": {"compression.type": "uncompressed", "cleanup.policy": "compact"},
     "tight": {**LAZY, "max.message.bytes": "2000", "max.decompressed.bytes": "2000"},
 }
+SAFE = ("lazy", "synced", "compacted", "gzipped", "uncompressed")  # where no batch is too large or too old
 CLIENTS = 3  # each writes to partitions of its own, so that the order in these is known
 VERSIONS = (3, 5, 7, 8, 9, 10, 11, 11)
 DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut")
@@ -65,6 +67,9 @@ class Owner(NamedTuple):
     id: int
     epoch: int
     sequence: int
+
+
+NOBODY = Owner(-1, -1, -1)
 
 
 def produced_batch(
@@ -139,8 +144,10 @@ def produce_frame(
     correlation: int,
     topics: Sequence[tuple[str, Sequence[tuple[int, bytes]]]],
     transactional_id: str | None = None,
+    *,
+    acks: int | None = None,
 ) -> bytes:
-    """A Produce request of any version, with its length."""
+    """A Produce request of any version, with its length. ``acks``: by default all or 1."""
     version = chance.choice(VERSIONS)
     is_flexible = version >= 9
     tags = b"\0" if is_flexible else b""
@@ -155,7 +162,7 @@ def produce_frame(
     else:
         name_bytes = transactional_id.encode()
         data += (uvarint(len(name_bytes) + 1) if is_flexible else struct.pack(">h", len(name_bytes))) + name_bytes
-    data += struct.pack(">hi", chance.choice([-1, -1, 1]), 30_000)
+    data += struct.pack(">hi", chance.choice([-1, -1, 1]) if acks is None else acks, 30_000)
     data += count(len(topics))
     for name, partitions in topics:
         data += (uvarint(len(name) + 1) if is_flexible else struct.pack(">h", len(name))) + name.encode()
@@ -165,6 +172,10 @@ def produce_frame(
         data += tags
     data += tags
     return struct.pack(">i", len(data)) + data
+
+
+class Silent(bytes):
+    """A request that gets no answer."""
 
 
 class Requests:
@@ -181,8 +192,10 @@ class Requests:
     def next(self, correlation: int) -> bytes:
         """The next request; now and then not one of Produce."""
         chance = self._chance
+        if chance.random() < 0.1:
+            return self._silent(correlation)
         if chance.random() < 0.02:
-            return struct.pack(">ihhih", 14, 18, 0, correlation, 4) + b"test"  # ApiVersions
+            return api_versions(correlation)
         names = chance.sample(sorted(TOPICS), chance.choice([1, 1, 1, 2]))
         if chance.random() < 0.02:
             names.append(chance.choice(["none", names[0]]))  # a topic that does not exist, or twice the same
@@ -191,6 +204,23 @@ class Requests:
             name_of_id, is_transactional = chance.choice(IDS), chance.random() < 0.8
         topics = [(name + self._suffix, self._partitions(name, is_transactional)) for name in names]
         return produce_frame(chance, correlation, topics, name_of_id)
+
+    def _silent(self, correlation: int) -> Silent:
+        """A request without acks that nothing refuses, so that the connection stays."""
+        topics = []
+        for name in self._chance.sample(SAFE, self._chance.choice([1, 1, 2])):
+            codec = self._chance.choice([Codec.NONE, self._codec])
+            codec = Codec.NONE if codec is Codec.ZSTD else codec  # which some versions may not have
+            made, _ = produced_batch(self._chance, self._now_ms, NOBODY, keyed=True, codec=codec, damage="")
+            topics.append((name + self._suffix, [(self._client, made)]))
+        return Silent(produce_frame(self._chance, correlation, topics, acks=0))
+
+    def last(self, correlation: int) -> Silent:
+        """A request without acks, which may be refused."""
+        self._damaged = 0.5
+        name = self._chance.choice(sorted(TOPICS))
+        topics = [(name + self._suffix, self._partitions(name, is_transactional=False))]
+        return Silent(produce_frame(self._chance, correlation, topics, acks=0))
 
     def _partitions(self, name: str, is_transactional: bool) -> list[tuple[int, bytes]]:
         own = [self._client, CLIENTS + self._client]
@@ -212,7 +242,7 @@ class Requests:
             return produced_batch(
                 chance,
                 now_ms,
-                Owner(-1, -1, -1),
+                NOBODY,
                 keyed=keyed,
                 codec=codec,
                 damage=damage,
@@ -229,9 +259,13 @@ class Requests:
         return made
 
 
-def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random) -> list[bytes]:
-    """Sends requests, cut anywhere, without waiting for the answers, and returns these."""
+def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random, last: Silent | None = None) -> list[bytes]:
+    """Sends requests, cut anywhere, without waiting for the answers, and returns these.
+
+    ``last`` is sent after them, with a request that is answered if the connection stays.
+    """
     data, found, received = b"".join(requests), list[bytes](), bytearray()
+    wanted = sum(not isinstance(each, Silent) for each in requests)
     with socket.create_connection(gateway.address, timeout=20) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -246,7 +280,7 @@ def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random) -> l
 
         sender = threading.Thread(target=send)
         sender.start()
-        while len(found) < len(requests):
+        while len(found) < wanted:
             got = client.recv(1 << 16)
             assert got, f"closed after {len(found)} answers"
             received += got
@@ -254,7 +288,26 @@ def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random) -> l
                 found.append(bytes(received[4 : 4 + size]))
                 del received[: 4 + size]
         sender.join()
+        if last is not None:
+            client.sendall(last + api_versions(len(requests)))
+            found.append(_or_nothing(client))
     return found
+
+
+def _ask(gateway: Gateway, seed: object, client: int, requests: Sequence[bytes], last: Silent | None) -> list[bytes]:
+    return answers_to(gateway, requests, Random(f"{seed} {client} sent"), last)
+
+
+def api_versions(correlation: int) -> bytes:
+    return struct.pack(">ihhih", 14, 18, 0, correlation, 4) + b"test"
+
+
+def _or_nothing(client: socket.socket) -> bytes:
+    """The beginning of an answer; nothing if the connection is closed."""
+    try:
+        return client.recv(8)
+    except ConnectionResetError:
+        return b""
 
 
 class Pair:
@@ -301,26 +354,21 @@ class Pair:
 
     def differences(self, seed: object, requests: int) -> list[str]:
         """Sends the same requests to both; returns what differs in the answers."""
-        made, producers = [], [next(self._producer_ids), next(self._producer_ids)]
+        made, last, producers = [], [], [next(self._producer_ids), next(self._producer_ids)]
         for client in range(CLIENTS):
             maker = Requests(Random(f"{seed} {client}"), client, producers)
             made.append([maker.next(number) for number in range(requests)])
-        return self.different_answers(seed, made)
+            last.append(maker.last(requests))
+        return self.different_answers(seed, made, last)
 
-    def different_answers(self, seed: object, made: Sequence[Sequence[bytes]]) -> list[str]:
-        """Sends the requests of each client to both; returns what differs in the answers."""
+    def different_answers(
+        self, seed: object, made: Sequence[Sequence[bytes]], last: Sequence[Silent | None] = (None,) * CLIENTS
+    ) -> list[str]:
+        """Sends the requests of each client to both, as :func:`answers_to`; returns what differs in the answers."""
         found: dict[str, list[list[bytes]]] = {}
         for name, gateway in self.gateways.items():
-            found[name] = [[] for _ in made]
-
-            def ask(client: int, gateway: Gateway = gateway, into: list[list[bytes]] = found[name]) -> None:
-                into[client] = answers_to(gateway, made[client], Random(f"{seed} {client} sent"))
-
-            threads = [threading.Thread(target=ask, args=(client,)) for client in range(CLIENTS)]
-            for each in threads:
-                each.start()
-            for each in threads:
-                each.join()
+            with ThreadPoolExecutor(CLIENTS) as threads:
+                found[name] = list(threads.map(partial(_ask, gateway, seed), count(), made, last))
         return [
             f"seed {seed}, client {client}, request {number}: {one!r} but together {two!r}"
             for client in range(CLIENTS)

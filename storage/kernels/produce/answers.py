@@ -8,6 +8,7 @@ from .. import Bytes
 from ..compiling import jit
 from ..memory import copy_bytes
 from .columns import (
+    ACKS,
     BATCH_FIRST,
     BATCH_STOP,
     CORRELATION,
@@ -37,7 +38,8 @@ def encode_answers(
     for c in range(count):
         connections[c, OUT] = at
         for frame in range(connections[c, FRAME_FIRST], connections[c, FRAME_STOP]):
-            at = _put_answer(received, frames, frame, batches, partitions, out, at)
+            if frames[frame, ACKS] != 0:
+                at = _put_answer(received, frames, frame, batches, partitions, out, at)
         connections[c, OUT_STOP] = at
 
 

@@ -29,7 +29,8 @@ PARTIAL, OTHER, FULL = 0, 1, 2  # STATE: no further whole request; one that is n
 # A request
 FRAME_END, VERSION, CORRELATION, BATCH_FIRST, BATCH_STOP = 0, 1, 2, 3, 4
 ID_AT, ID_BYTES = 5, 6  # the transactional id of its batches, which are of a transaction then; ID_BYTES 0: they are not
-FRAME_FIELDS = 7
+ACKS = 7  # 0: it has no answer
+FRAME_FIELDS = 8
 
 # A batch. The caller sets OFFSET and LOG_START.
 PART, AT, SIZE, RECORDS, MAX_TIMESTAMP, PRODUCER, EPOCH, SEQUENCE, CRC = range(9)

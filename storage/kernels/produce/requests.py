@@ -2,8 +2,8 @@
 
 :func:`find_requests` takes what each connection has sent: whole requests, and perhaps the beginning of another one. It
 lists the plain requests with their batches, up to the first request that is not plain; that one, and all behind it, are
-left to others. A request is plain if it is a Produce request of version 3 to 11 with acks 1 or all and without tagged
-fields, that has one batch for each of a few partitions, all of them in the table; if its batches are of a transaction
+left to others. A request is plain if it is a Produce request of version 3 to 11 without tagged fields, that
+has one batch for each of a few partitions, all of them in the table; if its batches are of a transaction
 where it has a transactional id, and of none where it has none; and if each batch is one that its log stores as it is.
 The checksum, the records of compressed batches, whether the transaction is open, and what depends on the log (offsets,
 sequences, room) are left to the caller.
@@ -21,6 +21,7 @@ from ..canonical import survey
 from ..compiling import inlined, jit
 from ..scan import read_i32, read_i64
 from .columns import (
+    ACKS,
     AFTER_MS,
     AT,
     BATCH_BYTES_MAX,
@@ -177,9 +178,9 @@ def _check_request(
 
     Returns the number of the batch after them; negative: the request is not plain.
     """
-    version, id_at, id_bytes, at = _check_header(source, start, stop)
+    version, id_at, id_bytes, body = _check_header(source, start, stop)
     is_flexible = version >= FLEXIBLE_FROM
-    topics, at = _read_count(source, at, stop, is_flexible)
+    topics, at = _read_count(source, body, stop, is_flexible)
     row = np.int64(first)
     for _ in range(topics):
         size, at = _read_name(source, at, stop, is_flexible)
@@ -211,6 +212,7 @@ def _check_request(
     frames[frame, FRAME_END], frames[frame, VERSION] = stop, version
     frames[frame, CORRELATION] = read_i32(source, start + 4)
     frames[frame, ID_AT], frames[frame, ID_BYTES] = id_at, id_bytes
+    frames[frame, ACKS] = _read_i16(source, body - 6)
     frames[frame, BATCH_FIRST], frames[frame, BATCH_STOP] = first, row
     return row
 
@@ -243,7 +245,7 @@ def _check_header(source: Bytes, start: int, stop: int) -> tuple[int, int, int, 
     for i in range(id_at, at):
         if source[i] >= 0x80:
             return version, none, none, np.int64(_LEFT)
-    if _read_i16(source, at) not in (-1, 1):  # acks
+    if _read_i16(source, at) not in (-1, 0, 1):  # acks
         return version, none, none, np.int64(_LEFT)
     return version, id_at, max(size, np.int64(0)), at + 6
 

@@ -47,6 +47,7 @@ class FoundFrame(NamedTuple):
     stop: int
     id_at: int  # the transactional id of its batches
     id_bytes: int  # 0: they are of no transaction
+    acks: int  # 0: it has no answer
 
 
 class FoundBatch(NamedTuple):

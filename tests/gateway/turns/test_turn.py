@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,15 @@ class Producer(WireClient):
         data = batch(value, **fields).tobytes()
         return self.send(PRODUCE, VERSION, **produce_fields(self.topic, data, acks=acks))
 
+    def send_at_once(self, acks: Sequence[int]) -> Sequence[int]:
+        """Sends a request for each number of acks, so that they arrive together."""
+        frames: list[bytes] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(self, "send_frame", frames.append)
+            sent = [self.send_batch(acks=each) for each in acks]
+        self.socket.sendall(b"".join(len(frame).to_bytes(4) + frame for frame in frames))
+        return sent
+
     def result(self, sent: int) -> tuple[int, int]:
         """The error and the base offset of an answer."""
         found = self.answer(PRODUCE, VERSION, sent).responses[0].partition_responses[0]
@@ -71,6 +80,13 @@ def producing(
         create_topic(client, "t", **(configs or {}))
         known(client)
         yield gateway, client
+
+
+def fail_syncs(monkeypatch: pytest.MonkeyPatch, led: FilePartition) -> None:
+    def fail() -> None:
+        raise led._log._fail(OSError(errno.EIO, "input/output error"))
+
+    monkeypatch.setattr(led, "sync", fail)
 
 
 def known(client: Producer) -> None:
@@ -152,23 +168,40 @@ def test_a_turn_decompresses_to_a_bounded_size(tmp_path: Path, monkeypatch: pyte
         assert 0 < together(gateway) < 50
 
 
-def test_requests_without_acks_go_the_usual_way_in_their_order(tmp_path: Path) -> None:
-    with producing(tmp_path, LAZY) as (_, client):
+@pytest.mark.parametrize("configs", [{}, LAZY], ids=["synced", "lazy"])
+def test_requests_without_acks_are_served_together_and_not_answered(tmp_path: Path, configs: dict[str, str]) -> None:
+    with producing(tmp_path, configs) as (gateway, client):
         for number in range(4):
-            client.send_batch(b"first", producer_id=7, base_sequence=2 * number)
+            first = client.send_batch(b"first", producer_id=7, base_sequence=2 * number)
             client.send_batch(b"second", producer_id=7, base_sequence=2 * number + 1, acks=0)
-            client.receive()
+            assert client.result(first) == (0, 2 + 2 * number)
         assert client.produce(producer_id=7, base_sequence=8) == (0, 10)
+        assert together(gateway) == 9
+
+
+def test_a_request_without_acks_that_is_refused_closes_the_connection(tmp_path: Path) -> None:
+    with producing(tmp_path, LAZY) as (gateway, client):
+        client.send_batch(producer_id=7, base_sequence=0, acks=0)
+        client.send_batch(producer_id=7, base_sequence=20, acks=0)
+        assert client.is_closed()
+        assert together(gateway) == 1
+
+
+def test_a_write_that_fails_without_acks_closes_the_connection_after_the_answers_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with producing(tmp_path) as (gateway, client):
+        fail_syncs(monkeypatch, led_by(gateway))
+        first, _ = client.send_at_once([-1, 0])
+        assert client.result(first) == (STORAGE_ERROR, -1)
+        assert client.is_closed()
+        assert together(gateway) == 2
+        assert gateway.figures.snapshot().failed_produces == 2
 
 
 def test_a_failed_sync_is_answered_with_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with producing(tmp_path) as (gateway, client):
-        led = led_by(gateway)
-
-        def fail() -> None:
-            raise led._log._fail(OSError(errno.EIO, "input/output error"))
-
-        monkeypatch.setattr(led, "sync", fail)
+        fail_syncs(monkeypatch, led_by(gateway))
         assert client.produce() == (STORAGE_ERROR, -1)
         assert together(gateway) == 1
         assert gateway.figures.snapshot().failed_produces == 1

@@ -24,7 +24,7 @@ from pyspark_commitlog.storage import (
     check_plain,
 )
 from pyspark_commitlog.storage.kernels.produce import columns
-from tests.support.produce_pairs import CLIENTS, TOPICS, Requests
+from tests.support.produce_pairs import CLIENTS, TOPICS, Requests, Silent
 
 CONFIG = LogConfig()
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
@@ -78,12 +78,18 @@ def is_plain(frame: bytes, now_ms: int) -> bool:
     except (MalformedRequestError, UnicodeDecodeError):
         return False
     name = asked.transactional_id
-    if (name is not None and not (name and name.isascii())) or asked.acks not in (1, -1) or not asked.partitions:
+    if (name is not None and not (name and name.isascii())) or asked.acks not in (1, 0, -1) or not asked.partitions:
         return False
     places = [(each.topic, each.partition) for each in asked.partitions]
     if len(set(places)) < len(places) or any(each not in TABLE for each in places):
         return False
+    if header.version < columns.ZSTD_FROM and any(has_zstd(each.records) for each in asked.partitions):
+        return False
     return all(is_batch_plain(each.records, KNOWN[each.topic], now_ms, name) for each in asked.partitions)
+
+
+def has_zstd(records: memoryview | None) -> bool:
+    return records is not None and len(records) > 22 and records[22] & 7 == Codec.ZSTD
 
 
 TABLE = {(topic, number) for topic in KNOWN for number in range(2 * CLIENTS)}
@@ -164,6 +170,16 @@ def test_requests_are_found_up_to_the_first_one_that_is_not_plain(tables: Tables
     assert second.stop - second.start == len(plain[3])
 
 
+def test_a_request_without_acks_gets_no_answer(tables: Tables) -> None:
+    plain = [each for each in requests(1, 60) if tables.take(each).frames]
+    silent = next(each for each in plain if isinstance(each, Silent))
+    first, second, *_ = (each for each in plain if not isinstance(each, Silent))
+    tables.take(first + silent + second)
+    (answers,) = tables.answers()
+    tables.take(first + second)
+    assert tables.answers() == [answers]
+
+
 def test_no_more_requests_are_found_than_a_connection_may_have(tables: Tables) -> None:
     plain = next(each for each in requests(1, 60) if tables.take(each).frames)
     found = tables.take(plain * 3, frames_max=2)
@@ -194,6 +210,8 @@ def test_answers_are_encoded_as_the_usual_way_encodes_them(tables: Tables, seed:
     tables.set_frame_stop(1, found.connections[1].frame_stop - 1)
 
     def answer(frame: FoundFrame) -> bytes:
+        if not frame.acks:
+            return b""
         produced = [
             Produced(
                 *tables.places[found.batches[at].part], base_offset=offsets[at][0], log_start_offset=offsets[at][1]
