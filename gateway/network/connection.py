@@ -125,11 +125,14 @@ class Connection:
                 if not self.may_read or not self._read_frame():
                     return
         except ssl.SSLError as error:
-            self.fail(OSError(f"TLS: {tls_text(error)}"))
+            self._fail_in_tls(error)
         except FrameError as error:
             self.fail(error)
         except (EOFError, OSError):
             self.close()
+
+    def _fail_in_tls(self, error: ssl.SSLError) -> None:
+        self.fail(OSError(f"TLS: {tls_text(error)}"))
 
     def _read_frame(self) -> bool:
         """Reads, and serves a whole frame; returns whether there may be more."""
@@ -186,7 +189,7 @@ class Connection:
     @property
     def _is_eligible(self) -> bool:
         """Whether its requests may be served together with others at all: those that no memory counts."""
-        return self._tls is None and not self.is_newcomer and self.processor.limits.request_bytes_max >= FREE_BYTES
+        return not self.is_newcomer and self.processor.limits.request_bytes_max >= FREE_BYTES
 
     @property
     def is_for_together(self) -> bool:
@@ -218,15 +221,23 @@ class Connection:
         into[: len(before)] = before
         if is_ahead:  # perhaps whole requests, for which nothing more need arrive
             return len(before), 0
+        count = self._receive(into[len(before) :])
+        return len(before) + count, count
+
+    def _receive(self, into: memoryview) -> int:
+        """Reads what has arrived, up to the room for it; closes the connection if the client has."""
         try:
-            count = self.socket.recv_into(into[len(before) :])
+            count = self.socket.recv_into(into) if self._tls is None else self._tls.fill(into)
         except BlockingIOError:
-            return len(before), 0
+            return 0
+        except ssl.SSLError as error:
+            self._fail_in_tls(error)
+            return 0
         except OSError:
             count = 0
         if not count:
             self.close()
-        return len(before) + count, count
+        return count
 
     def put_back(self, rest: bytes, received: int, *, is_whole: bool) -> None:
         """Puts back what was taken and not served. ``received``: how many bytes came with it.
@@ -234,10 +245,10 @@ class Connection:
         ``is_whole``: it may have a whole request.
         """
         self._reader.put_back(rest, received)
-        if is_whole:
-            self._read_on()
-        else:
+        if not is_whole:
             self._reader.begin()
+        self.processor.watch(self)  # TLS may wait to write
+        self._read_on()
 
     def add(self, exchange: InProgress) -> None:
         """Adds requests in progress, whose answers follow those before them."""
@@ -285,7 +296,7 @@ class Connection:
     @property
     def _is_ahead(self) -> bool:
         """Whether there are bytes that the selector does not report."""
-        return self._reader.ahead > 0 if self._tls is None else self._tls.has_read_ahead
+        return self._reader.ahead > 0 or (self._tls is not None and self._tls.has_read_ahead)
 
     def _go_on_reading(self) -> None:
         self._reads_on = False

@@ -34,10 +34,13 @@ class TlsSocket:
         """``plain``: a non-blocking socket, which this object then owns."""
         self._tls = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         self.wants_to_write = False  # before it can read on
+        self._failure: OSError | None = None  # found behind bytes that were read, and raised by the next read
 
     def recv_into(self, buffer: memoryview) -> int:
         """Reads as a socket does. Raises BlockingIOError if nothing has arrived, OSError if the bytes are not TLS."""
         self.wants_to_write = False
+        if self._failure is not None:
+            raise self._failure
         try:
             return self._tls.recv_into(buffer)
         except ssl.SSLWantReadError:
@@ -45,6 +48,20 @@ class TlsSocket:
         except ssl.SSLWantWriteError:
             self.wants_to_write = True
             raise BlockingIOError from None
+
+    def fill(self, buffer: memoryview) -> int:
+        """Reads all that has arrived, up to the room for it, where :meth:`recv_into` reads one record of TLS."""
+        have = count = self.recv_into(buffer)
+        while count and have < len(buffer):
+            try:
+                count = self.recv_into(buffer[have:])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._failure = error
+                break
+            have += count
+        return have
 
     def sendmsg(
         self, buffers: Sequence[bytes | bytearray | memoryview], ancillary: Sequence[object] = (), flags: int = 0
@@ -63,8 +80,8 @@ class TlsSocket:
 
     @property
     def has_read_ahead(self) -> bool:
-        """Whether decrypted bytes have not been read yet; a selector does not report these."""
-        return self._tls.pending() > 0
+        """Whether decrypted bytes, or an error, have not been read yet; a selector does not report these."""
+        return self._failure is not None or self._tls.pending() > 0
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,9 +52,11 @@ class WireClient:
 
     client_id = b"test"
 
-    def __init__(self, gateway: Listening, client_id: str = "test") -> None:
+    def __init__(self, gateway: Listening, client_id: str = "test", tls: ssl.SSLContext | None = None) -> None:
         self.client_id = client_id.encode()
         self.socket = socket.create_connection(gateway.address, timeout=TIMEOUT_S)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=gateway.address[0])
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

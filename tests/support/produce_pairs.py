@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -28,6 +29,7 @@ from pyspark_commitlog.storage.format.compression import compress
 from pyspark_commitlog.storage.format.constants import Codec
 from tests.support.gateway import serving
 from tests.support.logs.reference import varint
+from tests.support.tls import CutTls, certificate
 from tests.support.waiting import soon
 
 LAZY = {"flush.messages": str(2**62)}
@@ -45,6 +47,7 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 SAFE = ("lazy", "synced", "compacted", "gzipped", "uncompressed")  # where no batch is too large or too old
 CLIENTS = 3  # each writes to partitions of its own, so that the order in these is known
+LISTENERS = ("PLAINTEXT", "SSL")
 VERSIONS = (3, 5, 7, 8, 9, 10, 11, 11)
 DAMAGE = ("checksum", "largest", "delta", "base", "magic", "bits", "gap", "again", "epoch", "early", "cut")
 STREAM_DAMAGE = ("byte", "shortened", "followed", "large", "foreign")  # of what a compressed batch has as records
@@ -259,15 +262,24 @@ class Requests:
         return made
 
 
-def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random, last: Silent | None = None) -> list[bytes]:
+def answers_to(
+    gateway: Gateway,
+    requests: Sequence[bytes],
+    chance: Random,
+    last: Silent | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> list[bytes]:
     """Sends requests, cut anywhere, without waiting for the answers, and returns these.
 
-    ``last`` is sent after them, with a request that is answered if the connection stays.
+    ``last`` is sent after them, with a request that is answered if the connection stays. ``tls``: with which some
+    connections are encrypted.
     """
     data, found, received = b"".join(requests), list[bytes](), bytearray()
     wanted = sum(not isinstance(each, Silent) for each in requests)
-    with socket.create_connection(gateway.address, timeout=20) as client:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener = "PLAINTEXT" if tls is None else chance.choice(LISTENERS)
+    with socket.create_connection(gateway.addresses[listener], timeout=20) as plain:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = plain if tls is None or listener == "PLAINTEXT" else CutTls(plain, tls, chance)
 
         def send() -> None:
             at = 0
@@ -294,15 +306,11 @@ def answers_to(gateway: Gateway, requests: Sequence[bytes], chance: Random, last
     return found
 
 
-def _ask(gateway: Gateway, seed: object, client: int, requests: Sequence[bytes], last: Silent | None) -> list[bytes]:
-    return answers_to(gateway, requests, Random(f"{seed} {client} sent"), last)
-
-
 def api_versions(correlation: int) -> bytes:
     return struct.pack(">ihhih", 14, 18, 0, correlation, 4) + b"test"
 
 
-def _or_nothing(client: socket.socket) -> bytes:
+def _or_nothing(client: socket.socket | CutTls) -> bytes:
     """The beginning of an answer; nothing if the connection is closed."""
     try:
         return client.recv(8)
@@ -316,7 +324,13 @@ class Pair:
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._producer_ids = count(1)
         self.homes = {"apart": directory / "one", "together": directory / "two"}
-        settings = {"commitlog_maintenance_enable": False, "commitlog_request_grace_ms": 60_000}
+        keystore, self._tls = certificate(directory)
+        settings = {
+            "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
+            "ssl_keystore_location": str(keystore),
+            "commitlog_maintenance_enable": False,
+            "commitlog_request_grace_ms": 60_000,
+        }
         self.gateways = {
             name: stack.enter_context(serving(home, commitlog_produce_together_enable=name == "together", **settings))
             for name, home in self.homes.items()
@@ -367,8 +381,10 @@ class Pair:
         """Sends the requests of each client to both, as :func:`answers_to`; returns what differs in the answers."""
         found: dict[str, list[list[bytes]]] = {}
         for name, gateway in self.gateways.items():
+            chances = [Random(f"{seed} {client} sent") for client in range(CLIENTS)]
             with ThreadPoolExecutor(CLIENTS) as threads:
-                found[name] = list(threads.map(partial(_ask, gateway, seed), count(), made, last))
+                ask = partial(answers_to, gateway, tls=self._tls)
+                found[name] = list(threads.map(ask, made, chances, last))
         return [
             f"seed {seed}, client {client}, request {number}: {one!r} but together {two!r}"
             for client in range(CLIENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from pyspark_commitlog.storage.filesystem.local import LocalFileSystem
 from pyspark_commitlog.storage.filesystem.local_file import LocalFile
 from tests.support.gateway import WireClient, create_topic, fetch_fields, produce_fields, serving, set_config
 from tests.support.logs.building import batch
+from tests.support.tls import certificate
 from tests.support.waiting import soon
 
 PRODUCE, VERSION = 0, 9
@@ -104,6 +106,32 @@ def test_pipelined_requests_are_served_together_and_answered_in_order(tmp_path: 
         assert client.end_offset() == 102
         assert gateway.figures.snapshot().topics["t"].records_in == 102
         assert gateway.figures.snapshot().requests[PRODUCE].count == 102
+
+
+def test_requests_over_tls_are_served_together(tmp_path: Path) -> None:
+    """Also many that arrive in one record of TLS, more than a turn takes."""
+    keystore, trusted = certificate(tmp_path)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl_keystore_location": str(keystore)}
+    with serving(tmp_path / "log", **settings) as gateway, Producer(gateway, tls=trusted) as client:
+        create_topic(client, "t", **LAZY)
+        known(client)
+        sent = client.send_at_once([-1] * 150)
+        assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(150)]
+        assert together(gateway) == 150
+
+
+def test_what_is_no_tls_behind_a_request_ends_its_connection_with_a_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keystore, trusted = certificate(tmp_path)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl_keystore_location": str(keystore)}
+    with serving(tmp_path / "log", **settings) as gateway, Producer(gateway, tls=trusted) as client:
+        create_topic(client, "t", **LAZY)
+        known(client)
+        assert client.produce() == (0, 2)
+        client.socket = socket.socket(fileno=client.socket.detach())
+        client.socket.sendall(b"\x17\x03\x03\0\x20" + bytes(32))
+        soon(lambda: "TLS: DECRYPTION_FAILED_OR_BAD_RECORD_MAC" in caplog.text)
 
 
 def test_an_idempotent_producer_is_served_together_until_it_repeats_itself(tmp_path: Path) -> None:
