@@ -321,7 +321,7 @@ def _or_nothing(client: socket.socket | CutTls) -> bytes:
 class Pair:
     """Two gateways over two directories, whose names have the same length."""
 
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, stack: ExitStack, *, threads: int) -> None:
         self._producer_ids = count(1)
         self.homes = {"apart": directory / "one", "together": directory / "two"}
         keystore, self._tls = certificate(directory)
@@ -330,6 +330,7 @@ class Pair:
             "ssl_keystore_location": str(keystore),
             "commitlog_maintenance_enable": False,
             "commitlog_request_grace_ms": 60_000,
+            "num_network_threads": threads,
         }
         self.gateways = {
             name: stack.enter_context(serving(home, commitlog_produce_together_enable=name == "together", **settings))
@@ -414,10 +415,10 @@ def _files(home: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @contextmanager
-def paired(directory: Path) -> Iterator[Pair]:
-    """A pair of gateways; they have stopped afterwards."""
+def paired(directory: Path, *, threads: int = 1) -> Iterator[Pair]:
+    """A pair of gateways, with so many threads for connections; they have stopped afterwards."""
     with ExitStack() as stack:
-        pair = Pair(directory, stack)
+        pair = Pair(directory, stack, threads=threads)
         pair.warm_up()
         yield pair
 

@@ -2,7 +2,8 @@
 
 Every answer must be the same and, at the end of a gateway's life, every log, index, snapshot and checkpoint; of topics
 of transactions, which have the times of markers, logs, indexes and producers without these. A life is
-some cases long; in most of them, the requests of a client are tried together however often that was in vain.
+some cases long, with one to three threads for connections; in most cases, the requests of a client are tried together
+however often that was in vain.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def run(run: Run) -> None:
 def _live(run: Run, home: Path, first: int) -> int:
     """One life of a pair, from a case on; returns the next case."""
     number = first
-    with paired(home) as pair:
+    with paired(home, threads=1 + first // CASES_A_LIFE % 3) as pair:
         pair.create(transaction_pairs.TOPICS)
         while number < first + CASES_A_LIFE and not run.enough:
             case = run.case(number)
