@@ -61,6 +61,7 @@ class Connection:
         self._held = 0  # bytes of the frame which waits that the memory counts
         self._reads_on = False  # a call that reads what TLS has decrypted, or was put back, is on its way
         self.trial = Trial()
+        self._sends_large = False  # the last request was one whose bytes are counted
         self._is_flushed_soon = False
         self._ends = False  # closes once everything is sent
         self._muted_until_s = 0.0
@@ -148,13 +149,12 @@ class Connection:
         self._waiting = frame, overlaps
         self.trial.is_begun |= overlaps and self._is_eligible
         self.trial.served_apart()
+        self._sends_large = len(frame) > FREE_BYTES
         self._held, self._reader.held = self._reader.held, 0
         if self._held:
             self.memory.leave(self._when_room)
         self._serve_waiting()
-        together = self.processor.together
-        is_tried_next = self.trial.is_on and together is not None and together.accepts(self)
-        return not self._reader.is_drained and not is_tried_next
+        return not self._reader.is_drained and not self._is_tried
 
     @property
     def may_read(self) -> bool:
@@ -194,16 +194,18 @@ class Connection:
     @property
     def is_for_together(self) -> bool:
         """Whether what has arrived may be taken now, to be served together with that of others."""
-        if not self.trial.is_on or self._outbound or not self.may_read:
-            return False
+        is_free = not self._outbound and self.may_read and self._reader.may_take_back
+        return is_free and self._is_tried and self._may_join()
+
+    @property
+    def _is_tried(self) -> bool:
+        """Whether the next request is to be served together with others; after a large one, it is read first."""
+        return not self._sends_large and self._may_be_tried
+
+    @property
+    def _may_be_tried(self) -> bool:
         together = self.processor.together
-        return (
-            self._reader.may_take_back
-            and self.overlapping_room > 0
-            and all(each.overlaps for each in self._exchanges)
-            and together is not None
-            and together.accepts(self)
-        )
+        return self.trial.is_on and together is not None and together.accepts(self)
 
     @property
     def overlapping_room(self) -> int:
@@ -314,6 +316,9 @@ class Connection:
         frame, overlaps = self._waiting
         if self.is_busy and not (overlaps and self._may_join()):
             self.processor.watch(self)
+        elif overlaps and self._sends_large and self._may_be_tried and self._is_served_whole(frame):
+            self.processor.watch(self)
+            self._read_on()
         elif (places := self.processor.limits.places_of(frame, self)).take(partial(self._when_free, places)):
             self._waiting = None
             exchange = Exchange(self, frame, places, overlaps=overlaps, held=self._held)
@@ -324,6 +329,18 @@ class Connection:
             self._read_on()
         else:
             self.processor.watch(self)
+
+    def _is_served_whole(self, frame: memoryview) -> bool:
+        """Has a large request served without an exchange, if that is possible; then its memory is free."""
+        assert self.processor.together is not None
+        waiting, held, memory = self._waiting, self._held, self.memory
+        self._waiting, self._held = None, 0  # before its answer is sent, after which the next one is served
+        is_served = self.processor.together.serve_one(self, frame)
+        if is_served:
+            memory.give(held)
+        else:
+            self._waiting, self._held = waiting, held
+        return is_served
 
     def _may_join(self) -> bool:
         return not self._outbound and self.overlapping_room > 0 and all(each.overlaps for each in self._exchanges)

@@ -42,6 +42,10 @@ class Together(Protocol):
         """
         ...
 
+    def serve_one(self, connection: Connection, frame: memoryview) -> bool:
+        """Serves a larger request, which was read as a whole; returns whether. Keeps nothing of it. Raises nothing."""
+        ...
+
 
 IN_VAIN_MAX = 3  # tries in a row that served nothing
 APART_MAX = 10  # the power of two of how many requests follow at most that are not tried

@@ -15,12 +15,11 @@ from functools import partial
 from typing import NamedTuple
 
 from ...protocol.apis import ApiKey
-from ...storage import ROOM_BYTES, FoundConnection, PlainAppends, ProduceTables
+from ...storage import ROOM_BYTES, Found, FoundConnection, ProduceTables
 from ..figures import Figures
 from ..network.connection import Connection
 from ..network.quota import Quota
 from ..partitions.appender import Appender
-from ..partitions.file_partition import FilePartition
 from ..partitions.syncer import Call
 from ..security.session import Stage
 from .answers import TurnAnswer
@@ -30,6 +29,7 @@ from .loading import LOADING
 from .transactions import OpenTransactions
 from .writing import Served, TurnWrites
 
+ONE_BYTES_MAX = 1 << 20  # of a request that is served by itself; a larger one is appended by another thread
 PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # the kind at the head of a request
 
 logger = logging.getLogger(__name__)
@@ -81,25 +81,68 @@ class ProduceTurn:
             for each in connections:
                 each.close()
 
-    def _serve(self, connections: Sequence[Connection], frames_max: int) -> None:
+    def serve_one(self, connection: Connection, frame: memoryview) -> bool:
+        """Serves a request that was read as a whole; returns whether. Keeps nothing of it. Raises nothing."""
+        if len(frame) > ONE_BYTES_MAX:
+            return False
         began_s = time.perf_counter()
+        try:
+            with self._ready().reading(frame):
+                return self._serve_one(connection, began_s)
+        except Exception:  # of ours: nobody knows how far the turn got
+            logger.exception("a request could not be served; its connection is closed")
+            connection.close()
+            return True
+
+    def _ready(self) -> ProduceTables:
         if self._tables is None or self._known is None:
             self._tables = ProduceTables()
             self._known = KnownPartitions(self._tables, self._shared.look, self._shared.may_write)
-        tables, taken = self._tables, self._take(self._tables, connections, frames_max)
+        return self._tables
+
+    def _serve_one(self, connection: Connection, began_s: float) -> bool:
+        assert self._tables is not None
+        now_ms = self._shared.now_ms()
+        found = self._tables.find_one(now_ms)
+        (served,), answers, writes = self._append([connection], found, now_ms, began_s)
+        if answers:
+            connection.trial.served()
+        else:
+            may_be_next = served.is_busy or self._has_learned(found.connections[0])
+            connection.trial.left(0, may_be_next=may_be_next)
+            connection.trial.served_apart()
+        self._finish(answers, writes)
+        return bool(answers)
+
+    def _serve(self, connections: Sequence[Connection], frames_max: int) -> None:
+        began_s = time.perf_counter()
+        tables = self._ready()
+        taken = self._take(tables, connections, frames_max)
         if not taken:
             return
-        shared, now_ms = self._shared, self._shared.now_ms()
+        now_ms = self._shared.now_ms()
         found = tables.find(now_ms)
+        served, answers, writes = self._append([each.connection for each in taken], found, now_ms, began_s)
+        for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
+            self._put_back(each, at, served[number])
+        self._finish(answers, writes)
+
+    def _append(
+        self, connections: Sequence[Connection], found: Found, now_ms: int, began_s: float
+    ) -> tuple[list[Served], list[TurnAnswer], TurnWrites]:
+        """Appends what may be appended now of each connection, and adds the answers to it."""
+        assert self._tables is not None
+        assert self._known is not None
+        shared, tables = self._shared, self._tables
         checks = CompressedChecks(tables, self._known, found, now_ms, shared.quick_bytes)
-        stops = checks.run(each.connection.session.client for each in taken)
-        quota = self._quota(taken[0].connection)
+        stops = checks.run(each.session.client for each in connections)
+        quota = self._quota(connections[0])
         places = quota.take_some(len(found.frames))
         writes = TurnWrites(tables, self._known, found, stops, shared.transactions)
         served: list[Served] = []
         try:
-            for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
-                served.append(writes.append(each.connection, at, places))
+            for number, (each, at) in enumerate(zip(connections, found.connections, strict=True)):
+                served.append(writes.append(each, at, places))
                 tables.set_frame_stop(number, at.frame_first + len(served[-1].frames))
             writes.write(shared.appender)
         except BaseException:
@@ -110,10 +153,8 @@ class ProduceTurn:
         count = sum(len(each.frames) for each in served)
         quota.give(places - count)
         shared.figures.together(count)
-        answers = self._answers(taken, served, writes, partial(self._done, quota, began_s))
-        for number, (each, at) in enumerate(zip(taken, found.connections, strict=True)):
-            self._put_back(each, at, served[number])
-        self._finish(answers, writes)
+        answers = self._answers(connections, served, writes, partial(self._done, quota, began_s))
+        return served, answers, writes
 
     @staticmethod
     def _quota(connection: Connection) -> Quota:
@@ -154,7 +195,7 @@ class ProduceTurn:
 
     def _answers(
         self,
-        taken: Sequence[_Taken],
+        connections: Sequence[Connection],
         served: Sequence[Served],
         writes: TurnWrites,
         done: Callable[[TurnAnswer], None],
@@ -162,10 +203,10 @@ class ProduceTurn:
         """Adds the answers to the connections."""
         assert self._tables is not None
         answers = []
-        for each, (frames, _), data in zip(taken, served, self._tables.answers(), strict=True):
+        for each, (frames, _), data in zip(connections, served, self._tables.answers(), strict=True):
             if frames:
-                answer = TurnAnswer(each.connection, data, frames, writes.placed, done)
-                each.connection.add(answer)
+                answer = TurnAnswer(each, data, frames, writes.placed, done)
+                each.add(answer)
                 answers.append(answer)
         return answers
 
@@ -191,7 +232,7 @@ class ProduceTurn:
                 answer.complete()
                 answer.connection.flush()
         for row, (led, appends) in writes.written.items():
-            counted = partial(self._count, led, appends)
+            counted = partial(self._count, led.topic, appends.records, appends.size, appends.count)
             if row in waiting:
                 soon = waiting[row][0].connection.processor.call_soon
                 calls = [Call(partial(each.on_synced, row), soon, each.requests) for each in waiting[row]]
@@ -200,6 +241,6 @@ class ProduceTurn:
                 counted(None)
                 self._shared.appender.show(led, [])
 
-    def _count(self, led: FilePartition, appends: PlainAppends, failure: Exception | None) -> None:
+    def _count(self, topic: str, records: int, size: int, batches: int, failure: Exception | None) -> None:
         if failure is None:
-            self._shared.figures.appended(led.topic, appends.records, appends.size, appends.count)
+            self._shared.figures.appended(topic, records, size, batches)

@@ -136,7 +136,7 @@ _STREAMS: Mapping[tuple[Codec, int], Callable[[bytes], bytes]] = {  # as librdka
 
 
 def _record(chance: Random, number: int, delta: int, keyed: bool) -> bytes:
-    size = chance.choice([0, 5, 60, 200]) if chance.random() < 0.97 else 20_000
+    size = chance.choice([0, 5, 60, 200]) if chance.random() < 0.97 else chance.choice([20_000, 80_000])
     key = varint(2) + b"k%d" % (number % 10) if keyed else varint(-1)
     body = b"\0" + varint(delta) + varint(number) + key + varint(size) + chance.randbytes(size) + b"\0"
     return varint(len(body)) + body

@@ -159,6 +159,28 @@ def find_requests(
 
 
 @jit
+def find_request(
+    now_ms: int,
+    received: Bytes,
+    connections: Table,
+    frames: Table,
+    batches: Table,
+    names: Bytes,
+    buckets: Table,
+    partitions: Table,
+) -> int:
+    """Lists one request, of any size and without its length, if it is plain; returns the number of its batches."""
+    stop = len(received)
+    connections[0, START], connections[0, END], connections[0, FRAMES_MAX] = 0, stop, 1
+    connections[0, FRAME_FIRST], connections[0, NAME_BYTES] = 0, 0
+    found = _check_request(received, 0, stop, now_ms, connections, 0, frames, 0, batches, 0, names, buckets, partitions)
+    is_plain = found > 0
+    connections[0, FRAME_STOP], connections[0, STOP] = is_plain, stop if is_plain else 0
+    connections[0, STATE] = PARTIAL if is_plain else OTHER
+    return max(found, np.int64(0))
+
+
+@jit
 def _check_request(
     source: Bytes,
     start: int,

@@ -6,7 +6,8 @@ reserved once, and the system gives memory for them as they are used. Everything
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,9 +87,14 @@ class ProduceTables:
 
     def __init__(self) -> None:
         from .answers import encode_answers  # noqa: PLC0415  loads numba, for which a gateway without producers has no need
-        from .requests import bucket_of, find_requests  # noqa: PLC0415
+        from .requests import bucket_of, find_request, find_requests  # noqa: PLC0415
 
-        self._find, self._encode, self._bucket_of = find_requests, encode_answers, bucket_of
+        self._find, self._find_one, self._encode, self._bucket_of = (
+            find_requests,
+            find_request,
+            encode_answers,
+            bucket_of,
+        )
         self._received = np.empty(CONNECTIONS_MAX * ROOM_BYTES, np.uint8)
         self.memory = memoryview(self._received)
         self._connections = np.zeros((CONNECTIONS_MAX, columns.CONNECTION_FIELDS), np.int64)
@@ -105,7 +111,9 @@ class ProduceTables:
     def load(self) -> None:
         """Loads or compiles the kernels, on nothing."""
         self.find(0)
-        self.answers()
+        with self.reading(memoryview(bytearray(columns.FRAME_BYTES_MIN))):
+            self.find_one(0)
+            self.answers()
 
     # Partitions
 
@@ -180,6 +188,33 @@ class ProduceTables:
             self._buckets,
             self._partitions,
         )
+        return self._found(batches)
+
+    @contextmanager
+    def reading(self, frame: memoryview) -> Iterator[None]:
+        """Has ``frame``, a request of any size without its length, as the memory, and one connection."""
+        before = self._received, self.memory
+        self._received, self.memory, self._count = np.frombuffer(frame, np.uint8), frame, 1
+        try:
+            yield
+        finally:
+            self._received, self.memory = before
+
+    def find_one(self, now_ms: int) -> Found:
+        """Finds out whether the request that is being read is plain."""
+        batches = self._find_one(
+            now_ms,
+            self._received,
+            self._connections,
+            self._frames,
+            self._batches,
+            self._names,
+            self._buckets,
+            self._partitions,
+        )
+        return self._found(batches)
+
+    def _found(self, batches: int) -> Found:
         connections = [FoundConnection._make(each) for each in self._connections[: self._count].tolist()]
         frames = connections[-1].frame_stop if connections else 0
         return Found(

@@ -275,11 +275,53 @@ def test_a_lock_that_another_process_holds_does_not_stop_the_thread(tmp_path: Pa
         assert client.result(sent)[0] == 0
 
 
-def test_large_requests_between_small_ones_go_the_usual_way(tmp_path: Path) -> None:
-    with producing(tmp_path, LAZY) as (_, client):
-        sizes = [10, 100_000, 10, 65_000, 10, 300_000, 10, 10]
+@pytest.mark.parametrize("configs", [{}, LAZY], ids=["synced", "lazy"])
+def test_large_requests_are_served_by_themselves_between_small_ones(tmp_path: Path, configs: dict[str, str]) -> None:
+    with producing(tmp_path, configs) as (gateway, client):
+        sizes = [10, 100_000, 10, 65_000, 10, 300_000, 300_000, 10, 10]
         sent = [client.send_batch(bytes(size)) for size in sizes]
         assert [client.result(each) for each in sent] == [(0, 2 + number) for number in range(len(sizes))]
+        before = together(gateway)
+        assert [client.produce(bytes(300_000)) for _ in range(5)] == [(0, 11 + number) for number in range(5)]
+        assert together(gateway) == before + 5
+
+
+def test_the_memory_of_large_requests_is_given_back(tmp_path: Path) -> None:
+    with producing(tmp_path, queued_max_request_bytes=1_000_000) as (gateway, client):
+        for _ in range(10):
+            sent = [client.send_batch(bytes(300_000)) for _ in range(5)]
+            assert {client.result(each)[0] for each in sent} == {0}
+        assert together(gateway) > 40
+
+
+def test_a_large_request_that_is_refused_goes_the_usual_way(tmp_path: Path) -> None:
+    with producing(tmp_path, {**LAZY, "max_message_bytes": "200000"}) as (gateway, client):
+        assert client.produce(bytes(100_000)) == (0, 2)
+        assert client.produce(bytes(300_000))[0] == TOO_LARGE
+        assert client.produce(bytes(100_000)) == (0, 3)
+        assert together(gateway) == 2
+
+
+def test_a_request_that_is_larger_than_others_wait_for_goes_the_usual_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_commitlog.gateway.turns.turn.ONE_BYTES_MAX", 200_000)
+    with producing(tmp_path, LAZY) as (gateway, client):
+        assert client.produce(bytes(100_000)) == (0, 2)
+        assert client.produce(bytes(300_000)) == (0, 3)
+        assert together(gateway) == 1
+
+
+def test_an_error_of_ours_costs_the_connection_of_a_large_request_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with producing(tmp_path, LAZY, queued_max_request_bytes=500_000) as (gateway, client):
+        with monkeypatch.context() as patched:
+            patched.setattr("pyspark_commitlog.gateway.turns.turn.TurnWrites.append", lambda *_: 1 / 0)
+            client.send_batch(bytes(300_000))
+            assert client.is_closed()
+        with Producer(gateway) as other:
+            assert [other.produce(bytes(300_000))[0] for _ in range(3)] == [0, 0, 0]
 
 
 def test_a_request_that_stops_after_others_were_served_together_is_given_up(tmp_path: Path) -> None:

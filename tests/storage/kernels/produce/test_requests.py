@@ -24,7 +24,7 @@ from pyspark_commitlog.storage import (
     check_plain,
 )
 from pyspark_commitlog.storage.kernels.produce import columns
-from tests.support.produce_pairs import CLIENTS, TOPICS, Requests, Silent
+from tests.support.produce_pairs import CLIENTS, NOBODY, TOPICS, Requests, Silent, produce_frame, produced_batch
 
 CONFIG = LogConfig()
 COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
@@ -142,6 +142,21 @@ def test_a_request_is_listed_if_the_usual_way_would_store_it_as_it_is(tables: Ta
     assert listed > 5 * odd
 
 
+def test_a_request_of_any_size_is_found_by_itself_as_among_others(tables: Tables) -> None:
+    now_ms, large = int(time.time() * 1000), 0
+    for request in (each for seed in range(6) for each in requests(seed, 40)):
+        frame = memoryview(bytearray(request[4:]))
+        with tables.reading(frame):
+            found = tables.find_one(now_ms)
+            if found.frames:
+                assert is_plain(bytes(frame), now_ms) == all(passes(tables, each, now_ms) for each in found.batches)
+        if len(frame) <= columns.FRAME_BYTES_MAX:
+            among = tables.take(request, now_ms=now_ms)
+            assert [each[1:5] for each in among.frames] == [each[1:5] for each in found.frames]
+        large += len(frame) > columns.FRAME_BYTES_MAX and bool(found.frames)
+    assert large > 3
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_request_is_listed_only_if_the_usual_way_would_take_it(tables: Tables, seed: int) -> None:
     chance, now_ms = Random(seed), int(time.time() * 1000)
@@ -187,7 +202,8 @@ def test_no_more_requests_are_found_than_a_connection_may_have(tables: Tables) -
 
 
 def test_a_partition_that_is_not_in_the_table_is_named(tables: Tables) -> None:
-    data = Requests(Random(3), 0, [], suffix="-other").next(1)
+    made, _ = produced_batch(Random(3), 0, NOBODY, keyed=True, codec=Codec.NONE, damage="")
+    data = produce_frame(Random(3), 1, [("lazy-other", [(0, made)])])
     connection = tables.take(data).connections[0]
     name = bytes(tables.memory[connection.name_at : connection.name_at + connection.name_bytes])
     assert name.endswith(b"-other")
