@@ -210,7 +210,12 @@ class Connection:
     @property
     def overlapping_room(self) -> int:
         """How many more requests that overlap may be in progress."""
-        return OVERLAPPING_MAX - sum(each.requests for each in self._exchanges)
+        return OVERLAPPING_MAX - self.requests
+
+    @property
+    def requests(self) -> int:
+        """How many requests are in progress."""
+        return sum(each.requests for each in self._exchanges)
 
     def take(self, into: memoryview) -> tuple[int, int]:
         """Takes what has arrived and is not served yet; returns how many bytes that are, and how many came just now.

@@ -16,6 +16,11 @@ class Quota:
         self._waiting: deque[Callable[[], None]] = deque()
         self._lock = Lock()  # Guards all fields.
 
+    @property
+    def taken(self) -> int:
+        """How many places are in use."""
+        return self._taken
+
     def take(self, when_free: Callable[[], None]) -> bool:
         """Takes a place and returns True.
 

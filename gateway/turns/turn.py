@@ -82,8 +82,11 @@ class ProduceTurn:
                 each.close()
 
     def serve_one(self, connection: Connection, frame: memoryview) -> bool:
-        """Serves a request that was read as a whole; returns whether. Keeps nothing of it. Raises nothing."""
-        if len(frame) > ONE_BYTES_MAX:
+        """Serves a request that was read as a whole; returns whether. Keeps nothing of it. Raises nothing.
+
+        While those of other clients wait for a sync, its write may wait for that: the appender's thread has more time.
+        """
+        if len(frame) > ONE_BYTES_MAX or self._quota(connection).taken > connection.requests:
             return False
         began_s = time.perf_counter()
         try:

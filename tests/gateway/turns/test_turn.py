@@ -286,6 +286,24 @@ def test_large_requests_are_served_by_themselves_between_small_ones(tmp_path: Pa
         assert together(gateway) == before + 5
 
 
+def test_a_large_request_is_written_by_another_thread_while_one_of_another_client_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with producing(tmp_path) as (gateway, client), Producer(gateway) as other:
+        known(other)
+        led, may_sync = led_by(gateway), threading.Event()
+        sync = led.sync
+        monkeypatch.setattr(led, "sync", lambda: may_sync.wait(20) and sync())
+        before = together(gateway)
+        first = client.send_batch(bytes(300_000))
+        soon(lambda: together(gateway) == before + 1)
+        second = other.send_batch(bytes(300_000))
+        soon(lambda: led.is_appending or led._log.log_end_offset == 6)
+        may_sync.set()
+        assert (client.result(first), other.result(second)) == ((0, 4), (0, 5))
+        assert together(gateway) == before + 1
+
+
 def test_the_memory_of_large_requests_is_given_back(tmp_path: Path) -> None:
     with producing(tmp_path, queued_max_request_bytes=1_000_000) as (gateway, client):
         for _ in range(10):
