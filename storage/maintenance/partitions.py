@@ -14,6 +14,7 @@ from ..format.files.file_names import TopicPartition
 from ..index_rebuild.segment import SegmentSurvey
 from ..retention.policies import RetentionPolicy
 from ..text import parse_names
+from ..tiers.known_segments import KnownSegments
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .bucket import operations as in_bucket
 from .locking import maintenance_lock
@@ -86,7 +87,7 @@ def retain_partitions(
         ended = list(abandoned_transactions.resolve(run, manager))
         readers = retain.ReadersKept.read(manager, kept_for, keep_for_tables)
     yield from ended
-    task = partial(retain.retain_partition, run, readers=readers, policy=policy)
+    task = partial(retain.retain_partition, run, readers=readers, policy=policy, known=KnownSegments())
     yield from _judge_deleted(run, runner("logs", task, selection.partitions))
 
 

@@ -18,6 +18,7 @@ from ..retention.apply import preview_retention, retain
 from ..retention.plan import RetentionOptions, SegmentFate
 from ..retention.policies import RetentionPolicy, SparingRetention, policies_with
 from ..retention.report import RetentionReport
+from ..tiers.known_segments import KnownSegments
 from ..tiers.metadata_records import TopicIdPartition
 from ..writing.log import Log
 from .outcome import Changes, PartitionOutcome, Report, outcome_of, patiently
@@ -78,25 +79,32 @@ class ReadersKept:
 
 
 def retain_partition(
-    run: MaintenanceRun, partition: Partition, readers: ReadersKept, policy: RetentionPolicy | None = None
+    run: MaintenanceRun,
+    partition: Partition,
+    *,
+    readers: ReadersKept,
+    policy: RetentionPolicy | None,
+    known: KnownSegments,
 ) -> PartitionOutcome:
     """Deletes the segments that a log's policies release, and .deleted files of earlier runs; returns the outcome.
 
-    ``policy`` replaces the log's limits of size and time. A log with nothing to delete is only read: it is not locked,
-    and none of its files is written.
+    ``policy`` replaces the log's limits of size and time. ``known``: what was read for other partitions of the run. A
+    log with nothing to delete is only read: it is not locked, and none of its files is written.
     """
     options = readers.hold(retention_options(partition, run.check_interval_ms, policy), partition)
-    return outcome_of(partition, lambda: _retain(run, partition, _with_tier(run, partition, options)))
+    return outcome_of(partition, lambda: _retain(run, partition, _with_tier(run, partition, options, known)))
 
 
-def _with_tier(run: MaintenanceRun, partition: Partition, options: RetentionOptions) -> RetentionOptions:
+def _with_tier(
+    run: MaintenanceRun, partition: Partition, options: RetentionOptions, known: KnownSegments
+) -> RetentionOptions:
     """Returns ``options`` with the offset below which a tier has all records, for a topic with tiered storage."""
     if not partition.config.remote_storage_enable or run.bucket is not None:
         return options
     with run.manager() as manager:
         topic = topic_id(manager, manager.topic(partition.topic))
         place = TopicIdPartition(partition.topic, topic or "", partition.number)
-        segments = MetadataTopic(manager).segments(place).values() if topic else ()
+        segments = MetadataTopic(manager, known).segments(place).values() if topic else ()
     start = partition.checkpointed.log_start_offset or 0
     return replace(options, tiered_below=copied_below(segments, start))
 

@@ -8,39 +8,39 @@ from ..directory.manager import LogManager
 from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from ..format.tables import Records
-from ..tiers.metadata_records import (
-    PARTITIONS,
-    RemoteRecord,
-    SegmentMetadata,
-    SegmentState,
-    TopicIdPartition,
-    remote_records,
-    segments_of,
-)
+from ..tiers.known_segments import KnownSegments
+from ..tiers.metadata_records import PARTITIONS, RemoteRecord, SegmentMetadata, SegmentState, TopicIdPartition
 
 CONFIGS = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}  # as brokers create it
 
 
 class MetadataTopic:
-    """Reads the records of a directory, each once; a later call reads only those that were added since."""
+    """Reads and adds the records of a directory."""
 
-    def __init__(self, manager: LogManager) -> None:
-        """Reads nothing yet."""
-        self._manager = manager
-        self._records: dict[int, list[RemoteRecord]] = {}  # by partition of the topic
-        self._read_to: dict[int, int] = {}
+    def __init__(self, manager: LogManager, known: KnownSegments | None = None) -> None:
+        """Reads nothing yet. ``known``: what was read of the same directory before."""
+        self._manager, self._known = manager, known or KnownSegments()
 
     def segments(self, partition: TopicIdPartition) -> dict[str, SegmentMetadata]:
         """Returns a partition's segments by id, but those that are deleted; none without the topic.
 
-        Raises CorruptionError, with the file, for a record that no broker writes.
+        Reads what was added since the last call. Raises CorruptionError, with the file, for a record that no broker
+        writes.
         """
         topic = self._manager.find_topic(REMOTE_LOG_METADATA_TOPIC)
         numbers = () if topic is None else topic.partitions
         if len(numbers) and numbers == tuple(range(len(numbers))) and topic is not None and topic.topic_id:
             numbers = (partition.metadata_partition(len(numbers)),)  # else some may be in other directories
-        records = (record for number in numbers for record in self._partition(number))
-        return segments_of(records, partition)
+        for number in numbers:
+            with self._manager.open_reader(*TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)) as reader:
+                self._known.read(reader)
+        return self._known.segments(partition)
+
+    def finished(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+        """Returns the segments whose copies are finished, by their offsets. Otherwise as :meth:`segments`."""
+        found = self.segments(partition).values()
+        finished = [each for each in found if each.state is SegmentState.COPY_SEGMENT_FINISHED]
+        return sorted(finished, key=lambda each: (each.start_offset, each.end_offset))
 
     def append(self, records: Sequence[RemoteRecord]) -> None:
         """Adds records of one partition, in one batch; durable on return. Creates the topic if it is missing."""
@@ -50,15 +50,6 @@ class MetadataTopic:
         log = self._manager.open_log(REMOTE_LOG_METADATA_TOPIC, number)
         values: list[bytes | None] = [each.encode() for each in records]
         log.append_records(Records.to_append([None] * len(values), values, self._manager.clock.now_ms()))
-
-    def _partition(self, number: int) -> list[RemoteRecord]:
-        known = self._records.setdefault(number, [])
-        with self._manager.open_reader(*TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)) as reader:
-            start, end = self._read_to.get(number, reader.log_start_offset), reader.log_end_offset
-            for found in reader.records(start, end, columns=("value",)):
-                known += remote_records(reader.context.directory, found)
-            self._read_to[number] = end
-        return known
 
 
 def copied_below(segments: Iterable[SegmentMetadata], start: int) -> int:

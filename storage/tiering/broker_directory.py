@@ -25,7 +25,7 @@ from ..filesystem.operations import size_of, write_atomically
 from ..format.files import checkpoints, file_names as names
 from ..format.files.file_names import TopicPartition
 from ..remote_metadata.topic import MetadataTopic
-from ..tiers.metadata_records import SegmentMetadata, SegmentState, TopicIdPartition
+from ..tiers.metadata_records import SegmentMetadata, TopicIdPartition
 from .contents import FLAT
 
 
@@ -122,9 +122,7 @@ class _Partition:
         topic_id = partition_topic_id(self._manager, *self._partition)
         if topic_id is None:
             raise PolicyViolationError(f"{self._directory}: has no {names.PARTITION_METADATA_FILE} with the topic's id")
-        found = metadata.segments(TopicIdPartition(self._partition.topic, topic_id, self._partition.partition))
-        copied = [each for each in found.values() if each.state is SegmentState.COPY_SEGMENT_FINISHED]
-        segments = sorted(copied, key=lambda each: each.start_offset)
+        segments = metadata.finished(TopicIdPartition(self._partition.topic, topic_id, self._partition.partition))
         self._check_joined(segments)
         return segments
 

@@ -70,7 +70,7 @@ def due_segments(manager: LogManager, partition: TopicPartition, metadata: Metad
     """Returns what :func:`copy_to_tier` would copy. Changes nothing."""
     with manager.open_reader(*partition, reports_remote=False) as reader:
         start = reader.log_start_offset if reader.remote is None else reader.remote.start
-        end = copied_below(_finished(metadata, _place(manager, partition)), start)
+        end = copied_below(metadata.finished(_place(manager, partition)), start)
         stable = reader.last_stable_offset
         closed = reader.describe_segments()[:-1]
         due = [each for each in closed if each.base_offset >= end and each.next_offset <= stable]
@@ -124,7 +124,7 @@ class _Tiering:
 
     def _finish_unfinished(self) -> None:
         """Deletes what runs that were killed have left: objects of unfinished copies, and of unfinished deletions."""
-        for segment in list(self._metadata.segments(self._place).values()):
+        for segment in self._metadata.segments(self._place).values():
             if segment.state is not SegmentState.COPY_SEGMENT_FINISHED:
                 self._delete(segment)
 
@@ -163,7 +163,7 @@ class _Tiering:
         return self._log.log_start_offset if self._log.remote is None else self._log.remote.start
 
     def _finished(self) -> list[SegmentMetadata]:
-        return _finished(self._metadata, self._place)
+        return self._metadata.finished(self._place)
 
 
 def _place(manager: LogManager, partition: TopicPartition) -> TopicIdPartition:
@@ -171,12 +171,6 @@ def _place(manager: LogManager, partition: TopicPartition) -> TopicIdPartition:
     if found is None:
         raise PolicyViolationError(f"topic {partition.topic!r} has no id, which the names in a tier need")
     return TopicIdPartition(partition.topic, found, partition.partition)
-
-
-def _finished(metadata: MetadataTopic, place: TopicIdPartition) -> list[SegmentMetadata]:
-    found = metadata.segments(place).values()
-    finished = [each for each in found if each.state is SegmentState.COPY_SEGMENT_FINISHED]
-    return sorted(finished, key=lambda each: (each.start_offset, each.end_offset))
 
 
 def _bytes_from(log: Log, offset: int) -> int:

@@ -13,6 +13,7 @@ from ..maintenance.run import MaintenanceRun, Partition, Runner
 from ..maintenance.selecting import Selection
 from ..remote_metadata.topic import MetadataTopic
 from ..text import counted
+from ..tiers.known_segments import KnownSegments
 from ..tiers.objects import open_objects
 from .copying import TieredPartition, copy_to_tier, due_segments
 
@@ -62,18 +63,18 @@ def tier_partitions(
     """
     if run.bucket is not None:
         raise PolicyViolationError(f"{run.directory}: is on an object store already, and has no tier")
-    yield from runner("logs", partial(_tier, run, url), selection.partitions)
+    yield from runner("logs", partial(_tier, run, url, KnownSegments()), selection.partitions)
 
 
-def _tier(run: MaintenanceRun, url: str, partition: Partition) -> PartitionOutcome:
-    return outcome_of(partition, lambda: _copy(run, url, partition))
+def _tier(run: MaintenanceRun, url: str, known: KnownSegments, partition: Partition) -> PartitionOutcome:
+    return outcome_of(partition, lambda: _copy(run, url, known, partition))
 
 
-def _copy(run: MaintenanceRun, url: str, partition: Partition) -> TierReport:
+def _copy(run: MaintenanceRun, url: str, known: KnownSegments, partition: Partition) -> TierReport:
     if not (partition.config.remote_storage_enable and partition.is_ours):
         return TierReport(str(partition), run.dry_run)
     with run.manager() as manager:
-        metadata = MetadataTopic(manager)
+        metadata = MetadataTopic(manager, known)
         if run.dry_run:
             return TierReport(str(partition), True, due_segments(manager, partition.key, metadata))
         log, store = manager.open_log(*partition.key, partition.config), open_objects(url)

@@ -29,7 +29,7 @@ from ...format.files import checkpoints, file_names as names
 from ...format.files.checkpoints import EpochEntry
 from ..address import TierAddress, parse_tier_address
 from ..choosing import choose
-from ..metadata_log import MetadataLog
+from ..known_segments import KnownSegments
 from ..metadata_records import TopicIdPartition
 from ..opening import open_tier
 from ..port import Tier, TierSegment
@@ -58,7 +58,7 @@ class TieredFiles(ReadOnlyFileSystem):
         self._partitions: dict[str, dict[int, TopicIdPartition]] = {}  # by topic
         self._views: dict[str, PartitionView] = {}  # by directory
         self._told: set[str] = set()  # what was logged
-        self._metadata = None if self._local is None else MetadataLog(self._root, self._local)
+        self._known_segments = KnownSegments()
         self.catch_up()
 
     def __reduce__(self) -> tuple[Callable[[str], MadeFileSystem], tuple[str]]:
@@ -267,11 +267,9 @@ class TieredFiles(ReadOnlyFileSystem):
         return max((each.next_offset - 1 for each in pieces.values()), default=None)
 
     def _look(self, directory: str, at: TopicIdPartition, stop: int | None, log_start: int) -> PartitionView:
-        metadata = None
-        if self._metadata is not None:
-            self._metadata.look()
-            metadata = self._metadata.finished(at)
-        found = self.tier.segments(at, metadata)
+        if self._local is not None:
+            self._known_segments.read_directory(self._root, self._local)
+        found = self.tier.segments(at, self._known_segments.finished(at))
         for name in found.incomplete:
             self._tell(
                 f"{name}: passed over, since its segment lacks objects: it is being copied or deleted, or was lost"
