@@ -9,7 +9,7 @@ changed, 2: wrong usage, 1: anything else (locked, unknown topic, disk, records 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from pyspark_commitlog.pipeline.job.command_line import arguments
 from pyspark_commitlog.pipeline.job.stderr import errors_apart
 from pyspark_commitlog.pipeline.maintenance.run import maintain
 from pyspark_commitlog.storage import (
-    KEY_FORMS,
     AskedKeys,
     Erasure,
     ErasureClaim,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    parser = _arguments()
+    parser = arguments(__doc__, "keys_file", "where", "keys_as", "reason", "certificate", "with_keys", "check")
     with errors_apart():
         options = parser.parse_args()
         try:
@@ -44,25 +43,6 @@ def main() -> int:
             print(f"erasure: {error}", file=sys.stderr)
             return 2 if isinstance(error, InvalidConfigError) else 1
         return maintain("erasure", options, operation)
-
-
-def _arguments() -> ArgumentParser:
-    parser = arguments(__doc__)
-    add = parser.add_argument
-    add("--keys-file", metavar="FILE", help="a file with a key on each line; all their records are erased")
-    add(
-        "--where", metavar="SQL", help="instead of keys: erase the records for which this is true, as in commitlog find"
-    )
-    add("--keys-as", choices=[*KEY_FORMS], default="text", help="how the file has keys (default: as they are)")
-    add("--reason", metavar="TEXT", help="why, for the certificate")
-    add(
-        "--certificate",
-        metavar="FILE",
-        help="where to write the certificate, or the one of a run to complete (default: erased-TIME.json)",
-    )
-    add("--with-keys", action="store_true", help="name the keys in the certificate, not salted hashes")
-    add("--check", metavar="CERTIFICATE", help="erase nothing: search again for what it states is erased")
-    return parser
 
 
 def _check(options: Namespace) -> Operation:

@@ -29,32 +29,7 @@ from pyspark_commitlog.storage import (
 
 
 def main() -> int:
-    parser = arguments(__doc__, repeats=True)
-    parser.add_argument(
-        "--keep-for-groups",
-        action="append",
-        default=[],
-        metavar="GROUPS",
-        help="keep what these consumer groups have not read; separated by commas, may be repeated",
-    )
-    parser.add_argument(
-        "--keep-for-tables",
-        action="append",
-        metavar="PATHS",
-        help="keep what these exported tables do not have; separated by commas, may be repeated",
-    )
-    parser.add_argument(
-        "--policy",
-        metavar="PACKAGE.MODULE:CLASS",
-        help="a retention policy of your own, instead of retention.ms and retention.bytes",
-    )
-    parser.add_argument(
-        "--policy-option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a keyword argument of the policy; may be repeated",
-    )
+    parser = arguments(__doc__, "keep_for_groups", "keep_for_tables", "policy", "policy_option", repeats=True)
     with errors_apart():
         options = parser.parse_args()
         return maintain("retention", options, partial(_retain, options))

@@ -293,6 +293,7 @@ if TYPE_CHECKING:
         describe_partition as describe_partition,
         describe_topics as describe_topics,
     )
+    from .maintenance.flags import MAINTENANCE_FLAGS as MAINTENANCE_FLAGS, Flag as Flag
     from .maintenance.outcome import (
         OutcomeStatus as OutcomeStatus,
         PartitionOutcome as PartitionOutcome,
@@ -715,6 +716,7 @@ else:
             ],
             "log_lines": ["LineFormatter", "log_to_stderr"],
             "maintenance.describe": ["PartitionDescription", "TopicSummary", "describe_partition", "describe_topics"],
+            "maintenance.flags": ["Flag", "MAINTENANCE_FLAGS"],
             "maintenance.outcome": ["OutcomeStatus", "PartitionOutcome", "Tally"],
             "maintenance.partitions": [
                 "Operation",

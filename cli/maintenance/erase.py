@@ -12,7 +12,7 @@ import typer
 from ... import storage
 from ..arguments import settings_given
 from ..flags import AsJson, DryRun, LogDir
-from .run import Asked, Config, TopicConfigs, Topics, Wait, carry_out
+from .run import Asked, Config, TopicConfigs, Topics, Wait, carry_out, option
 
 
 class KeyForm(StrEnum):
@@ -23,31 +23,13 @@ class KeyForm(StrEnum):
     BASE64 = "base64"
 
 
-KeysFile = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A file with a key on each line; all their records are erased.")
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SQL",
-        help="Instead of keys: erase the records for which this is true, as in commitlog find. Needs the extra [find].",
-    ),
-]
-KeysAs = Annotated[KeyForm, typer.Option(help="How the file has keys: as they are, or as hex or base64 digits.")]
-Reason = Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for the certificate.")]
-CertificateFile = Annotated[
-    str | None,
-    typer.Option(
-        "--certificate",
-        metavar="FILE",
-        help="Where to write the certificate, or the one of a run to complete; erased-TIME.json if not given.",
-    ),
-]
-WithKeys = Annotated[bool, typer.Option("--with-keys", help="Name the keys in the certificate, not salted hashes.")]
-Check = Annotated[
-    str | None,
-    typer.Option(metavar="CERTIFICATE", help="Erase nothing: search again for what it states is erased."),
-]
+KeysFile = Annotated[str | None, option("keys_file")]
+Where = Annotated[str | None, option("where")]
+KeysAs = Annotated[KeyForm, option("keys_as")]
+Reason = Annotated[str | None, option("reason")]
+Certificate = Annotated[str | None, option("certificate")]
+WithKeys = Annotated[bool, option("with_keys")]
+Check = Annotated[str | None, option("check")]
 
 
 def erase(
@@ -58,7 +40,7 @@ def erase(
     where: Where = None,
     keys_as: KeysAs = KeyForm.TEXT,
     reason: Reason = None,
-    certificate: CertificateFile = None,
+    certificate: Certificate = None,
     with_keys: WithKeys = False,
     check: Check = None,
     config: Config = None,

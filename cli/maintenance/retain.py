@@ -10,28 +10,12 @@ import typer
 
 from ... import storage
 from ..flags import AsJson, DryRun, LogDir
-from .run import Asked, AsOf, Config, Every, TopicConfigs, Topics, Wait, carry_out
+from .run import Asked, AsOf, Config, Every, TopicConfigs, Topics, Wait, carry_out, option
 
-KeepForGroups = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="GROUPS", help="Keep what these consumer groups have not read; separated by commas. Repeatable."
-    ),
-]
-KeepForTables = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATHS", help="Keep what these exported tables do not have; as --keep-for-groups."),
-]
-Policy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PACKAGE.MODULE:CLASS",
-        help="Use a retention policy of your own instead of retention.ms and retention.bytes.",
-    ),
-]
-PolicyOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Pass this keyword argument to the policy. Repeatable.")
-]
+KeepForGroups = Annotated[list[str] | None, option("keep_for_groups")]
+KeepForTables = Annotated[list[str] | None, option("keep_for_tables")]
+Policy = Annotated[str | None, option("policy")]
+PolicyOption = Annotated[list[str] | None, option("policy_option")]
 
 
 def retain(

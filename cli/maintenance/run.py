@@ -7,47 +7,31 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ... import storage
 from ..arguments import parse_instant, parse_interval, settings_given
-from ..flags import complete_topic
+from ..flags import complete_topic, flag as flag_of
 from ..output import print_json
 from .bars import Watched
 
 PASSES = {"compact": 2, "erase": 2}  # reads of a log: for its keys, and to copy what is kept or search it
 
-Topics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topics",
-        "--topic",
-        "-t",
-        autocompletion=complete_topic,
-        help="Select topics by name or by regular expressions for whole names, separated by commas. Repeatable.",
-    ),
-]
-Config = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Override a setting, by Kafka's name, for this run. Repeatable."),
-]
-TopicConfigs = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FILE",
-        help="Read the settings of a broker's topics from a file with the output of kafka-configs --describe --all or "
-        "kafka-topics --describe. Repeatable.",
-    ),
-]
-AsOf = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Act as of this time: ISO 8601 (UTC), or milliseconds since 1970.")
-]
-Every = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Go on until stopped, with a run every '5 minutes' or the like.")
-]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for partitions that another process is maintaining.")]
+
+def option(name: str, **more: Any) -> Any:
+    """Returns the option of the maintenance flag for a parameter; ``more`` for typer alone."""
+    flag = storage.MAINTENANCE_FLAGS[name]
+    return typer.Option(*(flag.names or (flag_of(name),)), metavar=flag.metavar, help=flag.text, **more)
+
+
+Topics = Annotated[list[str] | None, option("topics", autocompletion=complete_topic)]
+Config = Annotated[list[str] | None, option("config")]
+TopicConfigs = Annotated[list[str] | None, option("topic_configs")]
+AsOf = Annotated[str | None, option("as_of")]
+Every = Annotated[str | None, option("every")]
+Wait = Annotated[bool, option("wait")]
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from os import environ
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ...storage import (
+    KEY_FORMS,
+    MAINTENANCE_FLAGS,
     ConfigOverrides,
     InvalidConfigError,
     MaintenanceRun,
@@ -49,52 +51,33 @@ def add_log_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def arguments(description: str | None, *, repeats: bool = False) -> argparse.ArgumentParser:
-    """Returns a parser with the options that all maintenance jobs take; with ``repeats``, also ``--every``."""
+def arguments(description: str | None, *own: str, repeats: bool = False) -> argparse.ArgumentParser:
+    """Returns a parser with the options that all maintenance jobs take, and the ``own`` ones of this job, by parameter.
+
+    With ``repeats``, also ``--every``.
+    """
     parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
     add_log_dir(parser)
-    add(
-        *("--topics", "--topic", "-t"),
-        action="append",
-        default=[],
-        metavar="NAMES",
-        help="topics, or regular expressions for whole names, separated by commas; may be repeated (default: all)",
+    parser.add_argument("--dry-run", action="store_true", help="Print the same report, but change nothing.")
+    parser.add_argument(
+        "--json", action="store_true", help="Print one JSON object per partition, each on its own line."
     )
-    add(
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting by Kafka's name, for this run: a topic's key overrides the topic's own setting, a broker's key "
-        "is used only if the topic has none; may be repeated",
-    )
-    add(
-        "--topic-configs",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file with the output of kafka-configs --describe --all or kafka-topics --describe: the settings of "
-        "a broker's topics, which are not in its directory; may be repeated",
-    )
-    add(
-        "--as-of",
-        type=_saying_why(parse_instant),
-        metavar="TIME",
-        help="act as of this time: ISO 8601 (UTC by default), or ms since 1970",
-    )
-    add("--dry-run", action="store_true", help="print the same report, but change nothing")
-    add("--json", action="store_true", help="print one JSON object per partition, each on a line of its own")
-    add("--wait", action="store_true", help="wait for partitions that another job is processing, instead of failing")
     parser.set_defaults(every=None)
-    if repeats:
-        add(
-            "--every",
-            type=_saying_why(parse_duration_ms),
-            metavar="TIME",
-            help="go on until stopped, with a run every '5 minutes'",
-        )
+    for name in (*_OF_ALL, *(("every",) if repeats else ()), *own):
+        _add(parser, name)
     return parser
+
+
+def _add(parser: argparse.ArgumentParser, name: str) -> None:
+    """Adds the maintenance flag for a parameter."""
+    flag = MAINTENANCE_FLAGS[name]
+    given: dict[str, Any] = {"metavar": flag.metavar}
+    if flag.metavar is None:
+        given = {"action": "store_true"}
+    elif flag.is_repeatable:
+        given |= {"action": "append", "default": []}
+    names = flag.names or (f"--{name.replace('_', '-')}",)
+    parser.add_argument(*names, help=flag.text, **{**given, **_VALUES.get(name, {})})
 
 
 def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
@@ -107,6 +90,14 @@ def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return parsed
+
+
+_OF_ALL = ("topics", "config", "topic_configs", "as_of", "wait")
+_VALUES: Mapping[str, Mapping[str, Any]] = {  # flags whose values are not any text
+    "as_of": {"type": _saying_why(parse_instant)},
+    "every": {"type": _saying_why(parse_duration_ms)},
+    "keys_as": {"choices": [*KEY_FORMS], "default": "text"},
+}
 
 
 def to_run(name: str, options: argparse.Namespace) -> MaintenanceRun:

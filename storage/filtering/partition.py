@@ -15,7 +15,6 @@ from ..errors import CorruptionError
 from ..key_filters.files import FILE_BYTES, FilterFiles
 from ..key_filters.filter_file import FilterFile, KeyFilter, encode
 from ..key_filters.making import make_filter, segment_id
-from ..maintenance.locking import maintenance_lock
 from ..maintenance.outcome import Changes, PartitionOutcome, outcome_of
 from ..maintenance.run import MaintenanceRun, Partition
 from ..prefetch import in_order
@@ -73,7 +72,7 @@ def _filter(run: MaintenanceRun, partition: Partition) -> FilterReport:
     with ExitStack() as locks:
         if not run.dry_run and run.bucket is None:
             locks.enter_context(run.manager()).check_writable()
-            locks.enter_context(maintenance_lock(context, run.holder, wait=run.wait))
+            locks.enter_context(partition.locked_for(run))
         reader = locks.enter_context(partition.open_reader(run))
         return _Filtering(run, reader, report).run()
 

@@ -17,7 +17,6 @@ from ..text import parse_names
 from ..tiers.known_segments import KnownSegments
 from . import abandoned_transactions, compact, rebuild as rebuilding, recover, retain, verify
 from .bucket import operations as in_bucket
-from .locking import maintenance_lock
 from .outcome import OutcomeStatus, PartitionOutcome, attempt, of_directory
 from .run import Item, MaintenanceRun, Partition, Result, Runner
 from .selecting import Selection, with_checkpoints
@@ -183,7 +182,7 @@ class _Logs:
 
     def _lock_one(self, partition: Partition, locks: ExitStack) -> None:
         rebuilding.finish_swaps(self._run, self._manager, partition)
-        locks.enter_context(maintenance_lock(partition.context(self._run), self._run.holder, wait=self._run.wait))
+        locks.enter_context(partition.locked_for(self._run))
 
     def survey(self) -> None:
         """Reads every segment; keeps what was found for the next steps."""

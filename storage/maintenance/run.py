@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -22,11 +22,11 @@ from ..directory.log_directory import ROOT_FILE_BYTES_MAX
 from ..directory.manager import LogManager
 from ..directory.protected_topics import is_protected, is_state_of_a_tool
 from ..directory.topics_file import TopicDescription
-from ..errors import CorruptionError, InvalidConfigError, did_you_mean
+from ..errors import CorruptionError, InvalidConfigError, LogDirLockedError, did_you_mean
 from ..filesystem.local import LocalFileSystem
 from ..filesystem.locks import this_process
 from ..filesystem.operations import not_a_link, read_file
-from ..filesystem.port import FileSystem, MadeFileSystem
+from ..filesystem.port import FileSystem, Lock, MadeFileSystem
 from ..format.files import file_names
 from ..format.files.file_names import TopicPartition
 from ..paths import local_path
@@ -38,6 +38,7 @@ from ..text import parse_pairs
 from ..tiers.address import is_tier_address
 from ..tiers.files.filesystem import open_tiered_files
 from ..verify.log import CheckpointedOffsets
+from ..writing.locks import MAINTENANCE_LOCK_FILE, take_maintenance_lock, wait_for_lock, write_holder
 
 logger = logging.getLogger(__name__)
 
@@ -243,6 +244,18 @@ class Partition:
         holes = always(Holes.ANYWHERE if self.config.compact else self.holes)
         return LogContext(self._directory(run), self.config, run.clock, run.filesystem, writable=False, holes=holes)
 
+    @contextmanager
+    def locked_for(self, run: MaintenanceRun) -> Iterator[None]:
+        """A context that holds the log's maintenance lock; other processes show ``run.holder`` in their errors.
+
+        It does not open the log, which would repair one segment after the other what tasks are to repair in parallel.
+        If another process holds the lock, waits with ``run.wait``, else raises LogDirLockedError.
+        """
+        context = self.context(run)
+        with _maintenance_lock(context, wait=run.wait):
+            write_holder(context, run.holder)
+            yield
+
     def open_reader(self, run: MaintenanceRun) -> LogReader:
         """Opens the log as it is now; its checkpointed offsets are of the beginning of the run and may be too low."""
         marks = KeptInMemory(self.checkpointed.recovery_point, self.checkpointed.log_start_offset or 0, self.holes)
@@ -254,3 +267,13 @@ class Partition:
         with suppress(OSError):
             return log_bytes(run.filesystem, self._directory(run))
         return 0
+
+
+def _maintenance_lock(context: LogContext, *, wait: bool) -> Lock:
+    try:
+        return take_maintenance_lock(context)
+    except LogDirLockedError as error:
+        if not wait:
+            raise
+        logger.warning("%s; waiting for it", error)
+        return wait_for_lock(context, MAINTENANCE_LOCK_FILE)
