@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -101,50 +101,41 @@ def find(
     ``end`` (exclusive) are each an offset, a time (a datetime with a time zone, or ISO 8601 text, in UTC unless it has
     a zone), or a pair of both.
 
-    A ``key`` is searched in the partition where the Java producer puts it, unless ``all_partitions`` or ``partition``
-    (one, or several) says otherwise; anything else in all partitions. Records come partition by partition, in the order
-    of their offsets; with ``newest_first`` from the ends of all partitions, by time. ``max_records``: the most to
-    yield. ``isolation``: ``read_committed`` or ``read_uncommitted``.
+    A ``key`` is searched in the partition where the Java producer puts it, anything else in all, unless
+    ``all_partitions`` or ``partition`` says otherwise. Records come by partition and offset; with ``newest_first`` from
+    the ends of all partitions, by time. ``isolation``: ``read_committed`` or ``read_uncommitted``.
 
     ``where`` is a condition in duckdb's SQL, and ``select`` lists columns or expressions, as those of ``commitlog
     find``; with either, Arrow record batches are yielded instead of records. ``schemas`` decodes values of Avro, such
     as ``Confluent(SchemaRegistry(url))``, so that ``json`` has them too; needs the extra ``avro``.
 
-    The search is complete, or names what it could not read, because it is damaged, was deleted, is only in a broker's
-    remote storage, or is a value that does not decode: ``unsearched``, a list, gets these parts; without it,
-    IncompleteSearchError with them is raised after the last record. Takes no lock and changes nothing. Raises
-    InvalidConfigError for an invalid argument, NotALogDirError, UnknownTopicOrPartitionError, and MissingExtraError
-    without the extra ``find`` for SQL.
+    The search is complete, or names what it could not read: what is damaged, deleted, only in a broker's remote
+    storage, or does not decode. The list ``unsearched`` gets these parts; without it, IncompleteSearchError with them
+    is raised after the last record. Takes no lock and changes nothing. Raises InvalidConfigError for an invalid
+    argument, NotALogDirError, UnknownTopicOrPartitionError, and MissingExtraError without the extra ``find`` for SQL.
 
     >>> for record in find("data/log", "orders", key="anna", newest_first=True):  # doctest: +SKIP
     ...     print(record.partition, record.offset, record.value)
     """
-    condition = Condition(
-        _bytes(key),
-        _bytes(key_prefix),
-        _bytes(value_contains),
-        tuple((name.encode(), _bytes(value) or b"") for name, value in (headers or {}).items()),
-    )
+    condition = _condition(key, key_prefix, value_contains, headers or {})
     if max_records is not None and max_records < 0:
         raise InvalidConfigError(f"max_records is {max_records}; it must be 0 or more, or None for all")
     bounds = Bounds.parse(_texts("start", start), _texts("end", end), start="start", end="end")
-    wanted = {partition} if isinstance(partition, int) else partition
     level = isolation_of(isolation)
     with (
-        ExitStack() as engine,
         LogManager.open(os.fspath(path)) as manager,
         Search(
             manager,
             topic,
             condition,
             bounds,
-            partitions=wanted,
+            partitions={partition} if isinstance(partition, int) else partition,
             all_partitions=all_partitions,
             newest_first=newest_first,
             isolation=level,
         ) as search,
+        _query(where, select, schemas) as query,
     ):
-        query = None if where is None and select is None else engine.enter_context(_query(where, select, schemas))
         try:
             yield from _records(search, max_records) if query is None else _batches(search, query, max_records)
         finally:
@@ -155,7 +146,18 @@ def find(
             raise IncompleteSearchError("; ".join(map(str, missing)))
 
 
-def _query(where: str | None, select: str | None, schemas: Framing | None) -> RecordQuery:
+def _condition(
+    key: Text | None, key_prefix: Text | None, value_contains: Text | None, headers: Mapping[str, Text]
+) -> Condition:
+    pairs = tuple((name.encode(), _bytes(value) or b"") for name, value in headers.items())
+    return Condition(_bytes(key), _bytes(key_prefix), _bytes(value_contains), pairs)
+
+
+def _query(
+    where: str | None, select: str | None, schemas: Framing | None
+) -> AbstractContextManager[RecordQuery | None]:
+    if where is None and select is None:
+        return nullcontext()
     from .sql import RecordQuery  # noqa: PLC0415  needs pyarrow
 
     return RecordQuery(where, select, schemas, named=("where", "select"))

@@ -118,12 +118,8 @@ def groups(  # the flags are those of kafka-consumer-groups
     from . import migrating  # noqa: PLC0415  loads what reads a registry
 
     is_to_log = migrating.is_to_log(source, target_place, zookeeper_connect, is_asked=migrate_offsets)
-    if (execute and dry_run) or (export and as_json):
-        raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
-    if (state is not None) + members + offsets > 1:
-        raise typer.BadParameter("only one of --members, --offsets and --state can be used")
-    if not list_groups and (state or types is not None):
-        raise typer.BadParameter("--type, and values for --state, need --list")
+    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
+    asked.check(offsets=offsets, is_list=list_groups, is_dry=dry_run, as_json=as_json)
     scenarios: dict[str, Any] = {
         "to_earliest": to_earliest,
         "to_latest": to_latest,
@@ -135,7 +131,6 @@ def groups(  # the flags are those of kafka-consumer-groups
         "from_file": from_file,
     }
     target = resetting.target(**scenarios) if reset_offsets else None
-    asked = _Asked(group or [], all_groups, topic or [], all_topics, state, types, members, verbose, execute, export)
     with storage.LogManager.open(log_dir) as manager:
         if migrate_offsets:
             names = None if all_groups else group or []
@@ -158,6 +153,15 @@ class _Asked(NamedTuple):
     verbose: bool
     execute: bool
     export: bool
+
+    def check(self, *, offsets: bool, is_list: bool, is_dry: bool, as_json: bool) -> None:
+        """Raises BadParameter for flags that cannot be used together, or not without --list."""
+        if (self.execute and is_dry) or (self.export and as_json):
+            raise typer.BadParameter("--execute and --dry-run cannot be used together, nor can --export and --json")
+        if (self.states is not None) + self.members + offsets > 1:
+            raise typer.BadParameter("only one of --members, --offsets and --state can be used")
+        if not is_list and (self.states or self.types is not None):
+            raise typer.BadParameter("--type, and values for --state, need --list")
 
 
 class _Groups:

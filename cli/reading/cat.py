@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -114,11 +114,7 @@ def cat(  # the flags are those of kcat -C
     """
     log_dir = located(log_dir, tier, tier_key)
     nothing = b"NULL" if null else b""
-    text: record_text.Text = record_text.as_json
-    if format is not None:
-        text = record_text.formatted(format, null=nothing)
-    elif not as_json:
-        text = record_text.delimited(key_delimiter, delimiter, null=nothing)
+    text = _text(format, key_delimiter, delimiter, nothing, as_json=as_json)
     if ("stored" in (offset or [])) != (group is not None):
         raise typer.BadParameter("'--offset stored' needs --group, and --group needs '--offset stored'")
     if layout.is_0_7:
@@ -151,14 +147,25 @@ def cat(  # the flags are those of kcat -C
         printing = _Printing(tails, text, count, is_quiet=quiet)
         while not printing.round() and not (exit_at_end or span.ends_at_ms is not None):
             time.sleep(LOOK_EVERY_S)
-            manager.catch_up()
-            marks = manager.all_marks()  # once for all partitions
-            for tail in tails:
-                deleted = tail.catch_up(marks)
-                if deleted and not quiet:
-                    typer.echo(
-                        f"commitlog: {tail.name}: offsets {deleted} were deleted before they were printed", err=True
-                    )
+            _catch_up(manager, tails, is_quiet=quiet)
+
+
+def _text(
+    format: str | None, key_delimiter: str | None, delimiter: str, null: bytes, *, as_json: bool
+) -> record_text.Text:
+    if format is not None:
+        return record_text.formatted(format, null=null)
+    return record_text.as_json if as_json else record_text.delimited(key_delimiter, delimiter, null=null)
+
+
+def _catch_up(manager: storage.LogManager, tails: Iterable[_Tail], *, is_quiet: bool) -> None:
+    """Reads what was appended to the partitions, and names offsets that were deleted first."""
+    manager.catch_up()
+    marks = manager.all_marks()  # once for all partitions
+    for tail in tails:
+        deleted = tail.catch_up(marks)
+        if deleted and not is_quiet:
+            typer.echo(f"commitlog: {tail.name}: offsets {deleted} were deleted before they were printed", err=True)
 
 
 _NUMBER = re.compile(r"\d+")

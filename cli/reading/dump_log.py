@@ -29,50 +29,57 @@ def _string_decoder(name: str | None) -> str | None:
     return name
 
 
+Files = Annotated[list[str], typer.Option(help="Files of a log to print, separated by commas. Repeatable.")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print records, not only batches.")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print keys and values; implied by any decoder.")]
+VerifyIndexOnly = Annotated[
+    bool, typer.Option("--verify-index-only", help="Compare indexes with the log; print no entries.")
+]
+IndexSanityCheck = Annotated[
+    bool, typer.Option("--index-sanity-check", help="Only run a broker's startup checks of an index.")
+]
+OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets.")]
+TransactionLogDecoder = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state.")
+]
+ClusterMetadataDecoder = Annotated[
+    bool, typer.Option("--cluster-metadata-decoder", help="Decode records of __cluster_metadata.")
+]
+RemoteLogMetadataDecoder = Annotated[
+    bool, typer.Option("--remote-log-metadata-decoder", help="Decode records of __remote_log_metadata.")
+]
+ShareGroupStateDecoder = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help="Decode records of __share_group_state.")
+]
+SkipRecordMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help="Print only the keys and values of records.")
+]
+MaxBytes = Annotated[int, typer.Option(min=0, help="Read only this many bytes of each .log.")]
+MaxMessageSize = Annotated[
+    int, typer.Option(min=0, help="Read at most this many bytes to find the batch of an index entry.")
+]
+DecoderClass = Annotated[str | None, typer.Option(callback=_string_decoder, help="Must be 'string', the default.")]
+Layout = Annotated[Format, typer.Option(help="Use the layout of this release, or print one JSON object per line.")]
+
+
 def dump_log(  # the flags are those of kafka-dump-log
     *,
-    files: Annotated[list[str], typer.Option(help="Files of a log to print, separated by commas. Repeatable.")],
-    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Print records, not only batches.")] = False,
-    print_data_log: Annotated[
-        bool, typer.Option("--print-data-log", help="Print keys and values; implied by any decoder.")
-    ] = False,
-    verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Compare indexes with the log; print no entries.")
-    ] = False,
-    index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only run a broker's startup checks of an index.")
-    ] = False,
-    offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets.")
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state.")
-    ] = False,
-    cluster_metadata_decoder: Annotated[
-        bool, typer.Option("--cluster-metadata-decoder", help="Decode records of __cluster_metadata.")
-    ] = False,
-    remote_log_metadata_decoder: Annotated[
-        bool, typer.Option("--remote-log-metadata-decoder", help="Decode records of __remote_log_metadata.")
-    ] = False,
-    share_group_state_decoder: Annotated[
-        bool, typer.Option("--share-group-state-decoder", help="Decode records of __share_group_state.")
-    ] = False,
-    skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Print only the keys and values of records.")
-    ] = False,
-    max_bytes: Annotated[int, typer.Option(min=0, help="Read only this many bytes of each .log.")] = 2**31 - 1,
-    max_message_size: Annotated[
-        int, typer.Option(min=0, help="Read at most this many bytes to find the batch of an index entry.")
-    ] = 5 * 1024 * 1024,
-    key_decoder_class: Annotated[
-        str | None, typer.Option(callback=_string_decoder, help="Must be 'string', the default.")
-    ] = None,
-    value_decoder_class: Annotated[
-        str | None, typer.Option(callback=_string_decoder, help="Must be 'string', the default.")
-    ] = None,
-    format: Annotated[
-        Format, typer.Option(help="Use the layout of this release, or print one JSON object per line.")
-    ] = Format.KAFKA,
+    files: Files,
+    deep_iteration: DeepIteration = False,
+    print_data_log: PrintDataLog = False,
+    verify_index_only: VerifyIndexOnly = False,
+    index_sanity_check: IndexSanityCheck = False,
+    offsets_decoder: OffsetsDecoder = False,
+    transaction_log_decoder: TransactionLogDecoder = False,
+    cluster_metadata_decoder: ClusterMetadataDecoder = False,
+    remote_log_metadata_decoder: RemoteLogMetadataDecoder = False,
+    share_group_state_decoder: ShareGroupStateDecoder = False,
+    skip_record_metadata: SkipRecordMetadata = False,
+    max_bytes: MaxBytes = 2**31 - 1,
+    max_message_size: MaxMessageSize = 5 * 1024 * 1024,
+    key_decoder_class: DecoderClass = None,
+    value_decoder_class: DecoderClass = None,
+    format: Layout = Format.KAFKA,
 ) -> None:
     """Print the contents of a log's files, as kafka-dump-log does.
 

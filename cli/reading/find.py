@@ -108,12 +108,8 @@ def find(
     so it is safe on a running broker's directory.
     """
     log_dir = located(log_dir, tier, tier_key)
-    condition = storage.Condition(
-        key=_bytes(key),
-        key_prefix=_bytes(key_prefix),
-        value_contains=_bytes(value_contains),
-        headers=tuple(_header(text) for text in header or ()),
-    )
+    headers = tuple(map(_header, header or ()))
+    condition = storage.Condition(_bytes(key), _bytes(key_prefix), _bytes(value_contains), headers)
     if condition == storage.Condition() and where is None:
         raise typer.BadParameter("give at least one of --key, --key-prefix, --value-contains, --header, --where")
     is_sql = where is not None or select is not None
