@@ -54,7 +54,7 @@ class BackgroundSync:
         for log, size in self._begun_sizes.items():
             if (now := log.segments.active.file_size) != size:
                 self._begun_sizes[log] = now
-                log.begin_sync()
+                log.segments.active.begin_sync()
                 grown.append(log)
         if grown and not self._is_over.is_set():
             self._begun_sizes[grown[0]] = self._begun_sizes.pop(grown[0])  # now the last of all

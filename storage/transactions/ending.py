@@ -93,7 +93,7 @@ def write_marker(log: Log, producer: Producer, *, commit: bool, coordinator_epoc
 def sync_all(logs: Collection[Log]) -> None:
     """Syncs all logs; starts writing all of them before it waits for the first."""
     for log in logs:
-        log.begin_sync()
+        log.segments.active.begin_sync()
     for log in logs:
         log.sync()
 

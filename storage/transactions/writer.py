@@ -63,7 +63,7 @@ class TransactionalWriter:
             self._written[topic_partition] = log
             info = log.append_transactional(batches, self._transaction.producer)
         if info.size >= WRITE_BACK_BYTES:
-            log.begin_sync()
+            log.segments.active.begin_sync()
         return info
 
     def sync(self) -> None:

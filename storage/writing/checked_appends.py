@@ -91,7 +91,7 @@ class CheckedAppends(SharedLog):
         segment_ms = self.context.config.max_segment_ms - active.roll_jitter_ms
         if headers and not active.size and latest - headers[0].max_timestamp > segment_ms:
             return False  # the time of an empty segment begins with the first batch
-        return not sync or not self._is_sync_due(
+        return not sync or not self._durability.is_sync_due(
             end_offset, transactional=any(batch.is_transactional for batch in batches)
         )
 
@@ -157,7 +157,7 @@ class CheckedAppends(SharedLog):
         index without its marker, which is dropped when the log is opened.
         """
         size = len(buffers[0]) + len(buffers[1])
-        with self._changing():
+        with self._fail_stop.changing:
             self.epochs.assign(self.leader_epoch, batch.base_offset)
             self._make_room(size, batch.max_timestamp, batch.base_offset, batch.last_offset)
             self._index_aborted(update)
@@ -308,11 +308,11 @@ class PlainAppends:
         After a crash, the disk has some of the batches and perhaps part of the next one, which recovery cuts off.
         """
         log = self._log
-        with log._touching_the_disk(), log._changing():
+        with log._fail_stop, log._fail_stop.changing:
             self._active.append_batches(self._batches)
             log._note_appended(log.producers.prepared(self._states, self._end_offset, self._begun))
         if self._sync:
-            with log._touching_the_disk():
+            with log._fail_stop:
                 log._acknowledge(transactional=False)
 
     def end(self) -> None:
@@ -331,7 +331,8 @@ def begin_plain(log: CheckedAppends, *, sync: bool) -> PlainAppends | None:
     except (StorageError, OSError):  # which an append reports
         return None
     try:
-        if is_alone and log.has_begun and not (sync and log._is_sync_due(log.log_end_offset, transactional=False)):
+        is_sync_due = sync and log._durability.is_sync_due(log.log_end_offset, transactional=False)
+        if is_alone and log.has_begun and not is_sync_due:
             return PlainAppends(log, holding, sync=sync)
     except BaseException:
         holding.__exit__(None, None, None)

@@ -231,7 +231,7 @@ class Log(CheckedAppends):
         an entry of the transaction index without its marker, which is dropped when the log is opened.
         """
         table = window.headers.table
-        with self._changing():
+        with self._fail_stop.changing:
             if (table["magic"] < v2.MAGIC).any():
                 self.epochs.clear()
             assign_epochs(self.epochs, window.headers)
@@ -284,7 +284,7 @@ class Log(CheckedAppends):
             return self._log_start_offset
 
     def _raise_log_start(self, offset: int) -> None:
-        with self._changing():  # a log start that is not written must not stay
+        with self._fail_stop.changing:  # a log start that is not written must not stay
             self._log_start_offset, self.lost = offset, None
             self._write_marks()
         self.epochs.truncate_from_start(self._log_start_offset)
@@ -304,7 +304,7 @@ class Log(CheckedAppends):
             tiered = self.in_tier
             if tiered is not None and offset > tiered.start:
                 self.remote, self.lost = range(offset, tiered.stop) if offset < tiered.stop else None, None
-                with self._changing():
+                with self._fail_stop.changing:
                     self._write_marks()
 
     def truncate_to(self, offset: int) -> None:
@@ -316,7 +316,7 @@ class Log(CheckedAppends):
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot truncate to offset {offset}, which is below 0")
-        with self._writing(), self._syncing, self._changing():
+        with self._writing(), self._durability.syncing, self._fail_stop.changing:
             if offset >= self._log_end_offset:
                 self.epochs.truncate_from_end(self._log_end_offset)
             elif offset < self.segments.first.base_offset:
@@ -326,7 +326,7 @@ class Log(CheckedAppends):
 
     def _cut_at(self, offset: int) -> None:
         holding = self.segments.reaching(offset)[0]  # a batch that reaches the offset is removed whole
-        self._lower_marks(min(self._recovery_point, holding.base_offset), min(self._log_start_offset, offset))
+        self._lower_marks(holding.base_offset, min(self._log_start_offset, offset))
         for segment in reversed(self.segments.reaching(offset)[1:]):
             self.segments.remove(segment)
             segment.remove_files()
@@ -335,7 +335,7 @@ class Log(CheckedAppends):
         active.resize_indexes()
         self._log_end_offset = active.next_offset()
         if self._log_end_offset < self._log_start_offset:  # both were in a batch that is removed whole
-            self._lower_marks(self._recovery_point, self._log_end_offset)
+            self._lower_marks(self._log_end_offset, self._log_end_offset)
         self.epochs.truncate_from_end(self._log_end_offset)
         self._after_cut()
 
@@ -347,7 +347,7 @@ class Log(CheckedAppends):
         """
         if offset < 0:
             raise InvalidOffsetError(f"{self.context.directory}: cannot begin at offset {offset}, which is below 0")
-        with self._writing(), self._syncing, self._changing():
+        with self._writing(), self._durability.syncing, self._fail_stop.changing:
             self._start_at(offset)
 
     def _start_at(self, offset: int) -> None:
@@ -361,8 +361,9 @@ class Log(CheckedAppends):
         self._after_cut()
 
     def _lower_marks(self, recovery_point: int, log_start_offset: int) -> None:
-        self._recovery_point, self._log_start_offset = recovery_point, log_start_offset
-        self.checkpoints.write(Marks(recovery_point, log_start_offset))
+        self._durability.lower_to(recovery_point)
+        self._log_start_offset = log_start_offset
+        self.checkpoints.write(Marks(self._durability.recovery_point, log_start_offset))
 
     def _after_cut(self) -> None:
         """Removes snapshots of removed offsets, rebuilds the producer state and writes it, and syncs everything."""
@@ -378,7 +379,7 @@ class Log(CheckedAppends):
             write_snapshot(self.context, self.producers, sync=True)
         self.segments.active.sync(with_indexes=True)
         self.context.filesystem.sync_directory(self.context.directory)
-        self._note_synced()
+        self._durability.note_synced(self._log_end_offset)
         self._write_marks()
 
 

@@ -15,12 +15,14 @@ from ..filesystem.port import FileStatus
 from ..format.constants import INT32_MAX
 from ..format.files import file_names
 from ..reading.marks import Checkpoints, Marks
+from ..reading.reader import LogReader
 from ..recovery.producer_snapshots import write_snapshot
 from ..recovery.segment_recovery import assign_epochs, replay
 from ..recovery.view import LoadedLog
 from ..segment.collection import LogSegments
 from ..segment.walk import LogContext
 from ..segment.writer import LogSegment
+from .durability import Durability, FailStop
 from .locks import (
     APPEND_LOCK_FILE,
     MAINTENANCE_LOCK_FILE,
@@ -30,12 +32,11 @@ from .locks import (
     wait_for_lock,
     write_holder,
 )
-from .synced_log import SyncedLog
 
 logger = logging.getLogger(__name__)
 
 
-class SharedLog(SyncedLog):
+class SharedLog(LogReader):
     """The part of :class:`Log` that does not depend on what is appended."""
 
     _WRITES = True
@@ -43,6 +44,8 @@ class SharedLog(SyncedLog):
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
         self._is_locked = False  # by the user of this object
         self._kept_lock = KeptLock(context)
+        self._fail_stop = FailStop(context)
+        self._durability = Durability(context, self._fail_stop)
         make_directory_durably(context.filesystem, not_a_link(context.filesystem, context.directory))
         super().__init__(context, checkpoints)
 
@@ -70,6 +73,7 @@ class SharedLog(SyncedLog):
 
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
+        self._durability.note_synced(loaded.recovery_point)  # the log end: loading syncs
         self._active_inode = self.segments.active.status().inode
         self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
         self._snapshot_size = self.segments.active.size  # and the size of the active segment then
@@ -80,17 +84,36 @@ class SharedLog(SyncedLog):
         latest = self.epochs.latest
         return latest.epoch if latest else 0
 
+    @property
+    def recovery_point(self) -> int:
+        """Everything below this offset is synced."""
+        return self._durability.recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        """What is below this offset may be acknowledged and shown to clients of a broker.
+
+        It was synced, by this process, or the topic's flush settings let it wait. What is appended with ``sync=False``,
+        or by other processes, is below it after the next sync. (Readers of the files do not wait for it.)
+        """
+        return self._durability.high_watermark
+
+    @property
+    def failure(self) -> str | None:
+        """What failed, so that nothing can be written until the log is opened again; None if nothing failed."""
+        return self._fail_stop.failure
+
     # Locks, and other processes
 
     def _writing(self) -> AbstractContextManager[None]:
         """Holds the append lock and catches up with other processes. Raises StorageError after a disk failure."""
         if self._is_locked:
-            return self._touching_the_disk()
+            return self._fail_stop
         return self._append_lock()
 
     @contextmanager
     def _append_lock(self) -> Iterator[None]:
-        with self._touching_the_disk():
+        with self._fail_stop:
             was_alone = self._kept_lock.take(self._is_file_as_left)
             try:
                 if not was_alone:
@@ -127,7 +150,7 @@ class SharedLog(SyncedLog):
 
         Raises StorageError after a disk failure.
         """
-        with self._touching_the_disk():
+        with self._fail_stop:
             is_alone = self._is_locked or self._kept_lock.take_if_alone(self._is_file_as_left)
             if self._is_locked or not is_alone:
                 yield is_alone
@@ -158,9 +181,9 @@ class SharedLog(SyncedLog):
     def _begin_maintenance(self, holder: str) -> None:
         with self._writing():
             write_holder(self.context, holder)
-            if self._recovery_point > (self.checkpoints.read().recovery_point or 0):
+            if self._durability.recovery_point > (self.checkpoints.read().recovery_point or 0):
                 self._write_marks()  # otherwise intact, synced segments would be recovered again
-            with self._syncing:
+            with self._durability.syncing:
                 self.segments.close()
                 self._take(self._load_durably(may_finish_swaps=True))
 
@@ -182,7 +205,7 @@ class SharedLog(SyncedLog):
                     f"{self.context.directory}: another process truncated the log in the meantime, so no segment was "
                     "replaced; run this again"
                 )
-            with self._syncing, self._changing():
+            with self._durability.syncing, self._fail_stop.changing:
                 yield self.segments
 
     def is_as_left(self) -> bool:
@@ -215,7 +238,7 @@ class SharedLog(SyncedLog):
         return is_current and active.read_appended_entries(self._log_end_offset)
 
     def _reload(self) -> None:
-        with self._syncing:
+        with self._durability.syncing:
             self.segments.close()
             self._take(self._load_locked())
 
@@ -256,6 +279,20 @@ class SharedLog(SyncedLog):
         with self._writing():
             self._sync()
 
+    def sync_appended(self) -> int:
+        """Syncs what this process appended before the call; returns the high watermark, which is now at least its end.
+
+        Takes no lock of the partition and ignores other processes. Any thread may call it while the thread that owns
+        the log appends more. Raises StorageError if the disk fails, now or before: the log must be opened again.
+        """
+        with self._fail_stop, self._durability.syncing:
+            return self._durability.sync(self.segments.active, self._log_end_offset)
+
+    def sync_file(self) -> None:
+        """Syncs the file of the active segment, with what others appended; leaves the recovery point as it is."""
+        with self._fail_stop, self._durability.syncing:
+            self.segments.active.sync()
+
     def checkpoint(self) -> None:
         """Syncs the log, then writes recovery point and log start to the checkpoints, which makes recovery short."""
         with self._writing():
@@ -280,6 +317,12 @@ class SharedLog(SyncedLog):
                 self.context.filesystem.remove(file_names.join(self.context.directory, stale))
             self._snapshot_offset, self._snapshot_size = self._log_end_offset, active.size
 
+    def _sync(self) -> None:
+        self._durability.sync_all(self.segments.active, self._log_end_offset)
+
+    def _acknowledge(self, *, transactional: bool) -> None:
+        self._durability.acknowledge(self.segments.active, self._log_end_offset, transactional=transactional)
+
     def _write_marks(self) -> None:
         """Writes recovery point and log start to the checkpoints.
 
@@ -290,7 +333,7 @@ class SharedLog(SyncedLog):
         for elsewhere in (self.lost, self.remote):
             if elsewhere is not None and self._log_start_offset == elsewhere.stop:
                 start = elsewhere.start
-        self.checkpoints.write(Marks(self._recovery_point, start))
+        self.checkpoints.write(Marks(self._durability.recovery_point, start))
 
     # Rolling
 
@@ -298,7 +341,7 @@ class SharedLog(SyncedLog):
         """Closes the active segment and begins a new one at the log end; does nothing if the active one is empty."""
         with self._writing():
             if self.segments.active.size:
-                with self._changing():
+                with self._fail_stop.changing:
                     self._roll()
 
     def _roll(self) -> None:
@@ -314,11 +357,11 @@ class SharedLog(SyncedLog):
         checkpoints for longer than the file system waits, step 3 is left out: the next opening checks the old segment
         too.
         """
-        with self._syncing:
+        with self._durability.syncing:
             self.segments.active.become_inactive()
             write_snapshot(self.context, self.producers, sync=True)
             self._begin_segment(self._log_end_offset)
-            self._note_synced()
+            self._durability.note_synced(self._log_end_offset)
             try:
                 self._write_marks()
             except LockHeldError as error:
@@ -332,7 +375,7 @@ class SharedLog(SyncedLog):
         """
         if not self.segments.active.should_roll(size, max_timestamp, last_offset):
             return
-        with self._syncing:
+        with self._durability.syncing:
             if self.segments.active.size:
                 self._roll()
             if last_offset - self.segments.active.base_offset > INT32_MAX:
@@ -375,9 +418,9 @@ class SharedLog(SyncedLog):
         except LockHeldError as error:
             logger.warning("%s; the log is closed without a snapshot at its end", error)
         finally:
-            self._timed_sync.close()
+            self._durability.close()
             self._kept_lock.close()
-            with self._syncing:
+            with self._durability.syncing:
                 self.segments.close()
 
     def _close_cleanly(self) -> None:

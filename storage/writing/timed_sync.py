@@ -17,10 +17,10 @@ class TimedSync:
     thread that owns the log.
     """
 
-    def __init__(self, context: LogContext) -> None:
-        self.failure: str | None = None  # a sync failed: what is on disk is unknown
+    def __init__(self, context: LogContext, fail: Callable[[str], None]) -> None:
+        """``fail`` is given the reason if a sync fails: what is on disk is then unknown."""
         self.synced_at_ms = 0  # when the alarm last synced
-        self._context = context
+        self._context, self._fail = context, fail
         self._unsynced: tuple[str, int] | None = None  # the file, and the time at which it must be on disk
         self._cancel: Callable[[], None] | None = None  # the alarm that is set
 
@@ -60,5 +60,5 @@ class TimedSync:
         except FileNotFoundError:
             pass  # the log was truncated or deleted
         except OSError as error:
-            self.failure = f"{INTERRUPTED}: {error}"
+            self._fail(f"{INTERRUPTED}: {error}")
         self.synced_at_ms = self._context.clock.now_ms()

@@ -203,9 +203,9 @@ FAULTS = [
         on_disk(one_partition_fails_and_the_others_go_on),
         (
             Mutation(
-                "storage.writing.synced_log:SyncedLog._fail",
-                "self._failure = str(error)",
-                "self.context.filesystem.is_offline = self._failure = str(error)",
+                "storage.writing.durability:FailStop.fail",
+                "self.failure = str(error)",
+                "self._context.filesystem.is_offline = self.failure = str(error)",
             ),
             Mutation(
                 "storage.writing.shared_log:SharedLog._writing",
@@ -234,7 +234,7 @@ FAULTS = [
         (
             Mutation(
                 "storage.writing.log:Log.truncate_to",
-                "with self._writing(), self._syncing, self._changing():",
+                "with self._writing(), self._durability.syncing, self._fail_stop.changing:",
                 "with self._writing():",
             ),
         ),

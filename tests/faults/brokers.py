@@ -130,7 +130,7 @@ FAULTS = [
         "KAFKA-10778",
         "After a failed write, further batches are appended until the log is taken offline.",
         in_directory(test_appender.test_a_failing_disk_is_answered_from_a_turn_too),
-        (Mutation("storage.writing.synced_log:SyncedLog._check_sound", "if self.failure is not None:", "if False:"),),
+        (Mutation("storage.writing.durability:FailStop.__enter__", "if self.failure is not None:", "if False:"),),
     ),
     Fault(
         97,

@@ -313,7 +313,7 @@ def fail(_: object) -> None:
 @pytest.mark.parametrize("soon", [None, lambda task: task()], ids=["its thread", "a turn"])
 def test_an_answer_that_fails_keeps_no_other_from_its_client(tmp_path: Path, soon: Soon | None) -> None:
     partition = Appending(tmp_path)
-    partition.led._log._failure = "a write failed"
+    partition.led._log._fail_stop.failure = "a write failed"
     partition.appender.start()
     turn: list[Callable[[], None]] = []
     for done in (fail, None):
@@ -330,7 +330,7 @@ def test_a_failing_disk_is_answered_from_a_turn_too(tmp_path: Path) -> None:
     with appending(tmp_path, flush_messages=1000) as partition:
         partition.append(b"ours", lambda task: task())
         assert partition.first_offset() == 0
-        partition.led._log._failure = "a write failed"
+        partition.led._log._fail_stop.failure = "a write failed"
         partition.append(b"ours", lambda task: task())
         assert isinstance(partition._answers.get(timeout=TIMEOUT_S), StorageError)
 

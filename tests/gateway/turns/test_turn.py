@@ -86,7 +86,7 @@ def producing(
 
 def fail_syncs(monkeypatch: pytest.MonkeyPatch, led: FilePartition) -> None:
     def fail() -> None:
-        raise led._log._fail(OSError(errno.EIO, "input/output error"))
+        raise led._log._fail_stop.fail(OSError(errno.EIO, "input/output error"))
 
     monkeypatch.setattr(led, "sync", fail)
 

@@ -1,4 +1,4 @@
-"""Syncs apart from appends: beside them, after them, and where the high watermark is then."""
+"""What is on disk: syncs beside appends and after them, the high watermark then, and what stops after a failure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from pyspark_commitlog.storage.errors import StorageError
 from pyspark_commitlog.storage.format import v2
 from pyspark_commitlog.storage.format.constants import Codec
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
+from pyspark_commitlog.storage.segment.walk import LogContext
 from pyspark_commitlog.storage.segment.writer import LogSegment
 from pyspark_commitlog.storage.writing.checked_appends import AppendInfo
 from pyspark_commitlog.storage.writing.checked_batch import check_batch
+from pyspark_commitlog.storage.writing.durability import Durability, FailStop
 from pyspark_commitlog.storage.writing.log import Log
 from tests.support.clock import ManualClock
 from tests.support.disk.faulty_filesystem import FaultyFileSystem, fail
 from tests.support.disk.memory_filesystem import MemoryFileSystem, crash_points
-from tests.support.logs.building import NOW_MS, batch, end_transaction, open_log, records, rows
+from tests.support.logs.building import NOW_MS, batch, config, end_transaction, open_log, records, rows
 from tests.support.waiting import soon
 
 DIRECTORY = "/t-0"
@@ -189,6 +191,67 @@ def test_after_a_failed_sync_nothing_is_appended_or_synced_until_the_log_is_open
     assert (log.high_watermark, log.recovery_point) == (1, 1)
     with pytest.raises(StorageError, match="open the log again"):
         append(log, b"z")
+
+
+# The parts alone
+
+
+def context_of(disk: MemoryFileSystem, **settings: object) -> LogContext:
+    disk.make_directory(DIRECTORY)
+    return LogContext(DIRECTORY, config(**settings), ManualClock(NOW_MS), disk, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [(OSError("no space"), "no space"), (KeyboardInterrupt(), "a change was interrupted")],
+    ids=["failed", "interrupted"],
+)
+def test_a_change_that_ends_early_stops_all_later_ones(error: BaseException, failure: str) -> None:
+    stop = FailStop(context_of(MemoryFileSystem()))
+    with pytest.raises((StorageError, KeyboardInterrupt)), stop, stop.changing:
+        raise error
+    assert stop.failure == failure
+    with pytest.raises(StorageError, match=f"earlier failure \\({failure}\\); open the log again"), stop:
+        pytest.fail("the block was entered")
+
+
+def test_an_error_without_a_change_stops_nothing() -> None:
+    stop = FailStop(context_of(MemoryFileSystem()))
+    with pytest.raises(ValueError, match="refused"), stop:
+        raise ValueError("refused")
+    with stop:
+        pass
+    assert stop.failure is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "syncs"),
+    [({}, [True, True, True, True]), ({"flush_messages": 3}, [False, False, True, False])],
+    ids=["each", "every third"],
+)
+def test_an_append_is_acknowledged_with_the_syncs_that_its_topic_asks_for(
+    settings: dict[str, object], syncs: list[bool]
+) -> None:
+    disk = MemoryFileSystem()
+    context = context_of(disk, **settings)
+    segment, durability, found = LogSegment.create(context, 0), Durability(context, FailStop(context)), []
+    durability.note_synced(0)
+    for end_offset in range(1, 5):
+        disk.operations.clear()
+        durability.acknowledge(segment, end_offset, transactional=False)
+        assert durability.high_watermark == end_offset
+        found.append("sync" in [each.kind for each in disk.operations])
+        assert (durability.recovery_point == end_offset) == found[-1]
+    assert found == syncs
+
+
+def test_a_lowered_recovery_point_is_never_raised_by_that() -> None:
+    context = context_of(MemoryFileSystem())
+    durability = Durability(context, FailStop(context))
+    durability.note_synced(10)
+    for offset, expected in ((12, 10), (4, 4), (6, 4)):
+        durability.lower_to(offset)
+        assert durability.recovery_point == expected
 
 
 # Power cuts
