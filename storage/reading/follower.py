@@ -77,8 +77,7 @@ class LogFollower(LogReader):
         replay(active, window, self.producers, index_aborts=False)
         assign_epochs(self.epochs, window.headers)
         active.extend(window.position + window.headers.end)
-        self._log_end_offset = window.headers.next_offset
-        self.producers.on_high_watermark(self._log_end_offset)
+        self.move_end(window.headers.next_offset)
 
     def is_current(self) -> bool:
         """Whether the follower has seen the whole log; if it has not after a :meth:`follow`, refresh it.

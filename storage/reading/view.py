@@ -265,6 +265,11 @@ class LogView:
         """The offset the next record will get."""
         return self._log_end_offset
 
+    def move_end(self, offset: int) -> None:
+        """Moves the log end to ``offset``, after the active segment and the producers have taken in what is before."""
+        self._log_end_offset = offset
+        self.producers.on_high_watermark(offset)
+
     @property
     def high_watermark(self) -> int:
         """The log end offset: there are no replicas to wait for, and a reader of the files waits for no sync."""

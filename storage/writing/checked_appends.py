@@ -174,8 +174,7 @@ class CheckedAppends(SharedLog):
     def _note_appended(self, update: ProducerUpdate) -> None:
         """Updates the producers and the log end after an append to the active segment."""
         self.producers.apply(update)
-        self._log_end_offset = update.map_end_offset
-        self.producers.on_high_watermark(self._log_end_offset)
+        self.move_end(update.map_end_offset)
 
 
 def repeated_append(batches: list[ProducerBatch]) -> AppendInfo:

@@ -374,7 +374,7 @@ class Log(CheckedAppends):
         self.producers = self._loader().producers_at(self._log_end_offset, self.segments)
         self.producers.on_high_watermark(self._log_end_offset)
         self._forget_outcomes()
-        self._active_inode = self.segments.active.status().inode
+        self._sharing.note_active()
         if self._log_end_offset > self.segments.first.base_offset:
             write_snapshot(self.context, self.producers, sync=True)
         self.segments.active.sync(with_indexes=True)

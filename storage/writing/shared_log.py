@@ -1,15 +1,15 @@
-"""SharedLog: a log that several processes have open for writing: locks, catching up, rolling, closing.
+"""SharedLog: a log that several processes have open for writing: the steps of loading, syncing, rolling, closing.
 
-A writer takes the partition's append lock, and first reads what other processes have appended since it last held it.
+What is on disk is the part of :mod:`.durability`; the lock, and what other processes did, that of :mod:`.sharing`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 
-from ..errors import CorruptionError, LockHeldError, StorageError
+from ..errors import LockHeldError, StorageError
 from ..filesystem.operations import make_directory_durably, not_a_link
 from ..filesystem.port import FileStatus
 from ..format.constants import INT32_MAX
@@ -17,7 +17,6 @@ from ..format.files import file_names
 from ..reading.marks import Checkpoints, Marks
 from ..reading.reader import LogReader
 from ..recovery.producer_snapshots import write_snapshot
-from ..recovery.segment_recovery import assign_epochs, replay
 from ..recovery.view import LoadedLog
 from ..segment.collection import LogSegments
 from ..segment.walk import LogContext
@@ -26,12 +25,12 @@ from .durability import Durability, FailStop
 from .locks import (
     APPEND_LOCK_FILE,
     MAINTENANCE_LOCK_FILE,
-    KeptLock,
     is_append_lock_taken,
     take_maintenance_lock,
     wait_for_lock,
     write_holder,
 )
+from .sharing import Sharing
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +41,7 @@ class SharedLog(LogReader):
     _WRITES = True
 
     def __init__(self, context: LogContext, checkpoints: Checkpoints) -> None:
-        self._is_locked = False  # by the user of this object
-        self._kept_lock = KeptLock(context)
+        self._sharing = Sharing(context, self)
         self._fail_stop = FailStop(context)
         self._durability = Durability(context, self._fail_stop)
         make_directory_durably(context.filesystem, not_a_link(context.filesystem, context.directory))
@@ -74,7 +72,7 @@ class SharedLog(LogReader):
     def _take(self, loaded: LoadedLog) -> None:
         super()._take(loaded)
         self._durability.note_synced(loaded.recovery_point)  # the log end: loading syncs
-        self._active_inode = self.segments.active.status().inode
+        self._sharing.note_active()
         self._snapshot_offset = loaded.log_end_offset  # of the last snapshot this log wrote, as loading did,
         self._snapshot_size = self.segments.active.size  # and the size of the active segment then
 
@@ -107,24 +105,28 @@ class SharedLog(LogReader):
 
     def _writing(self) -> AbstractContextManager[None]:
         """Holds the append lock and catches up with other processes. Raises StorageError after a disk failure."""
-        if self._is_locked:
+        if self._sharing.is_held:
             return self._fail_stop
         return self._append_lock()
 
     @contextmanager
     def _append_lock(self) -> Iterator[None]:
         with self._fail_stop:
-            was_alone = self._kept_lock.take(self._is_file_as_left)
+            was_alone = self._sharing.take()
             try:
                 if not was_alone:
                     self._catch_up()
-                    self._kept_lock.mark()
                 self._expire_producers()
-                self._is_locked = True
+                self._sharing.is_held = True
                 yield
             finally:
-                self._is_locked = False
-                self._kept_lock.unlock()
+                self._sharing.release()
+
+    def _catch_up(self) -> None:
+        """Reads what other processes appended; loads the log again if more than its end has changed."""
+        if not self._sharing.catch_up():
+            self._reload()
+        self._sharing.mark()
 
     @property
     def is_append_locked(self) -> bool:
@@ -151,16 +153,14 @@ class SharedLog(LogReader):
         Raises StorageError after a disk failure.
         """
         with self._fail_stop:
-            is_alone = self._is_locked or self._kept_lock.take_if_alone(self._is_file_as_left)
-            if self._is_locked or not is_alone:
-                yield is_alone
+            if self._sharing.is_held or not self._sharing.take_if_alone():
+                yield self._sharing.is_held
                 return
             try:
-                self._is_locked = True
+                self._sharing.is_held = True
                 yield True
             finally:
-                self._is_locked = False
-                self._kept_lock.unlock()
+                self._sharing.release()
 
     @contextmanager
     def maintaining(self, holder: str = "") -> Iterator[None]:
@@ -213,29 +213,7 @@ class SharedLog(LogReader):
 
         If so, no other process has appended. Takes no lock.
         """
-        return self._is_file_as_left() and not self.is_rolled()
-
-    def _is_file_as_left(self) -> bool:
-        """Whether the active segment is the file that this process appended to last, as long as then.
-
-        Who holds the lock, as it left it, need not look for a new segment: only a holder of the lock begins one.
-        """
-        active = self.segments.active
-        status = self.context.filesystem.status(active.path(file_names.LOG))
-        return status is not None and status.inode == self._active_inode and status.size == active.size
-
-    def _catch_up(self) -> None:
-        """Reads what other processes appended; reloads the log if more than its end has changed."""
-        if not self._has_caught_up():
-            self._reload()
-
-    def _has_caught_up(self) -> bool:
-        active = self.segments.active
-        status = self.context.filesystem.status(active.path(file_names.LOG))
-        if status is None or status.inode != self._active_inode or status.size < active.size:
-            return False
-        is_current = self._take_in(active, status.size) and not self.is_rolled()
-        return is_current and active.read_appended_entries(self._log_end_offset)
+        return self._sharing.is_as_left()
 
     def _reload(self) -> None:
         with self._durability.syncing:
@@ -249,28 +227,8 @@ class SharedLog(LogReader):
         open, and their space is not free.
         """
         with self._writing():
-            start = self._log_start_offset if self.in_tier is None else self.in_tier.start
-            is_raised = self.checkpoints.read().log_start_offset > start
-            if is_raised or any(map(self._is_replaced, self.segments)):
+            if self._sharing.is_maintained():
                 self._reload()
-
-    def _is_replaced(self, segment: LogSegment) -> bool:
-        status = self.context.filesystem.status(segment.path(file_names.LOG))
-        return status is None or status.size < segment.size
-
-    def _take_in(self, active: LogSegment, file_size: int) -> bool:
-        """Reads batches that another process appended; returns False if the new bytes are not whole, valid batches."""
-        if file_size == active.size or active.is_padded_from(active.size):
-            return True
-        active.txn_index.close()
-        with suppress(CorruptionError):
-            for window in active.batches(active.size, file_size, expected=self._log_end_offset):
-                replay(active, window, self.producers, index_aborts=False)
-                assign_epochs(self.epochs, window.headers)
-                active.pass_over(window.headers)
-                self._log_end_offset = window.headers.next_offset
-                self.producers.on_high_watermark(self._log_end_offset)
-        return active.size == file_size or active.is_padded_from(active.size)
 
     # Syncing
 
@@ -401,7 +359,7 @@ class SharedLog(LogReader):
             )
         self.segments.add(LogSegment.create(self.context, base_offset))
         self.context.filesystem.sync_directory(self.context.directory)
-        self._active_inode = self.segments.active.status().inode
+        self._sharing.note_active()
 
     # Closing
 
@@ -419,7 +377,7 @@ class SharedLog(LogReader):
             logger.warning("%s; the log is closed without a snapshot at its end", error)
         finally:
             self._durability.close()
-            self._kept_lock.close()
+            self._sharing.close()
             with self._durability.syncing:
                 self.segments.close()
 

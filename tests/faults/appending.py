@@ -120,7 +120,7 @@ _APPENDED = """\
 _OFFLINE = """\
 if hasattr(self.context.filesystem, "is_offline"):
         raise OSError("offline")
-    if self._is_locked:"""
+    if self._sharing.is_held:"""
 
 FAULTS = [
     Fault(
@@ -209,7 +209,7 @@ FAULTS = [
             ),
             Mutation(
                 "storage.writing.shared_log:SharedLog._writing",
-                "if self._is_locked:",
+                "if self._sharing.is_held:",
                 _OFFLINE,
             ),
         ),
