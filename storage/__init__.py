@@ -87,6 +87,10 @@ if TYPE_CHECKING:
         alter_own_settings as alter_own_settings,
     )
     from .directory.fs_check import check_filesystem as check_filesystem
+    from .directory.given_settings import (
+        DescribedSetting as DescribedSetting,
+        described_settings as described_settings,
+    )
     from .directory.log_directory import ROOT_LOCK_FILE as ROOT_LOCK_FILE, TOPICS_FILE as TOPICS_FILE
     from .directory.manager import LogManager as LogManager
     from .directory.position_topics import PositionTopics as PositionTopics
@@ -96,10 +100,6 @@ if TYPE_CHECKING:
         check_takes_records as check_takes_records,
     )
     from .directory.remote_tier import remote_offsets as remote_offsets
-    from .directory.setting_descriptions import (
-        DescribedSetting as DescribedSetting,
-        described_settings as described_settings,
-    )
     from .directory.snapshot import (
         LOG_FOLDER as LOG_FOLDER,
         Snapshot as Snapshot,
@@ -577,12 +577,12 @@ else:
             ],
             "directory.directory_settings": ["BROKER_KEYS", "alter_broker_settings", "alter_own_settings"],
             "directory.fs_check": ["check_filesystem"],
+            "directory.given_settings": ["DescribedSetting", "described_settings"],
             "directory.log_directory": ["ROOT_LOCK_FILE", "TOPICS_FILE"],
             "directory.manager": ["LogManager"],
             "directory.position_topics": ["PositionTopics"],
             "directory.protected_topics": ["COORDINATOR_TOPICS", "INTERNAL_TOPICS", "check_takes_records"],
             "directory.remote_tier": ["remote_offsets"],
-            "directory.setting_descriptions": ["DescribedSetting", "described_settings"],
             "directory.snapshot": ["LOG_FOLDER", "Snapshot", "read_snapshot", "restore_snapshot", "take_snapshot"],
             "directory.topics_file": ["Owner", "TopicDescription", "TopicsFile"],
             "dump.one_file": ["dump_file"],

@@ -1,4 +1,4 @@
-"""The effective settings of a topic, and which of them were set explicitly: only those may delete records.
+"""The effective settings of a topic, who set them, and which were set explicitly: only those may delete records.
 
 A broker's directory does not contain the settings of its topics. Kafka's defaults would delete records that the broker
 was to keep for ever, so retention limits that are not set explicitly do not apply.
@@ -6,10 +6,11 @@ was to keep for ever, so retention limits that are not set explicitly do not app
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from ..config import LogConfig, keys_of
+from ..config import Key, LogConfig, keys_of
 from .broker_settings.found import FoundSettings
 from .protected_topics import COORDINATOR_TOPICS, POLICY_KEY, settled
 from .topics_file import Known, TopicDescription
@@ -57,3 +58,30 @@ def completed(topic: TopicDescription, found: FoundSettings) -> TopicDescription
     configs, known = found.topics[topic.name]
     theirs = {key: value for key, value in configs.items() if key in _BROKERS_KEYS}
     return replace(topic, configs={**theirs, **(topic.configs if topic.known is Known.SOME else {})}, known=known)
+
+
+class DescribedSetting(NamedTuple):
+    """A setting of a topic; the first of ``own``, ``for_all`` and the default that is there is its value."""
+
+    key: Key
+    value: str
+    own: str | None  # set on the topic itself
+    for_all: Mapping[str, str]  # set for all topics of the directory, by a broker's keys
+
+    @property
+    def default(self) -> str:
+        """Kafka's default."""
+        return self.key.kind.render(self.key.default)
+
+    @property
+    def is_default(self) -> bool:
+        return self.own is None and not self.for_all
+
+
+def described_settings(topic: TopicDescription) -> Iterator[DescribedSetting]:
+    """Yields all settings of a topic, sorted by name."""
+    of_all = LogConfig.from_mapping({}, broker=topic.broker).to_mapping()
+    for key in sorted(keys_of(LogConfig).values(), key=lambda key: key.name):
+        own = topic.configs.get(key.name)
+        for_all = {each.name: topic.broker[each.name] for each in key.synonyms if each.name in topic.broker}
+        yield DescribedSetting(key, of_all[key.name] if own is None else own, own, for_all)

@@ -14,7 +14,6 @@ import errno
 import logging
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Self
 
 from .. import bucket
@@ -30,7 +29,6 @@ from ..reading.marks import UNFINISHED_COPY, Marks
 from ..segment.joining import Holes
 from ..tiers.address import is_tier_address
 from .position_topics import is_of_0_7
-from .remote_tier import remote_offsets
 from .topics_file import OwnSettings, TopicDescription, TopicsFile, decode_topics_file, encode_topics
 
 logger = logging.getLogger(__name__)
@@ -376,35 +374,3 @@ class LogDirectory:
             return None
         except CorruptionError as error:
             raise error.located(path) from None
-
-
-@dataclass(frozen=True)
-class RootCheckpoints:
-    """The checkpoint entries of one partition in a log directory: see ``reading.Checkpoints``."""
-
-    log_directory: LogDirectory
-    partition: TopicPartition
-
-    def read(self) -> Marks:
-        return self.log_directory.marks(self.partition)
-
-    def write(self, marks: Marks) -> None:
-        self.log_directory.write_marks({self.partition: marks})
-
-    def sync(self) -> None:
-        self.log_directory.filesystem.sync_directory(self.log_directory.directory)
-
-    def holes(self) -> Holes:
-        return self.log_directory.holes(self.partition)
-
-    def note_holes(self) -> None:
-        self.log_directory.note_holes(self.partition)
-
-    def note_start(self, log_start_offset: int) -> None:
-        self.log_directory.note_log_start(self.partition, log_start_offset)
-
-    def notes_start(self) -> bool:
-        return self.partition in self.log_directory.offsets(names.LOG_START_OFFSET_CHECKPOINT)
-
-    def remote_below(self, first_offset: int) -> range | None:
-        return remote_offsets(self.log_directory, {self.partition: first_offset}).get(self.partition)

@@ -33,9 +33,10 @@ from ..topic_rules import check_count, check_free, check_new_name, check_partiti
 from ..writing.locks import is_append_lock_taken
 from ..writing.log import Log
 from .given_settings import config_of
-from .log_directory import LogDirectory, RootCheckpoints, check_copied
+from .log_directory import LogDirectory, check_copied
 from .protected_topics import COORDINATOR_TOPICS, check_stays_compacted, stays_compacted
 from .remote_tier import report_remote
+from .root_checkpoints import RootCheckpoints
 from .topics_file import Known, TopicDescription
 
 UNSTAGED_MAX = 100  # new partitions that are made under the root lock, which takes a third of a second

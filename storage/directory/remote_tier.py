@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from ..filesystem.operations import holds_from_log_start
 from ..format.files import file_names
@@ -17,9 +16,7 @@ from ..format.files.file_names import TopicPartition
 from ..format.internal.internal_topics import REMOTE_LOG_METADATA_TOPIC
 from ..reading.marks import remote_text
 from .broker_settings.metadata_log import read_metadata_log
-
-if TYPE_CHECKING:
-    from .log_directory import LogDirectory
+from .log_directory import LogDirectory
 
 REMOTE_STORAGE_KEY = "remote.storage.enable"
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..directory.admin import log_bytes, topic_id
-from ..directory.log_directory import RootCheckpoints
 from ..directory.manager import LogManager
+from ..directory.root_checkpoints import RootCheckpoints
 from ..directory.topics_file import TopicDescription
 from ..errors import TopicExistsError
 from ..filesystem.operations import make_own_directory, remove_tree
