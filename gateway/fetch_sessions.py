@@ -136,7 +136,7 @@ class FetchSessions:
         for answer in answers:
             partitions[answer.topic, answer.partition].has_changed(answer)
         with self._guard:
-            if not partitions or not self._has_room(len(partitions)):
+            if not self._has_room(len(partitions)):
                 return Sent(answers)
             now_s, number = self._now_s(), self._new_id()
             self._sessions[number] = _Session(number, owner, by_topic_id, now_s, now_s, partitions, watch)

@@ -12,7 +12,17 @@ from typing import Any
 from ....protocol.bodies import ErrorCode
 from ....protocol.errors import RequestError
 from ...context import Context
-from ...quotas.entities import CONNECTION_CREATION_RATE, IP, OF_CLIENTS, TYPES, Component, Entity, Match
+from ...quotas.entities import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    IP,
+    OF_CLIENTS,
+    PRODUCER_BYTE_RATE,
+    TYPES,
+    Component,
+    Entity,
+    Match,
+)
 from ...quotas.store import QuotaStore
 from ...request import Request
 from .file_errors import FINE, Error, error_of
@@ -21,6 +31,8 @@ Body = Mapping[str, Any]
 
 _NO_FILE = "The gateway keeps no quotas: set commitlog.quotas.file"
 _RATE_MAX = 2.0**63
+_CONNECTIONS_MAX = 2**31 - 1
+_WHOLE = {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}
 
 
 def describe_quotas(request: Request, context: Context) -> Body:
@@ -102,7 +114,7 @@ def _change(entry: Any) -> tuple[Entity, Mapping[str, float | None]]:
     if len({each.key for each in entry.ops}) < len(entry.ops):
         raise RequestError(ErrorCode.invalid_request, "A quota is changed twice in an entry of the request")
     return Entity.of(names), {
-        each.key: None if each.remove else _rate(each) for each in entry.ops if _is_in(known, each)
+        each.key: None if each.remove else _rate(each) for each in entry.ops if each.remove or _is_in(known, each)
     }
 
 
@@ -124,9 +136,10 @@ def _is_in(known: Sequence[str], op: Any) -> bool:
 
 
 def _rate(op: Any) -> float:
-    if not 0 < op.value < _RATE_MAX:
-        raise RequestError(ErrorCode.invalid_request, f"Quota {op.key} must be greater than 0")
-    if op.key == CONNECTION_CREATION_RATE and not op.value.is_integer():
+    largest = _CONNECTIONS_MAX if op.key == CONNECTION_CREATION_RATE else _RATE_MAX
+    if not 0 < op.value <= largest:
+        raise RequestError(ErrorCode.invalid_request, f"Quota {op.key} must be greater than 0, and at most {largest}")
+    if op.key in _WHOLE and not op.value.is_integer():
         raise RequestError(ErrorCode.invalid_request, f"{op.key} cannot be a fractional value")
     return float(op.value)
 

@@ -82,10 +82,10 @@ def _changed_list(own: Mapping[str, str], change: Any) -> str:
     before = dict.fromkeys(own.get(change.name, key.kind.render(key.default)).split(","))
     given = dict.fromkeys(change.value.split(","))
     if change.config_operation == Operation.APPEND:
-        kept = [*before, *(each for each in given if each not in before)]
+        kept = [*filter(None, before), *(each for each in given if each not in before)]
     else:
-        kept = [each for each in before if each not in given]
-    return ",".join(filter(None, kept))
+        kept = [each for each in before if each and each not in given]
+    return ",".join(kept)
 
 
 @cache

@@ -136,7 +136,7 @@ def _topic_config(key: Key, text: str, configs: Mapping[str, str], broker: Mappi
     # A broker leaves out what comes before the first name (``ConfigHelper.configSynonyms``).
     synonyms = list(dropwhile(lambda each: each["name"] not in names, [*given, *_defaults(key)]))
     if key.name in configs:
-        synonyms.insert(0, _synonym(key.name, configs[key.name], Source.TOPIC))
+        synonyms.insert(0, _synonym(key.name, text, Source.TOPIC))
     first = synonyms[0] if key.name in configs else next(iter(given), {"source": Source.DEFAULT})
     return {**_one(key.name, text, first["source"], key), "synonyms": synonyms}
 

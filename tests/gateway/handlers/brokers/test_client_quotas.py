@@ -62,16 +62,22 @@ def produce(client: WireClient, size: int, version: int = 9) -> int:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_quotas_are_set_shown_and_removed(admin: WireClient, version: int) -> None:
-    both = entry({"user": "alice", "client-id": None}, ("producer_byte_rate", 1024.5), ("consumer_byte_rate", 7.0))
+    both = entry({"user": "alice", "client-id": None}, ("request_percentage", 12.5), ("consumer_byte_rate", 7.0))
     assert alter(admin, both, entry({"client-id": "app"}, ("producer_byte_rate", 5.0)), version=version) == [0, 0]
-    alice = ({"client-id": None, "user": "alice"}, {"producer_byte_rate": 1024.5, "consumer_byte_rate": 7.0})
+    alice = ({"client-id": None, "user": "alice"}, {"request_percentage": 12.5, "consumer_byte_rate": 7.0})
     app = ({"client-id": "app"}, {"producer_byte_rate": 5.0})
     assert described(admin, version) == [alice, app]
     exact = {"entity_type": "client-id", "match_type": 0, "match": "app"}
     assert described(admin, version, components=[exact], strict=True) == [app]
-    removed = entry({"user": "alice", "client-id": None}, ("producer_byte_rate", None), ("consumer_byte_rate", None))
+    removed = entry({"user": "alice", "client-id": None}, ("request_percentage", None), ("consumer_byte_rate", None))
     assert alter(admin, removed, version=version) == [0]
     assert described(admin, version) == [app]
+
+
+def test_a_quota_that_is_not_there_may_be_removed(admin: WireClient) -> None:
+    gone = entry({"user": "a"}, ("other", None), ("connection_creation_rate", None), ("producer_byte_rate", None))
+    assert alter(admin, gone) == [0]
+    assert described(admin) == []
 
 
 def test_a_request_that_only_validates_changes_nothing(admin: WireClient) -> None:
@@ -91,7 +97,10 @@ def test_what_is_wrong_is_refused_and_the_others_are_set(admin: WireClient) -> N
         entry({"ip": "10.0.0"}, ("connection_creation_rate", 1.0)),
         entry({"ip": "10.0.0.1"}, ("connection_creation_rate", 1.5)),
         entry({"user": "a"}, ("connection_creation_rate", 1.0)),
+        entry({"ip": "10.0.0.1"}, ("connection_creation_rate", 2.0**31)),
         entry({"user": "a"}, ("producer_byte_rate", -1.0)),
+        entry({"user": "a"}, ("producer_byte_rate", 1.5)),
+        entry({"user": "a"}, ("consumer_byte_rate", 0.5)),
         entry({"user": "a"}, ("producer_byte_rate", float("nan"))),
         entry({"user": "a"}, rate, ("producer_byte_rate", None)),
         {**fine, "entity": [*fine["entity"], *fine["entity"]]},

@@ -57,8 +57,9 @@ def test_a_contradiction_to_a_topic_does_not_name_it(gateway: Gateway, client: W
     assert "hidden" not in found.error_message
 
 
-def test_wrong_changes_of_no_topic_get_their_own_code_first(client: WireClient) -> None:
+def test_wrong_changes_of_no_topic_or_group_get_their_own_code_first(client: WireClient) -> None:
     assert altered(client, "", TOPIC, APPEND, max_message_bytes=1).error_code == INVALID_CONFIG
+    assert altered(client, "", GROUP, APPEND, consumer_session_timeout_ms=50_000).error_code == INVALID_CONFIG
     assert altered(client, "", TOPIC, max_message_bytes=1).error_code == INVALID_REQUEST
 
 
@@ -120,7 +121,15 @@ def test_the_older_request_replaces_what_a_node_has_alone(client: WireClient) ->
 def test_a_list_may_be_added_to(client: WireClient) -> None:
     assert not altered(client, "", operation=APPEND, log_cleanup_policy="compact").error_code
     assert described(client, "1", "log.cleanup.policy")[0] == "delete,compact"
+    assert altered(client, "", operation=APPEND, log_cleanup_policy="").error_code == INVALID_REQUEST
     assert not altered(client, "", operation=DELETE, log_cleanup_policy=None).error_code
+
+
+def test_a_list_is_shown_without_the_spaces_that_it_was_given_with(client: WireClient) -> None:
+    create_topic(client, "spaced")
+    assert not altered(client, "spaced", TOPIC, cleanup_policy=" compact , delete ").error_code
+    value, _, synonyms = described(client, "spaced", "cleanup.policy", TOPIC)
+    assert (value, synonyms[0]) == ("compact,delete", ("cleanup.policy", "compact,delete", 1))
 
 
 def produced(client: WireClient, topic: str) -> int:
