@@ -94,7 +94,7 @@ def _check_join(beat: Heartbeat) -> None:
 
 
 def _check_text(text: str | None, what: str) -> None:
-    if text is not None and not text.strip():
+    if text is not None and all(each <= " " for each in text):  # as Java's trim, unlike strip
         raise _invalid(f"{what} can't be empty.")
 
 

@@ -82,6 +82,9 @@ def test_requests_that_say_too_little_or_wrong_things(sides: list[Side]) -> None
     def steps(side: Side) -> None:
         side.join("", "t", group="r")
         side.join("x", "t", group="")
+        side.join("x", "t", group=" \0\t")
+        side.join("x", "t", group="\u2003")
+        side.beat("x", -1, group="\u2003")
         side.join("x", "t", group="r", instance_id="")
         side.join("x", "t", group="r", rack_id="")
         side.beat("x", -3, group="r")
