@@ -68,7 +68,7 @@ def _altered(
 
 def _apply(manager: LogManager, context: Context, asked: Any, changes_of: ChangesOf, *, is_dry: bool) -> None:
     """Changes configs; on return they are in force here."""
-    if asked.resource_name == "" and asked.resource_type != Resource.BROKER:
+    if asked.resource_type != Resource.BROKER:
         changes_of({}, (), asked)  # raises what is wrong with them first, as a broker does
     if asked.resource_name == "" and asked.resource_type == Resource.TOPIC:
         raise RequestError(ErrorCode.invalid_request, "settings for all topics are those of the broker resource ''")

@@ -57,8 +57,12 @@ def test_a_contradiction_to_a_topic_does_not_name_it(gateway: Gateway, client: W
     assert "hidden" not in found.error_message
 
 
-def test_wrong_changes_of_no_topic_or_group_get_their_own_code_first(client: WireClient) -> None:
-    assert altered(client, "", TOPIC, APPEND, max_message_bytes=1).error_code == INVALID_CONFIG
+@pytest.mark.parametrize("name", ["", "a b"])
+def test_wrong_changes_of_no_topic_get_their_own_code_first(client: WireClient, name: str) -> None:
+    assert altered(client, name, TOPIC, APPEND, max_message_bytes=1).error_code == INVALID_CONFIG
+
+
+def test_wrong_changes_of_no_resource_get_their_own_code_first(client: WireClient) -> None:
     assert altered(client, "", GROUP, APPEND, consumer_session_timeout_ms=50_000).error_code == INVALID_CONFIG
     assert altered(client, "", TOPIC, max_message_bytes=1).error_code == INVALID_REQUEST
 
