@@ -84,6 +84,8 @@ class ApiKey(IntEnum):
     # polls for ever without an error.
     CONSUMER_GROUP_HEARTBEAT = 68, Versions(highest=1, flexible_from=0)
     CONSUMER_GROUP_DESCRIBE = 69, Versions(highest=1, flexible_from=0)
+    # Version 1, of Kafka 4, by which its tools list groups with configs.
+    LIST_CONFIG_RESOURCES = 74, Versions(highest=1, flexible_from=0)
 
 
 APIS: Mapping[int, ApiKey] = {int(key): key for key in ApiKey}  # by number

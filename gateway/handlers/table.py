@@ -28,6 +28,7 @@ from .brokers.scram_users import alter_scram_users, altered_scram_users, describ
 from .cluster import api_versions, describe_cluster, describe_log_dirs, find_coordinator
 from .configs.altering import alter_configs, incremental_alter_configs
 from .configs.describing import describe_configs
+from .configs.listing import list_config_resources, listed_resources
 from .fetch import fetch
 from .groups.admin import delete_groups, delete_offsets, describe_groups, list_groups
 from .groups.committed import commit_offsets, fetch_offsets
@@ -185,5 +186,10 @@ KINDS: Mapping[int, Kind] = {
         describe_consumer_groups,
         groups.describe_consumers,
         once=partial(repeated.texts, field="group_ids"),
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: Kind(
+        list_config_resources,
+        partial(of_cluster, operation=Operation.DESCRIBE_CONFIGS, refused=listed_resources),
+        Sort.ADMIN,
     ),
 }

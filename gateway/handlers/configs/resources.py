@@ -19,12 +19,12 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-OTHER_KINDS = {8, 16}  # of a broker alone: loggers, and the metrics of clients
+LOGGER, CLIENT_METRICS = 8, 16  # kinds of a broker alone
 
 
 def is_of_no_kind(asked: Any) -> bool:
     """Whether a resource is of a kind that no broker knows."""
-    return asked.resource_type not in {*Resource, *OTHER_KINDS}
+    return asked.resource_type not in {*Resource, LOGGER, CLIENT_METRICS}
 
 
 class Source(IntEnum):

@@ -121,5 +121,7 @@ def test_kafka_configs_for_groups(tool: Tool) -> None:
     group = ("--entity-type", "groups", "--entity-name", "g")
     configs("--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
     assert "consumer.session.timeout.ms=50000" in configs("--describe", *group)
+    assert "consumer.session.timeout.ms=50000" in configs("--describe", "--entity-type", "groups")
+    assert configs("--describe", "--entity-type", "client-metrics") == ""
     with pytest.raises(JavaError, match=r"must be greater than or equal to group\.consumer\.min\.session\.timeout\.ms"):
         configs("--alter", *group, "--add-config", "consumer.session.timeout.ms=5")
