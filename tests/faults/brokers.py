@@ -192,7 +192,7 @@ FAULTS = [
         _with_quotas(test_client_quotas.test_what_is_wrong_is_refused_and_the_others_are_set),
         (
             Mutation(
-                "gateway.handlers.brokers.client_quotas:_rate", "not 0 < op.value < _RATE_MAX", "op.value >= _RATE_MAX"
+                "gateway.handlers.brokers.client_quotas:_rate", "not 0 < op.value <= largest", "op.value > largest"
             ),
         ),
     ),

@@ -24,6 +24,7 @@ OTHER_VERSIONS = {
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES,
 }
 CONTENTS = [(b"a", b"", None), (b"x" * 300,), (b"b", b"c")]
 
