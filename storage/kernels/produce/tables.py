@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from . import columns
 
@@ -177,18 +178,7 @@ class ProduceTables:
 
     def find(self, now_ms: int) -> Found:
         """Finds the plain requests that the connections have sent."""
-        batches = self._find(
-            self._count,
-            now_ms,
-            self._received,
-            self._connections,
-            self._frames,
-            self._batches,
-            self._names,
-            self._buckets,
-            self._partitions,
-        )
-        return self._found(batches)
+        return self._found(self._find(self._count, now_ms, *self._arrays))
 
     @contextmanager
     def reading(self, frame: memoryview) -> Iterator[None]:
@@ -202,17 +192,13 @@ class ProduceTables:
 
     def find_one(self, now_ms: int) -> Found:
         """Finds out whether the request that is being read is plain."""
-        batches = self._find_one(
-            now_ms,
-            self._received,
-            self._connections,
-            self._frames,
-            self._batches,
-            self._names,
-            self._buckets,
-            self._partitions,
-        )
-        return self._found(batches)
+        return self._found(self._find_one(now_ms, *self._arrays))
+
+    @property
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """What a kernel that finds requests reads and writes, in the order of its arguments."""
+        tables = self._connections, self._frames, self._batches
+        return self._received, *tables, self._names, self._buckets, self._partitions
 
     def _found(self, batches: int) -> Found:
         connections = [FoundConnection._make(each) for each in self._connections[: self._count].tolist()]
