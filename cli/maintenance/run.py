@@ -13,7 +13,7 @@ import typer
 
 from ... import storage
 from ..arguments import parse_instant, parse_interval, settings_given
-from ..flags import complete_topic, flag as flag_of
+from ..flags import complete_topic
 from ..output import print_json
 from .bars import Watched
 
@@ -23,7 +23,7 @@ PASSES = {"compact": 2, "erase": 2}  # reads of a log: for its keys, and to copy
 def option(name: str, **more: Any) -> Any:
     """Returns the option of the maintenance flag for a parameter; ``more`` for typer alone."""
     flag = storage.MAINTENANCE_FLAGS[name]
-    return typer.Option(*(flag.names or (flag_of(name),)), metavar=flag.metavar, help=flag.text, **more)
+    return typer.Option(*flag.names_for(name), metavar=flag.metavar, help=flag.text, **more)
 
 
 Topics = Annotated[list[str] | None, option("topics", autocompletion=complete_topic)]

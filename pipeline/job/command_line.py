@@ -76,8 +76,7 @@ def _add(parser: argparse.ArgumentParser, name: str) -> None:
         given = {"action": "store_true"}
     elif flag.is_repeatable:
         given |= {"action": "append", "default": []}
-    names = flag.names or (f"--{name.replace('_', '-')}",)
-    parser.add_argument(*names, help=flag.text, **{**given, **_VALUES.get(name, {})})
+    parser.add_argument(*flag.names_for(name), help=flag.text, **{**given, **_VALUES.get(name, {})})
 
 
 def _saying_why(parse: Callable[[str], int]) -> Callable[[str], int]:

@@ -19,6 +19,10 @@ class Flag(NamedTuple):
         """The help, with a note if the flag is repeatable."""
         return f"{self.help} Repeatable." if self.is_repeatable else self.help
 
+    def names_for(self, parameter: str) -> tuple[str, ...]:
+        """The names as they are typed; ``parameter``: the key in the table."""
+        return self.names or (f"--{parameter.replace('_', '-')}",)
+
 
 # By parameter; those of one operation come after those of all.
 MAINTENANCE_FLAGS: Mapping[str, Flag] = {
