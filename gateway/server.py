@@ -51,12 +51,11 @@ from .security.scram import LoginError
 from .security.session import Stage
 from .threads.worker import Task
 from .turns.transactions import OpenTransactions
-from .turns.turn import ProduceTurn, Shared
+from .turns.turn import PRODUCE, ProduceTurn, Shared
 
 INT64_MAX = 2**63 - 1
 ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
 COUNTED = (PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE)  # quotas that a Produce request uses
-PRODUCE = ApiKey.PRODUCE.to_bytes(2, "big")  # at the head of a request
 
 logger = logging.getLogger(__name__)
 
