@@ -41,6 +41,15 @@ def kinds_with(key: int, handler: Handler) -> Mapping[int, Kind]:
     return {**KINDS, key: KINDS[key]._replace(handler=handler)}
 
 
+def failing(error: Exception) -> Handler:
+    """A handler that raises ``error``."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
 def check_ends(gateway: Gateway, key: int, version: int, fields: dict[str, Any]) -> None:
     """Sends more such requests than there are places; each ends, and then another client is served."""
     for _ in range(PLACES + 1):
@@ -71,10 +80,7 @@ def test_an_error_of_a_handler_ends_its_request(gateway: Gateway, monkeypatch: p
 def test_an_error_of_a_handler_is_the_answer_if_there_is_a_field_for_it(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ERRORS[0]
-
-    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, failing(ERRORS[0])))
     with WireClient(gateway) as client:
         assert client.ask(key, version).error_code is ErrorCode.unknown_server_error
 
@@ -85,10 +91,7 @@ def test_an_error_of_a_handler_is_the_answer_if_there_is_a_field_for_it(
 def test_an_error_of_a_handler_closes_the_connection_if_the_answer_has_no_field_for_it(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ERRORS[0]
-
-    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, fail))
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(key, failing(ERRORS[0])))
     with WireClient(gateway) as client:
         client.send(key, version)
         assert client.is_closed()
@@ -98,10 +101,7 @@ def test_an_error_of_a_handler_closes_the_connection_if_the_answer_has_no_field_
 def test_any_error_of_a_handler_ends_its_request(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(gateway, "_kinds", kinds_with(ApiKey.METADATA, fail))
+    monkeypatch.setattr(gateway, "_kinds", kinds_with(ApiKey.METADATA, failing(error)))
     check_ends(gateway, ApiKey.METADATA, 9, {})
 
 
