@@ -1,7 +1,8 @@
 """Run all comparisons, or the given parts: ``python -m benchmarks [PART ...]``; ``make bench`` runs all of them.
 
 The parts run one after the other, each in its own process. The rows of a part go to the terminal, to ``results.json``,
-and, with the rows of the other parts, to ``README.md``. The exit code is 1 if a part could not be measured.
+and, with the rows of the other parts, to ``README.md``. A part is kept only if other programs left the machine to it;
+else it runs again, up to three times. The exit code is 1 if a part failed or could not be kept.
 """
 
 from __future__ import annotations
@@ -10,76 +11,58 @@ import argparse
 import multiprocessing
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.doors import PARTS
+from benchmarks.machine import OthersWork
 from benchmarks.report import terminal_table, write_readme
 from benchmarks.results import PartResult, load_results, save_results
 from benchmarks.running import save_part
 
-PARTS = (
-    "appending",
-    "writing",
-    "reading",
-    "tables",
-    "microbatch",
-    "bucket_writing",
-    "bucket_reading",
-    "bucket_opening",
-    "bucket_tables",
-    "tier_reading",
-    "gateway_writing",
-    "gateway_reading",
-    "gateway_coordinating",
-    "gateway_idle",
-    "gateway_quotas",
-    "clients",
-    "codec",
-    "compaction",
-    "erasing",
-    "backups",
-    "recovery",
-    "dump",
-    "verify",
-    "finding",
-    "browse",
-    "opening",
-    "times",
-    "memory",
-    "growth",
-)
-
 WIDTH = 180  # of the table, at least: there may be no terminal to ask
+TRIES = 3
 
 
 def main() -> int:
     options = _arguments()
     console = Console(width=max(WIDTH, Console().width))
-    failed = []
-    for part in options.parts or PARTS:
+    missing = [part for part in options.parts or PARTS if not _is_measured(part, options, console)]
+    if missing:
+        console.print(f"not measured: {', '.join(missing)}")
+    return 1 if missing else 0
+
+
+def _is_measured(part: str, options: argparse.Namespace, console: Console) -> bool:
+    """Measure a part, and keep its result. Returns whether that worked."""
+    for _ in range(TRIES):
         console.rule(part)
         result = _in_a_process(part, options)
         if result is None:
-            failed.append(part)
-            continue
+            return False
         console.print(terminal_table(part, result))
-        if not options.dry:
+        if options.dry:
+            return True
+        if result.is_quiet or options.busy:
             _keep(part, result)
-    if failed:
-        console.print(f"not measured: {', '.join(failed)}")
-    return 1 if failed else 0
+            return True
+        console.print(f"not kept: other programs used {result.others_cores:.2f} cores (--busy keeps it)")
+    return False
 
 
 def _in_a_process(part: str, options: argparse.Namespace) -> PartResult | None:
     """The result of a part, or None if it failed; its process has printed why."""
+    others = OthersWork()
     with tempfile.TemporaryDirectory(prefix="benchmark-result-") as directory:
         file = Path(directory) / "result.json"
         arguments = (file, part, options.directory, options.rounds, options.scale)
         process = multiprocessing.get_context("spawn").Process(target=save_part, args=arguments)
         process.start()
         process.join()
-        return load_results(file).get(part)
+        result = load_results(file).get(part)
+        return result and replace(result, others_cores=others.cores())
 
 
 def _keep(part: str, result: PartResult) -> None:
@@ -96,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="rounds to count (5)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor for all sizes; small for a trial (1.0)")
     parser.add_argument("--directory", type=Path, help="directory for temporary logs (the system's)")
+    parser.add_argument("--busy", action="store_true", help="keep results although other programs were busy")
     parser.add_argument("--dry", action="store_true", help="only print; leave results.json and README.md unchanged")
     return parser.parse_args()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.comparison import Comparison, Ratio
+from benchmarks.doors import DOORS
 from benchmarks.limits import FLOOR, SYNC, limit_s
 from benchmarks.plots import draw
 from benchmarks.results import PartResult
@@ -36,7 +37,7 @@ Object stores run on the machine of the benchmarks and share its cores; versityg
 by Go once.
 
 ```
-make bench                                   run everything and write this page; 60 to 120 minutes
+make bench                                   run everything and write this page; some 90 minutes
 make bench BENCH_ARGS="reading compaction"   run these parts only; other rows keep their results
 ```
 
@@ -44,8 +45,8 @@ make bench BENCH_ARGS="reading compaction"   run these parts only; other rows ke
 `+ ≤`; *goal* is a stricter target. A *floor* is what Spark itself takes to pass the same rows to or from
 Python, without a log. *Limit* is the least time that our side could take on this machine: the checksums,
 copies, compression and syncs that the operation needs, at the speeds measured in the same run (listed at
-the end), or a floor. *Load* is that of the machine in the last 15 minutes of a part: with more programs
-than cores, the times of two rounds differ by several times.
+the end), or a floor. *Others* are the cores that other programs used while a part ran: with more than a
+quarter of a core, a part is run again.
 """
 
 
@@ -66,10 +67,18 @@ def terminal_table(title: str, result: PartResult) -> Table:
 
 def write_readme(results: Mapping[str, PartResult], path: Path = README) -> None:
     """Write the page and, beside it, a plot of each series of growing size."""
-    sections = [_HEAD, _markdown(COLUMNS, (row for result in results.values() for row in _rows(result)))]
+    sections = [_HEAD, *_doors(results)]
     sections += _growth(results.values(), path.parent)
     sections += ["## Runs and machine\n", _runs(results), *_machines(results.values())]
     path.write_text("\n".join(sections), encoding="utf-8")
+
+
+def _doors(results: Mapping[str, PartResult]) -> Iterator[str]:
+    """A table of each door that has rows."""
+    for door, parts in DOORS.items():
+        rows = [row for part in parts if part in results for row in _rows(results[part])]
+        if rows:
+            yield f"## {door}\n\n{_markdown(COLUMNS, rows)}"
 
 
 def _rows(result: PartResult) -> Iterator[tuple[str, ...]]:
@@ -114,11 +123,11 @@ def _runs(results: Mapping[str, PartResult]) -> str:
             result.versions["spark-commitlog"],
             f"{result.rounds}" + ("" if result.scale == 1 else f", sizes x {result.scale}"),
             f"{result.took_s:.0f} s",
-            result.machine.get("load", ""),
+            "" if result.others_cores is None else f"{result.others_cores:.2f}",
         )
         for name, result in results.items()
     )
-    return _markdown(("part", "measured at (UTC)", "commit", "rounds", "duration", "load"), rows)
+    return _markdown(("part", "measured at (UTC)", "commit", "rounds", "duration", "others"), rows)
 
 
 def _machines(results: Iterable[PartResult]) -> list[str]:

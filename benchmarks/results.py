@@ -12,6 +12,7 @@ from benchmarks.comparison import Comparison, Point, Ratio, Series
 from benchmarks.timing import Timing
 
 RESULTS = Path(__file__).with_name("results.json")
+QUIET_CORES = 0.25  # used by other programs at most, so that two rounds are alike
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class PartResult:
     limits: dict[str, float]
     comparisons: list[Comparison]
     series: list[Series]
+    others_cores: float | None = None
+    """Cores that other programs used, on average; None if it was not measured."""
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.others_cores is not None and self.others_cores <= QUIET_CORES
 
 
 def load_results(path: Path = RESULTS) -> dict[str, PartResult]:

@@ -1,0 +1,17 @@
+"""The parts of the benchmarks, by the door that they measure: the order in which they run and are shown."""
+
+from __future__ import annotations
+
+DOORS = {
+    "Spark on a disk": ("appending", "writing", "reading", "microbatch"),
+    "Spark on a bucket": ("bucket_writing", "bucket_reading", "bucket_opening"),
+    "Table and tail": ("tables", "bucket_tables"),
+    "The wire": ("gateway_writing", "gateway_reading", "gateway_coordinating", "gateway_idle", "gateway_quotas"),
+    "Clients": ("clients", "codec"),
+    "Find and browse": ("finding", "browse"),
+    "Maintenance": ("compaction", "erasing", "recovery", "dump", "verify", "opening", "times", "memory"),
+    "Backup": ("backups",),
+    "Tiers": ("tier_reading",),
+    "Growth": ("growth",),
+}
+PARTS = tuple(part for parts in DOORS.values() for part in parts)
