@@ -25,7 +25,7 @@ from ..storage import (
 from .cluster.cluster import Cluster
 from .cluster.cluster_id import check_directory, find_cluster_id
 from .cluster.homes import Homes
-from .cluster.presence import Presence
+from .cluster.host_lock import HostLock
 from .config import GatewayConfig
 from .context import Context, Workers
 from .fetch_sessions import FetchSessions
@@ -155,8 +155,8 @@ class Parts:
     def _cluster(self, registry: Registry, listening_on: Mapping[str, Address]) -> Cluster:
         """Returns this node's view of the nodes."""
         log, config = self._log, self._config
-        presence = Presence(log.filesystem, log.directory, config.node_id) if config.zookeeper_connect else None
-        return Cluster(registry, config, _endpoints(config, listening_on), log.clock, presence)
+        host_lock = HostLock(log.filesystem, log.directory, config.node_id) if config.zookeeper_connect else None
+        return Cluster(registry, config, _endpoints(config, listening_on), log.clock, host_lock)
 
     def _ends(self, managers: Callable[[], LogManager], topics: Topics, cluster: Cluster) -> Ends:
         """Returns what touches logs: in the directory, or on the object store."""

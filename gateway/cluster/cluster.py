@@ -24,12 +24,12 @@ from ...registry.port import Change, Node, Registry, SessionState, Watch
 from ...storage import Address, Clock, LogStoreError
 from ..config import GatewayConfig
 from ..threads.worker import Worker
-from .presence import Presence
+from .host_lock import HostLock
 from .registration import Registration
 from .view import NOBODY, VIEW, Leader, View
 
 LOOK_S = 1.0  # changes are seen by watches; this is for what went wrong
-PRESENCE_S = 0.1  # between two looks at which nodes of this host live
+HOST_LOCKS_S = 0.1  # between two checks which nodes of this host live
 START_S = 30.0
 LEAVE_S = 5.0
 LATE_S = 1.5  # of the controller, with a view
@@ -49,17 +49,17 @@ class Cluster:
         config: GatewayConfig,
         endpoints: Sequence[Endpoint],
         clock: Clock,
-        presence: Presence | None = None,
+        host_lock: HostLock | None = None,
     ) -> None:
         """``endpoints``: where clients are told to connect to this node.
 
-        ``presence``: shows which nodes of this host live; None: sessions end with their processes, or it is not known.
+        ``host_lock``: shows which nodes of this host live; None: sessions end with their processes, or it is not known.
         """
         self.node = config.node_id
         self.controller = NOBODY
         self.addresses: Mapping[int, Mapping[str, Address]] = {}  # by node and name of the listener
         self.view = View()
-        self._registry, self._clock, self._presence = registry, clock, presence
+        self._registry, self._clock, self._host_lock = registry, clock, host_lock
         self._registration = Registration(
             registry,
             config.node_id,
@@ -103,9 +103,9 @@ class Cluster:
 
         Raises NodeIdInUseError, OtherBrokersError, and RegistryError if the registry cannot be reached.
         """
-        if self._presence is not None:
-            self._presence.take(self._registry)
-            self._worker.repeat(PRESENCE_S, self._try_bury)
+        if self._host_lock is not None:
+            self._host_lock.take(self._registry)
+            self._worker.repeat(HOST_LOCKS_S, self._try_remove_ended)
         self._registration.make(self._wait_s)
         deadline_s = time.monotonic() + START_S
         while True:
@@ -132,8 +132,8 @@ class Cluster:
     def stop(self) -> None:
         """Ends the thread and the session, which removes the node from the registry."""
         self._worker.stop()
-        if self._presence is not None:
-            self._presence.release()
+        if self._host_lock is not None:
+            self._host_lock.release()
 
     def _leave(self) -> None:
         self._is_leaving = True
@@ -175,10 +175,11 @@ class Cluster:
         except (LogStoreError, OSError) as error:
             logger.warning("the live nodes could not be read from the registry: %s", error)
 
-    def _try_bury(self) -> None:
+    def _try_remove_ended(self) -> None:
         """Removes nodes of this host whose process has ended; those of other hosts go with their sessions."""
         try:
-            if self._presence is not None and self._presence.bury(self._registry, self.addresses.keys() - {self.node}):
+            others = self.addresses.keys() - {self.node}
+            if self._host_lock is not None and self._host_lock.remove_ended(self._registry, others):
                 self._look()
         except (LogStoreError, OSError) as error:
             logger.warning("which nodes live could not be looked at: %s", error)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_commitlog.gateway.cluster import presence
+from pyspark_commitlog.gateway.cluster import host_lock
 from pyspark_commitlog.gateway.cluster.cluster import Cluster
-from pyspark_commitlog.gateway.cluster.presence import Presence
+from pyspark_commitlog.gateway.cluster.host_lock import HostLock
 from pyspark_commitlog.gateway.cluster.registration import NodeIdInUseError
 from pyspark_commitlog.gateway.config import GatewayConfig
 from pyspark_commitlog.registry.files import FileRegistry
@@ -25,10 +25,10 @@ class Member:
     def __init__(self, directory: Path, node: int) -> None:
         self._ends = ExitStack()
         self.registry = self._ends.enter_context(FileRegistry(str(directory), look_s=0.01))
-        self.presence = Presence(LocalFileSystem(), str(directory), node)
+        self.host_lock = HostLock(LocalFileSystem(), str(directory), node)
         endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9000 + node)
         config = GatewayConfig(node_id=node)
-        self.cluster = Cluster(self.registry, config, [endpoint], SystemClock(), self.presence)
+        self.cluster = Cluster(self.registry, config, [endpoint], SystemClock(), self.host_lock)
         self._ends.callback(self.cluster.stop)
         try:
             self.cluster.start()
@@ -43,7 +43,7 @@ class Member:
     def kill(self) -> None:
         """As SIGKILL: the session goes on for a while."""
         self.stop()
-        self.presence.release()
+        self.host_lock.release()
 
     def end(self) -> None:
         self._ends.close()
@@ -73,15 +73,15 @@ def test_a_killed_node_is_gone_though_its_session_is_not(members: list[Member], 
 
 def test_a_node_that_is_stopped_keeps_what_it_has(members: list[Member]) -> None:
     members[0].stop()
-    assert not members[1].presence.bury(members[1].registry, [1])
+    assert not members[1].host_lock.remove_ended(members[1].registry, [1])
     assert members[1].registry.children(BROKER_IDS) == ["1", "2", "3"]
 
 
 def test_a_node_of_another_host_goes_with_its_session(members: list[Member], tmp_path: Path) -> None:
     """Its lock seems to be free, since that file system has none between hosts."""
-    (tmp_path / f"{presence.FILE}1").write_text("another-host process 7 of root on there")
+    (tmp_path / f"{host_lock.FILE}1").write_text("another-host process 7 of root on there")
     members[0].kill()
-    assert not members[1].presence.bury(members[1].registry, [1])
+    assert not members[1].host_lock.remove_ended(members[1].registry, [1])
     found = members[1].registry.find(CONTROLLER)
     assert found is not None
     assert found.owner == members[0].registry.session
@@ -89,8 +89,8 @@ def test_a_node_of_another_host_goes_with_its_session(members: list[Member], tmp
 
 
 def test_a_node_that_was_never_there_leaves_no_lock(members: list[Member], tmp_path: Path) -> None:
-    assert not members[1].presence.bury(members[1].registry, [7])
-    assert not (tmp_path / f"{presence.FILE}7").exists()
+    assert not members[1].host_lock.remove_ended(members[1].registry, [7])
+    assert not (tmp_path / f"{host_lock.FILE}7").exists()
 
 
 def test_a_killed_node_starts_again_while_its_session_is_still_there(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_killed_node_starts_again_while_its_session_is_still_there(tmp_path: P
 def test_two_processes_do_not_have_one_node_id(
     members: list[Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "TAKE_S", 0.05)
+    monkeypatch.setattr(host_lock, "TAKE_S", 0.05)
     with pytest.raises(NodeIdInUseError, match=r"node\.id = 2: in use by process \d+ of .*; give each"):
         Member(tmp_path, 2)
     assert views(members) == {frozenset({1, 2, 3})}

@@ -1,4 +1,4 @@
-"""Presence: a lock in the log directory that a node holds for as long as its process lives.
+"""HostLock: a lock file in the log directory that a node holds for as long as its process lives.
 
 A session in ZooKeeper outlives a killed process by its time-out. The lock does not: the kernel frees it. So the nodes
 of one host find at once which of them ended, and remove what its session still owns. A node that is stopped (SIGSTOP)
@@ -29,7 +29,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")  # random(4): the same for all p
 logger = logging.getLogger(__name__)
 
 
-class Presence:
+class HostLock:
     """The lock of one node, and a look at those of others. Belongs to one thread at a time."""
 
     def __init__(self, filesystem: FileSystem, directory: str, node: int) -> None:
@@ -66,7 +66,7 @@ class Presence:
             self._lock.release()
             self._lock = None
 
-    def bury(self, registry: Registry, nodes: Collection[int]) -> bool:
+    def remove_ended(self, registry: Registry, nodes: Collection[int]) -> bool:
         """Removes from the registry what those of ``nodes`` own whose process on this host has ended.
 
         Returns whether there was any. No process of such a node can start in the meantime.
