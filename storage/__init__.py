@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         raise_log_start as raise_log_start,
         store_url as store_url,
     )
+    from .bytes_read import counting_reads as counting_reads
     from .classes import Option as Option, create_by_name as create_by_name, number_or_text as number_or_text
     from .clock import Clock as Clock, SystemClock as SystemClock, instant as instant, when_due as when_due
     from .config import (
@@ -320,7 +321,6 @@ if TYPE_CHECKING:
     from .node_config import GROUP_KEYS as GROUP_KEYS, NODE_KEYS as NODE_KEYS
     from .paths import local_path as local_path
     from .prefetch import gathered as gathered, one_ahead as one_ahead
-    from .read_counts import counting_reads as counting_reads
     from .reading.aborted import Isolation as Isolation
     from .reading.damaged import salvaged_records as salvaged_records
     from .reading.fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
@@ -544,6 +544,7 @@ else:
                 "raise_log_start",
                 "store_url",
             ],
+            "bytes_read": ["counting_reads"],
             "classes": ["Option", "create_by_name", "number_or_text"],
             "clock": ["Clock", "SystemClock", "instant", "when_due"],
             "config": [
@@ -734,7 +735,6 @@ else:
             "node_config": ["GROUP_KEYS", "NODE_KEYS"],
             "paths": ["local_path"],
             "prefetch": ["gathered", "one_ahead"],
-            "read_counts": ["counting_reads"],
             "reading.aborted": ["Isolation"],
             "reading.damaged": ["salvaged_records"],
             "reading.fetch": ["ALL_TIMES", "FetchData", "Timespan"],

@@ -45,7 +45,7 @@ FLOORS = {
         segment dump kafka_0_7 topic_rules
         format log_lines
         node_config
-        config filesystem prefetch text paths classes extras read_counts
+        config filesystem prefetch text paths classes extras bytes_read
         kernels errors clock verdicts
         """,
     "arrow": """

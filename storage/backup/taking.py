@@ -23,6 +23,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..bytes_read import counted
 from ..directory.manager import LogManager
 from ..directory.snapshot import LOG_FOLDER, SnapshotFile, take_cut
 from ..errors import CorruptionError, SnapshotError, StorageError
@@ -32,7 +33,6 @@ from ..filesystem.port import File, FileSystem
 from ..format.files import file_names
 from ..paths import local_path
 from ..prefetch import in_order
-from ..read_counts import counted
 from ..transfer.snapshots import take_bucket_snapshot
 from .cuts import OBJECTS, Cut, CutFile, Piece, list_cuts, read_cut, write_cut
 from .places import BackupPlace

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ..bytes_read import count_passed
 from ..errors import CorruptionError, SegmentRemovedError
 from ..format.files.file_names import TopicPartition, partition_directory
 from ..format.tables import Records
 from ..key_filters.reading import KeyLookup
-from ..read_counts import count_passed
 from ..reading.aborted import Isolation
 from ..reading.damaged import salvaged_records
 from ..reading.fetch import ALL_TIMES

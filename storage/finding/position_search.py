@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..bytes_read import count_passed
 from ..errors import CorruptionError, InvalidConfigError, SegmentRemovedError
 from ..format.files.file_names import TopicPartition
 from ..format.tables import Records
 from ..kafka_0_7.reader import PositionLogReader
-from ..read_counts import count_passed
 from ..reading.fetch import ALL_TIMES
 from .bounds import Bounds
 from .conditions import Condition

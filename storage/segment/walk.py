@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import format as formats
+from ..bytes_read import counted
 from ..clock import Clock
 from ..config import INT64_MAX, LogConfig
 from ..errors import CorruptionError, CorruptRecordError, SegmentRemovedError
@@ -30,7 +31,6 @@ from ..format import StopReason, v2
 from ..format.constants import LENGTH_AT
 from ..format.files import file_names
 from ..format.tables import BatchHeaders, Bytes, Int64s, Records
-from ..read_counts import counted
 from .joining import Damage, Holes, check_wrapped, find_damage, hides_its_first, inside_segments, size_at_start
 from .offset_index import OffsetIndex, OffsetPosition
 from .resync import Search

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import format as formats
+from ..bytes_read import counted
 from ..filesystem.port import File
 from ..format import StopReason
 from ..format.constants import LOG_OVERHEAD
 from ..format.tables import BatchHeaders, Bytes
-from ..read_counts import counted
 from ..segment.resync import Search, length_at
 from ..segment.walk import WINDOW_BYTES, Window
 from .findings import Kind

@@ -1,4 +1,7 @@
-"""How many bytes of segments this process reads, for programs that show progress."""
+"""The bytes of ``.log`` files that this process reads, for progress bars: of commands, and of searches in a browser.
+
+They are no metrics. Nothing is counted while no bar is shown, and other processes, such as Spark's tasks, are not seen.
+"""
 
 from __future__ import annotations
 
