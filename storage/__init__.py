@@ -323,10 +323,10 @@ if TYPE_CHECKING:
     from .prefetch import gathered as gathered, one_ahead as one_ahead
     from .reading.aborted import Isolation as Isolation
     from .reading.damaged import salvaged_records as salvaged_records
+    from .reading.damaged_parts import DamagedPart as DamagedPart, damaged_parts as damaged_parts
     from .reading.fetch import ALL_TIMES as ALL_TIMES, FetchData as FetchData, Timespan as Timespan
     from .reading.marks import Marks as Marks, remote_text as remote_text
     from .reading.reader import LogReader as LogReader
-    from .reading.skipped import Skipped as Skipped, skipped_parts as skipped_parts
     from .reading.slices import FileSlice as FileSlice
     from .reading.view import SegmentDescription as SegmentDescription
     from .reading.watcher import LogWatcher as LogWatcher
@@ -737,10 +737,10 @@ else:
             "prefetch": ["gathered", "one_ahead"],
             "reading.aborted": ["Isolation"],
             "reading.damaged": ["salvaged_records"],
+            "reading.damaged_parts": ["DamagedPart", "damaged_parts"],
             "reading.fetch": ["ALL_TIMES", "FetchData", "Timespan"],
             "reading.marks": ["Marks", "remote_text"],
             "reading.reader": ["LogReader"],
-            "reading.skipped": ["Skipped", "skipped_parts"],
             "reading.slices": ["FileSlice"],
             "reading.view": ["SegmentDescription"],
             "reading.watcher": ["LogWatcher"],

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ....storage import LogManager, Skipped, TopicPartition, counted, skipped_parts
+from ....storage import DamagedPart, LogManager, TopicPartition, counted, damaged_parts
 from ...rows.offsets import LATEST, offsets_from_nested
 
 _LISTED_MAX = 10
@@ -21,7 +21,7 @@ class SkippedDamage:
     """Counts the damage between offsets that were read; damage that two reads met counts once."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[TopicPartition, str | None, int | None], Skipped] = {}
+        self._parts: dict[tuple[TopicPartition, str | None, int | None], DamagedPart] = {}
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -32,7 +32,7 @@ class SkippedDamage:
             for partition, end in sorted(ends.items()):
                 with manager.open_reader(*partition, reports_remote=False) as reader:
                     start = max(starts.get(partition, 0), reader.earliest_offset)
-                    for part in skipped_parts(reader, start, min(end, reader.log_end_offset)):
+                    for part in damaged_parts(reader, start, min(end, reader.log_end_offset)):
                         key = partition, part.path, part.position
                         self._parts[key] = self._parts.get(key, part).with_part(part)
 

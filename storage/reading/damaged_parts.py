@@ -1,4 +1,4 @@
-"""Skipped: what a read around damage leaves out, in batches, bytes and offsets."""
+"""DamagedPart: what a read around damage leaves out, in batches, bytes and offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .damaged import salvaged_records
 from .reader import LogReader
 
 
-class Skipped(NamedTuple):
+class DamagedPart(NamedTuple):
     """A damaged batch, or bytes in which no batch can be told from the next."""
 
     path: str | None
@@ -19,11 +19,11 @@ class Skipped(NamedTuple):
     offsets: range  # of several in a row, the first one has those of all
 
     @classmethod
-    def of(cls, error: CorruptionError) -> Skipped:
+    def of(cls, error: CorruptionError) -> DamagedPart:
         first, last = error.skipped_offsets or (0, -1)
         return cls(error.path, error.position, error.skipped_bytes, range(first, last + 1))
 
-    def with_part(self, other: Skipped) -> Skipped:
+    def with_part(self, other: DamagedPart) -> DamagedPart:
         """Returns this with the offsets of another read, which begins where one ended inside the same batch."""
         if not self.offsets or not other.offsets:
             return self if self.offsets else other
@@ -31,9 +31,9 @@ class Skipped(NamedTuple):
         return self._replace(offsets=range(first, last + 1))
 
 
-def skipped_parts(
+def damaged_parts(
     reader: LogReader, start: int, end: int, *, isolation: Isolation = Isolation.READ_COMMITTED
-) -> list[Skipped]:
+) -> list[DamagedPart]:
     """Returns what ``salvaged_records`` skips between two offsets, in order; reads and decodes all that is there.
 
     Lost first segments count too, from ``start`` on.
@@ -42,7 +42,7 @@ def skipped_parts(
     first = reader.log_start_offset
     for _ in salvaged_records(reader, max(start, first), end, found.append, isolation=isolation):
         pass
-    lost, skipped = reader.lost_start(), [Skipped.of(error) for error in found]
+    lost, parts = reader.lost_start(), [DamagedPart.of(error) for error in found]
     if lost is None or start >= min(first, end):
-        return skipped
-    return [Skipped.of(lost)._replace(offsets=range(max(start, reader.earliest_offset), first)), *skipped]
+        return parts
+    return [DamagedPart.of(lost)._replace(offsets=range(max(start, reader.earliest_offset), first)), *parts]

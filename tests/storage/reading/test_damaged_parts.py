@@ -11,9 +11,9 @@ import pytest
 from pyspark_commitlog.storage.format import scan, v2
 from pyspark_commitlog.storage.format.files import file_names
 from pyspark_commitlog.storage.reading.damaged import salvaged_records
+from pyspark_commitlog.storage.reading.damaged_parts import damaged_parts
 from pyspark_commitlog.storage.reading.marks import KeptInMemory
 from pyspark_commitlog.storage.reading.reader import LogReader
-from pyspark_commitlog.storage.reading.skipped import skipped_parts
 from tests.support.logs.building import append, open_log, open_reader
 
 BATCHES, SIZE = 8, 3
@@ -74,7 +74,7 @@ def test_what_is_skipped_are_the_offsets_that_are_not_returned(
     spoiled: Callable[[Spoil], LogReader], spoil: Spoil, batches: int, missing: Sequence[int]
 ) -> None:
     with spoiled(spoil) as reader:
-        parts = skipped_parts(reader, 0, END)
+        parts = damaged_parts(reader, 0, END)
         returned = [offset for part in salvaged_records(reader, 0, END, lambda _: None) for offset in part.offsets]
     assert sum(part.size > 0 for part in parts) == batches
     assert [offset for part in parts for offset in part.offsets] == list(missing)
@@ -85,6 +85,6 @@ def test_a_read_that_ends_inside_a_damaged_batch_and_the_next_one_find_one_batch
     spoiled: Callable[[Spoil], LogReader],
 ) -> None:
     with spoiled(flip(1)) as reader:
-        before, after = (part for start, end in ((0, 4), (4, END)) for part in skipped_parts(reader, start, end))
+        before, after = (part for start, end in ((0, 4), (4, END)) for part in damaged_parts(reader, start, end))
     assert before[:3] == after[:3]
     assert before.with_part(after).offsets == range(3, 6)
