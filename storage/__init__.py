@@ -453,8 +453,9 @@ if TYPE_CHECKING:
         check_transactional_id as check_transactional_id,
     )
     from .transactions.writer import TransactionalWriter as TransactionalWriter
-    from .transfer.choosing import NewNames as NewNames, topics_to_copy as topics_to_copy
+    from .transfer.choosing import topics_to_copy as topics_to_copy
     from .transfer.groups import copy_groups as copy_groups
+    from .transfer.new_names import NewNames as NewNames
     from .transfer.pieces import CopiedPartition as CopiedPartition
     from .transfer.snapshots import restore_to_bucket as restore_to_bucket, take_bucket_snapshot as take_bucket_snapshot
     from .transfer.to_bucket import copy_to_bucket as copy_to_bucket
@@ -837,8 +838,9 @@ else:
             ],
             "transactions.transactional_id": ["TransactionalIdLock", "check_transactional_id"],
             "transactions.writer": ["TransactionalWriter"],
-            "transfer.choosing": ["NewNames", "topics_to_copy"],
+            "transfer.choosing": ["topics_to_copy"],
             "transfer.groups": ["copy_groups"],
+            "transfer.new_names": ["NewNames"],
             "transfer.pieces": ["CopiedPartition"],
             "transfer.snapshots": ["restore_to_bucket", "take_bucket_snapshot"],
             "transfer.to_bucket": ["copy_to_bucket"],

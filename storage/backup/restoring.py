@@ -18,8 +18,8 @@ from ..filesystem.operations import parent_of
 from ..filesystem.port import Buffer, FileSystem
 from ..format.files import file_names
 from ..prefetch import in_order
-from ..transfer.choosing import SAME_NAMES, NewNames
 from ..transfer.groups import copy_groups
+from ..transfer.new_names import SAME_NAMES, NewNames
 from ..transfer.pieces import CopiedPartition
 from ..transfer.to_bucket import copy_to_bucket
 from ..transfer.to_directory import copy_to_directory

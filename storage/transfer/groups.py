@@ -10,7 +10,7 @@ from ..format.constants import NO_OFFSET
 from ..format.files.file_names import TopicPartition
 from ..groups.offsets import CommittedOffset, GroupOffsets
 from ..topic_rules import SINK_PREFIX
-from .choosing import SAME_NAMES, NewNames
+from .new_names import SAME_NAMES, NewNames
 
 Groups = Mapping[str, Mapping[TopicPartition, CommittedOffset]]
 

@@ -46,8 +46,9 @@ from ..format.constants import INT32_MAX
 from ..format.files import checkpoints, file_names as names
 from ..reading.reader import LogReader
 from ..topic_rules import check_free, check_new_name
-from .choosing import SAME_NAMES, NewNames, OnDamage, raise_damage, topics_to_copy
+from .choosing import OnDamage, raise_damage, topics_to_copy
 from .indexes import aborted_in, indexes_of
+from .new_names import SAME_NAMES, NewNames
 from .pieces import PIECE_BYTES_MAX, CopiedPartition, Piece, end_to_copy, pieces_of
 
 

@@ -16,7 +16,8 @@ from ..reading.marks import Marks
 from ..reading.reader import LogReader
 from ..segment.joining import Holes
 from ..writing.log import Log
-from .choosing import SAME_NAMES, NewNames, OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
+from .choosing import OnComplete, OnDamage, note_nothing, raise_damage, topics_to_copy
+from .new_names import SAME_NAMES, NewNames
 from .pieces import CopiedPartition, Piece, end_to_copy, pieces_of
 from .unfinished import Complete, begin, directory_to_fill, finish, is_complete, is_unfinished, make_indexes
 

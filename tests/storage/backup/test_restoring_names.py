@@ -12,7 +12,7 @@ from pyspark_commitlog.storage.backup.restoring import restore_topics
 from pyspark_commitlog.storage.bucket import BucketFileSystem
 from pyspark_commitlog.storage.errors import CorruptionError
 from pyspark_commitlog.storage.topic_rules import SINK_PREFIX
-from pyspark_commitlog.storage.transfer.choosing import NewNames
+from pyspark_commitlog.storage.transfer.new_names import NewNames
 from tests.storage.backup.logs import ORDERS, PRICES, back_up, folder, made
 from tests.support.logs.building import rows
 from tests.support.stores.commits import commit_log
