@@ -162,8 +162,3 @@ def parts_among(topics: Iterable[TopicPartitions], catalog: Catalog) -> frozense
     """Returns the partitions that a client names, of topics that exist."""
     there = [(catalog[each.topic].id, each.partition_ids) for each in topics if each.topic in catalog]
     return frozenset(Part(topic_id, number) for topic_id, numbers in there for number in numbers)
-
-
-def other_epoch(member: ConsumerMember) -> ErrorCode:
-    """Returns the error for a member that has sent another epoch than its own."""
-    return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
+from ...protocol.bodies import ErrorCode
 from .partitions import Epochs, Part, epochs_of, with_epochs
 
 NO_EPOCH = JOINING = 0
@@ -176,3 +177,8 @@ def preferred(members: Collection[ConsumerMember], default: str) -> str:
     """Returns the assignor that most members ask for; ``default`` if none asks."""
     asked = Counter(each.assignor for each in members if each.assignor is not None)
     return asked.most_common(1)[0][0] if asked else default
+
+
+def other_epoch(member: ConsumerMember) -> ErrorCode:
+    """Returns the error for a member that has sent another epoch than its own."""
+    return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch

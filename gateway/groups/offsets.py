@@ -27,8 +27,8 @@ from ...storage import (
     TopicPartition,
     TransactionalOffsets,
 )
-from ..consumer_groups.classic import other_epoch
 from ..consumer_groups.group import ConsumerGroup
+from ..consumer_groups.member import other_epoch
 from ..consumer_groups.partitions import Part
 from .expiry import expired_offsets, is_of_sink
 from .group import Group, State
