@@ -94,7 +94,10 @@ class Offsets:
             self._write(group, commit, done)
 
     def _check_consumer(self, commit: Commit, group: ConsumerGroup, *, is_transactional: bool) -> ErrorCode:
-        """As ``ConsumerGroup.validateOffsetCommit`` of Kafka 4.3.1."""
+        """Returns the error code that a commit's member, epoch and version call for, in a group of Kafka 4.
+
+        It is decided here; handlers only pass it on. As ``ConsumerGroup.validateOffsetCommit`` of Kafka 4.3.1.
+        """
         if commit.generation < 0 and not group.members:  # a client that is in no group
             return ErrorCode.none
         is_anonymous = commit.generation < 0 and not commit.member_id and commit.instance_id is None
