@@ -42,20 +42,18 @@ from .partitions.appender import Appender
 from .partitions.open_partitions import NotOpenError
 from .parts import Parts
 from .places import Places
-from .quotas.entities import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from .quotas.entities import REQUEST_PERCENTAGE
 from .request import Request, RequestLimits
-from .security.acls import Client
 from .security.listener import Security, made_security, made_tls
-from .security.rules import Operation, Resource
 from .security.scram import LoginError
 from .security.session import Stage
 from .threads.worker import Task
+from .turns.rights import Rights
 from .turns.transactions import OpenTransactions
 from .turns.turn import PRODUCE, ProduceTurn, Shared
 
 INT64_MAX = 2**63 - 1
 ENTRIES_HERE = 1_000  # of a request that the thread of connections serves, which takes it some 10 ms
-COUNTED = (PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE)  # quotas that a Produce request uses
 
 logger = logging.getLogger(__name__)
 
@@ -228,27 +226,19 @@ class Gateway:
 
     def _serve_together(self, processors: Iterable[Processor], context: Context) -> None:
         """Has Produce requests that have arrived together served together, where the log is a directory."""
-        config, rules, appender, throttle = self.config, context.rules, context.appender, context.throttle
+        config, appender = self.config, context.appender
         if not config.commitlog_produce_together_enable or not isinstance(appender, Appender):
             return
         if config.commitlog_request_max_entries < ENTRIES_HERE:  # which are not counted there
             return
-
-        def may_write(client: Client, topic: str) -> bool:
-            if any(map(throttle.may_limit, COUNTED)):  # by a client id, perhaps: the usual way counts for it
-                return False
-            return rules is None or rules.current().allow(client, Operation.WRITE, Resource.TOPIC, topic)
-
-        def may_use(client: Client, name: str) -> bool:
-            return rules is None or rules.current().allow(client, Operation.WRITE, Resource.TRANSACTIONAL_ID, name)
-
+        rights = Rights(context.rules, context.throttle)
         shared = Shared(
             context.partitions.look,
             appender,
             self.figures,
             context.clock.now_ms,
-            may_write,
-            OpenTransactions(context.transactions.gate.lets, may_use),
+            rights.may_write,
+            OpenTransactions(context.transactions.gate.lets, rights.may_use),
             min(QUICK_BYTES, config.commitlog_produce_max_decompressed_bytes),
         )
         for each in processors:

@@ -3,6 +3,6 @@
 What is plain (``storage/kernels/produce``) is found without an object for a request, appended with one write for each
 partition, and answered with one send for each connection. A larger request has a turn of its own. The rest goes the
 usual way, by ``handlers``. ``turn`` is one thread's; ``known`` has the partitions that its requests may name;
-``compressed`` checks what must be decompressed; ``transactions`` says which are open; ``answers`` wait for syncs;
-``loading`` loads the kernels once a client produces.
+``compressed`` checks what must be decompressed; ``rights`` asks rules and quotas; ``transactions`` says which are
+open; ``answers`` wait for syncs; ``loading`` loads the kernels once a client produces.
 """
