@@ -64,7 +64,11 @@ class ProduceTurn:
         self._known: KnownPartitions | None = None
 
     def accepts(self, connection: Connection) -> bool:
-        """Whether requests of a connection may be served here: its client has logged in, and the kernels are loaded."""
+        """Whether requests of a connection may be served here: its client has logged in, and the kernels are loaded.
+
+        The first Produce request of a connection goes the usual way, where all of it is checked. Nothing in a turn
+        reads the client id.
+        """
         if not LOADING.is_done:
             LOADING.begin()
             return False
