@@ -28,9 +28,3 @@ def test_groups_are_found_by_a_part_of_their_names(visitor: Visitor) -> None:
     assert "No group has this in its name." in visitor.get("/groups?q=nobody").text
     assert visitor.get("/group?name=nobody").status == 404
     assert visitor.get("/group").status == 404
-
-
-def test_a_topic_and_a_partition_name_the_groups_that_read_them(visitor: Visitor) -> None:
-    assert "etl" in visitor.get("/topics/orders").links
-    assert "etl" not in visitor.get("/topics/changes").links
-    assert "etl 40" in visitor.get("/topics/orders/0").text

@@ -49,3 +49,14 @@ def test_topics_and_partitions_have_pages(tmp_path: Path, monkeypatch: pytest.Mo
         assert ("a" in second.links, "c" in second.links, "Previous" in second.links) == (False, True, True)
         second = visitor.get(visitor.get("/topics/a").links["Next"])
         assert ("Partition 0" in second.links, "Partition 2" in second.links) == (False, True)
+
+
+def test_a_topic_shows_its_settings_and_who_set_them(visitor: Visitor) -> None:
+    page = visitor.get("/topics/orders")
+    assert "segment.bytes 2000 default 1073741824 this topic" in page.text
+    assert "min.cleanable.dirty.ratio 0.5 default" in page.text
+
+
+def test_a_topic_names_the_groups_that_read_it(visitor: Visitor) -> None:
+    assert "etl" in visitor.get("/topics/orders").links
+    assert "etl" not in visitor.get("/topics/changes").links
