@@ -1,5 +1,6 @@
 """One segment: its ``.log``, its indexes, and the protocols by which segments replace one another.
 
-:class:`SegmentReader` reads a segment, :class:`LogSegment` also writes it, and :class:`LogSegments` has all segments of
-a log. ``swap`` replaces segments by others, and ``split`` divides a segment whose offsets are too far apart.
+:class:`SegmentReader` reads a segment, :class:`LogSegment` also writes it and knows when it is full (``should_roll``),
+and :class:`LogSegments` has all segments of a log. ``swap`` replaces segments by others, and ``split`` divides a
+segment whose offsets are too far apart.
 """

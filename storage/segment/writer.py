@@ -252,7 +252,8 @@ class LogSegment(SegmentReader):
     def should_roll(self, size: int, max_timestamp: int, last_offset: int) -> bool:
         """Whether batches of ``size`` bytes in total must go to a new segment (Kafka's LogSegment.shouldRoll).
 
-        ``max_timestamp`` (ms) and ``last_offset`` are the largest of these batches.
+        ``max_timestamp`` (ms) and ``last_offset`` are the largest of these batches. Another reason to roll belongs
+        here, into :meth:`fitting`, which does the same for many batches, and into ``PlainAppends.may_take``.
         """
         config = self.context.config
         return (
