@@ -1,9 +1,10 @@
 """The gateway: a server that speaks Kafka's protocol over a log directory, while Spark writes and reads it too.
 
 :class:`Gateway` is the server, :class:`GatewayConfig` its settings. Rooms: ``network/`` has the sockets and knows no
-protocol; ``security/`` has logins and rules; ``partitions/`` appends, syncs and finds what others appended;
-``groups/`` coordinates consumers, and ``transactions/`` transactional producers; ``cluster/`` knows the other
-gateways; ``handlers/`` answer requests; ``threads/`` has threads with timers, ``children/`` processes beside the
-server; ``kafka_0_7/`` is a server of its own, for logs and clients of Kafka 0.7. Of ``storage`` it uses what
-``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
+protocol; ``security/`` has logins and rules, ``quotas/`` how much clients may use; ``partitions/`` appends, syncs and
+finds what others appended, ``tiers/`` reads what only a tier has; ``groups/`` coordinates consumers, with
+``consumer_groups/`` those of Kafka 4, and ``transactions/`` transactional producers; ``cluster/`` knows the other
+gateways; ``handlers/`` answer requests, and ``turns/`` small Produce requests together; ``threads/`` has threads with
+timers, ``children/`` processes beside the server; ``kafka_0_7/`` is a server of its own, for logs and clients of Kafka
+0.7. Of ``storage`` it uses what ``storage/__init__.py`` exports. It needs the extra ``[gateway]``.
 """
